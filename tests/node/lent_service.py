@@ -94,7 +94,7 @@ class LentTurns:
         table = self._poller.table
         self.tables = self.tables._replace(connections=table.words, by_connection=table.index)
         w[words.ROLE] = words.LEADER_ROLE if is_leader else words.FOLLOWER_ROLE
-        w[words.COMMITTED], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
+        w[words.COMMIT_POSITION], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
         w[words.REASON] = w[words.UNSENT_END] = 0
         descriptor = int(w[words.SERVICE_LINK])
         before = self._words[[words.ANSWERED, words.SERVED]].copy()

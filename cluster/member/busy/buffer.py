@@ -1,12 +1,19 @@
 """The end of the log in memory: what was appended a moment ago is read from there, not from the file.
 
-BASE         read, served       FLUSHED      POSITION              end of the buffer
- |--- done with ---|--- committed ---|--- appended --|------ free ------|
+BASE     READ_AT, SERVED_AT       FLUSHED       PUBLICATION_POSITION     end of the buffer
+ |-- done with --|---- written ------|--- of this turn ---|------- free -------|
 """
 
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
-from cluster.member.busy.words import BASE, COMPILED_SERVICE, POSITION, READ_AT, SERVED_AT, SERVICE
+from cluster.member.busy.words import (
+    BASE,
+    COMPILED_SERVICE,
+    PUBLICATION_POSITION,
+    READ_AT,
+    SERVED_AT,
+    SERVICE,
+)
 
 MOVED_FROM_BYTES = 1024 * 1024
 
@@ -18,7 +25,7 @@ def make_room(t):  # type: ignore[no-untyped-def]
     needed = w[READ_AT]
     if w[SERVICE] == COMPILED_SERVICE:
         needed = min(needed, w[SERVED_AT])
-    done, length = needed - w[BASE], w[POSITION] - needed
+    done, length = needed - w[BASE], w[PUBLICATION_POSITION] - needed
     if done >= MOVED_FROM_BYTES and done >= length:
         copy_bytes(t.log, 0, t.log, done, length)
         w[BASE] = needed

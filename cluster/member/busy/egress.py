@@ -30,10 +30,10 @@ from cluster.log.session_table import (
 )
 from cluster.log.session_table import COMMITTED as COMMITTED_MESSAGES
 from cluster.member.busy.envelopes import offer
-from cluster.member.busy.words import ACK_AT, ACK_LENGTH, SERVICE_TERM_ID, TERM_ID
+from cluster.member.busy.words import ACK_AT, ACK_LENGTH, LEADERSHIP_TERM_ID, SERVICE_LEADERSHIP_TERM_ID
 
 # In the frame of a CommitAck.
-SESSION_AT, ACK_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
+SESSION_AT, ACK_LEADERSHIP_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
 
 
 @routine
@@ -73,7 +73,7 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
             columns[LENGTHS * rows : LENGTHS * rows + count],
             buffer,
             row,
-            w[SERVICE_TERM_ID],
+            w[SERVICE_LEADERSHIP_TERM_ID],
             t.sessions,
             t.ranges,
         )
@@ -126,7 +126,7 @@ def put_acks(t):  # type: ignore[no-untyped-def]
         ack = connections[at]
         copy_bytes(t.acks, ack, t.scratch, ACK_AT, ACK_LENGTH)
         put_i64(t.acks, ack + SESSION_AT, table[slot + CLUSTER_SESSION_ID])
-        put_i64(t.acks, ack + ACK_TERM_AT, t.words[TERM_ID])
+        put_i64(t.acks, ack + ACK_LEADERSHIP_TERM_AT, t.words[LEADERSHIP_TERM_ID])
         put_i64(t.acks, ack + MESSAGES_AT, table[slot + COMMITTED_MESSAGES])
         put_i64(t.acks, ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION])
         connections[at] += ACK_LENGTH

@@ -20,9 +20,9 @@ FLAGS_AND_TYPE_AT, STREAM_AT, CONTENT_CRC_AT, HEADER_CRC_AT = 4, 16, 24, 28
 
 # Messages of every turn, in a frame of their own: SBE header, then the block.
 SBE_AT = HEADER_LENGTH
-TERM_AT, POSITION_AT, MEMBER_AT, REPORT_FLAGS_AT = 40, 48, 56, 60
-APPEND_POSITION = 54 << 16 | 111 << 32  # template and schema, bits 16 to 47 of the SBE header
-COMMIT_POSITION = 55 << 16 | 111 << 32
+LEADERSHIP_TERM_AT, POSITION_AT, MEMBER_AT, REPORT_FLAGS_AT = 40, 48, 56, 60
+APPEND_POSITION_KIND = 54 << 16 | 111 << 32  # template and schema, bits 16 to 47 of the SBE header
+COMMIT_POSITION_KIND = 55 << 16 | 111 << 32
 KIND_MASK = 0xFFFF_FFFF << 16
 POSITION_FRAME_LENGTH_MIN, POSITION_FRAME_LENGTH = 60, 64
 CONSENSUS_STREAM = 108
@@ -83,7 +83,7 @@ def send_sealed(t, descriptor, has_position, source, begin, end):  # type: ignor
 @routine
 def set_position(t, term_id, position):  # type: ignore[no-untyped-def]
     """Fill in the AppendPosition or CommitPosition whose frame lies ready."""
-    put_i64(t.scratch, FRAME_AT + TERM_AT, term_id)
+    put_i64(t.scratch, FRAME_AT + LEADERSHIP_TERM_AT, term_id)
     put_i64(t.scratch, FRAME_AT + POSITION_AT, position)
 
 

@@ -1,7 +1,9 @@
 """A follower's busy turn: as ``phases/following.py``, for what is frequent.
 
 the leader's log         checked, written, synced, reported: the leader waits for that alone
-CommitPosition           counted, shown, served
+CommitPosition           messages counted, shown, served
+
+Clients are never read here, and the AppendPosition of every 200 ms is Python's (TIME).
 """
 
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
@@ -13,10 +15,10 @@ from cluster.log.runs import NOT_A_FRAME, find_whole_frames
 from cluster.log.scan import check_frames
 from cluster.member.busy.buffer import make_room
 from cluster.member.busy.envelopes import (
-    COMMIT_POSITION,
+    COMMIT_POSITION_KIND,
+    LEADERSHIP_TERM_AT,
     POSITION_AT,
     STREAM_AT,
-    TERM_AT,
     is_position_message,
     open_envelope,
     send_sealed,
@@ -26,25 +28,25 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.words import (
-    APPENDED,
+    APPEND_POSITION,
     BASE,
     COMMIT_COUNTER,
-    COMMITTED,
+    COMMIT_POSITION,
     ENTRY,
     FAILED,
-    HEARD_NS,
+    LAST_LEADER_MESSAGE_NS,
     LEADER,
     LEADER_OUT,
-    NOTIFIED,
+    LEADERSHIP_TERM_ID,
+    NOTIFIED_COMMIT_POSITION,
     NOW_NS,
-    POSITION,
     PROCESSED,
+    PUBLICATION_POSITION,
     READ_AT,
     REASON,
-    REPORTED,
-    REPORTED_NS,
-    SYNCED,
-    TERM_ID,
+    SENT_NS,
+    SENT_POSITION,
+    SYNCED_POSITION,
 )
 
 POSITION_MAX = (1 << 30) << 31
@@ -62,7 +64,7 @@ def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
         envelope_end, crc = open_envelope(t, descriptor, offset, end)
         if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
             break
-        if not _take(t, offset + HEADER_LENGTH, envelope_end):
+        if not _on_log_and_positions(t, offset + HEADER_LENGTH, envelope_end):
             return  # the disk failed: nothing of it is acknowledged
         t.connections[row + CRC] = crc
         offset = envelope_end
@@ -81,11 +83,11 @@ def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
 def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are log that joins on and has room, and commit positions of this term."""
     w, buffer = t.words, t.received
-    position = w[APPENDED]
+    position = w[APPEND_POSITION]
     frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
     if frames_end != end:
         return False
-    if not has_room(t, end - begin) or end - begin > t.log.size - (w[POSITION] - w[BASE]):
+    if not has_room(t, end - begin) or end - begin > t.log.size - (w[PUBLICATION_POSITION] - w[BASE]):
         return False
     while begin < end:
         log_end = _log_end(buffer, begin, end)
@@ -98,8 +100,8 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
             continue
         told = get_i64(buffer, begin + POSITION_AT) if end - begin >= 64 else -1
         if (
-            not is_position_message(buffer, begin, end, COMMIT_POSITION)
-            or get_i64(buffer, begin + TERM_AT) != w[TERM_ID]
+            not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
+            or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
             or told < 0
             or told > POSITION_MAX
             or told & 31 != 0
@@ -110,46 +112,46 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _take(t, begin, end):  # type: ignore[no-untyped-def]
+def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
     w, buffer = t.words, t.received
     while begin < end:
         log_end = _log_end(buffer, begin, end)
         if log_end > begin:
-            at = w[POSITION] - w[BASE]
+            at = w[PUBLICATION_POSITION] - w[BASE]
             copy_bytes(t.log, at, buffer, begin, log_end - begin)
             if not append(t, at, at + log_end - begin):
                 return False
-            w[POSITION] = w[APPENDED]
+            w[PUBLICATION_POSITION] = w[APPEND_POSITION]
             begin = log_end
             continue
-        w[HEARD_NS] = w[NOW_NS]
-        w[NOTIFIED] = max(w[NOTIFIED], get_i64(buffer, begin + POSITION_AT))
+        w[LAST_LEADER_MESSAGE_NS] = w[NOW_NS]
+        w[NOTIFIED_COMMIT_POSITION] = max(w[NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT))
         begin += align_frame(get_i32(buffer, begin))
     return True
 
 
 @routine
-def follow(t):  # type: ignore[no-untyped-def]
+def follower_work(t):  # type: ignore[no-untyped-def]
     """What follows the receives of a turn."""
     w = t.words
     if w[REASON] & FAILED:
         return
     if not sync(t):
         return
-    if w[SYNCED] != w[REPORTED]:
-        set_position(t, w[TERM_ID], w[SYNCED])
+    if w[SYNCED_POSITION] != w[SENT_POSITION]:
+        set_position(t, w[LEADERSHIP_TERM_ID], w[SYNCED_POSITION])
         if send_sealed(t, w[LEADER_OUT], True, t.log, 0, 0):
-            w[REPORTED] = w[SYNCED]
-            w[REPORTED_NS] = w[NOW_NS]
-    limit = min(w[NOTIFIED], w[APPENDED])
+            w[SENT_POSITION] = w[SYNCED_POSITION]
+            w[SENT_NS] = w[NOW_NS]
+    limit = min(w[NOTIFIED_COMMIT_POSITION], w[APPEND_POSITION])
     if w[PROCESSED] < limit:
-        _process(t, limit)
+        _poll_log(t, limit)
         serve_committed(t)
     make_room(t)
 
 
 @routine
-def _process(t, limit):  # type: ignore[no-untyped-def]
+def _poll_log(t, limit):  # type: ignore[no-untyped-def]
     """Take the committed log into the sessions' counts, up to an entry that Python has to apply."""
     w = t.words
     begin, end = w[READ_AT] - w[BASE], limit - w[BASE]
@@ -160,5 +162,5 @@ def _process(t, limit):  # type: ignore[no-untyped-def]
     else:
         w[PROCESSED] = max(w[PROCESSED], w[READ_AT])
         w[REASON] |= ENTRY
-    w[COMMITTED] = w[PROCESSED]
-    t.counters[w[COMMIT_COUNTER]] = w[COMMITTED]
+    w[COMMIT_POSITION] = w[PROCESSED]
+    t.counters[w[COMMIT_COUNTER]] = w[COMMIT_POSITION]

@@ -2,7 +2,7 @@
 
 followers' reports      members' rows
 clients' messages       into the log; one write, one send a follower, one sync
-quorum                  commit position; counted, served, acknowledged
+quorum                  the commit position; messages counted, served, acknowledged
 CommitPosition          with the log of the next turn, or after a millisecond
 """
 
@@ -22,10 +22,10 @@ from cluster.log.memory import get_i32, get_i64, get_u8
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy.buffer import make_room
 from cluster.member.busy.envelopes import (
-    APPEND_POSITION,
+    APPEND_POSITION_KIND,
+    LEADERSHIP_TERM_AT,
     POSITION_AT,
     REPORT_FLAGS_AT,
-    TERM_AT,
     is_position_message,
     open_envelope,
     piece_end,
@@ -36,14 +36,13 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.words import (
-    ACTIVE_NS,
-    APPENDED,
+    APPEND_POSITION,
     BASE,
     CLUSTER_TIME,
     COMMIT_COUNTER,
     COMMIT_DUE_NS,
+    COMMIT_POSITION,
     COMMIT_RISEN_NS,
-    COMMITTED,
     ENTRY,
     FAILED,
     FLUSHED,
@@ -51,27 +50,28 @@ from cluster.member.busy.words import (
     HEARTBEAT_NS,
     ID,
     INPUT_LIMIT,
-    IS_COMMIT_UNTOLD,
+    IS_COMMIT_UNSENT,
     IS_LIVE,
     LAGGARD,
+    LAST_ACTIVITY_NS,
+    LEADERSHIP_TERM_ID,
     MEMBER_ID,
     MEMBER_WORDS,
     MEMBERS,
     NOW_NS,
     OUT,
-    POSITION,
     PROCESSED,
+    PUBLICATION_POSITION,
     QUORUM,
     QUORUM_POSITION,
     READ_AT,
     REASON,
+    REPORT_LEADERSHIP_TERM_ID,
     REPORT_POSITION,
-    REPORT_TERM_ID,
     ROOM,
     STREAM_POSITION,
-    SYNCED,
+    SYNCED_POSITION,
     TAKEN_IN,
-    TERM_ID,
     TIMEOUT_NS,
     UNCOMMITTED_MAX,
 )
@@ -92,7 +92,7 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
             break
         frame = offset + HEADER_LENGTH
         while frame < envelope_end:
-            _report(t, t.connections[row + OWNER], frame)
+            _on_append_position(t, t.connections[row + OWNER], frame)
             frame += align_frame(get_i32(t.received, frame))
         t.connections[row + CRC] = crc
         offset = envelope_end
@@ -104,13 +104,13 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are reports of this term that can be meant as they are said."""
     w, buffer = t.words, t.received
     while begin < end:
-        if not is_position_message(buffer, begin, end, APPEND_POSITION):
+        if not is_position_message(buffer, begin, end, APPEND_POSITION_KIND):
             return False
         position = get_i64(buffer, begin + POSITION_AT)
         if (
-            get_i64(buffer, begin + TERM_AT) != w[TERM_ID]
+            get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
             or position < 0
-            or position > w[APPENDED]
+            or position > w[APPEND_POSITION]
             or position & 31 != 0
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
         ):
@@ -120,14 +120,14 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _report(t, member_id, frame):  # type: ignore[no-untyped-def]
+def _on_append_position(t, member_id, frame):  # type: ignore[no-untyped-def]
     w = t.words
     for i in range(w[MEMBERS]):
         row = i * MEMBER_WORDS
         if t.members[row + ID] == member_id:
-            t.members[row + REPORT_TERM_ID] = w[TERM_ID]
+            t.members[row + REPORT_LEADERSHIP_TERM_ID] = w[LEADERSHIP_TERM_ID]
             t.members[row + REPORT_POSITION] = get_i64(t.received, frame + POSITION_AT)
-            t.members[row + ACTIVE_NS] = w[NOW_NS]
+            t.members[row + LAST_ACTIVITY_NS] = w[NOW_NS]
             w[HAS_NEWS] = 1
 
 
@@ -135,14 +135,16 @@ def _report(t, member_id, frame):  # type: ignore[no-untyped-def]
 def may_take_input(t):  # type: ignore[no-untyped-def]
     """Whether clients are read: they wait in their sockets for the majority, and for room."""
     w = t.words
-    return w[POSITION] < w[INPUT_LIMIT] and w[POSITION] - w[COMMITTED] < w[UNCOMMITTED_MAX]
+    position = w[PUBLICATION_POSITION]
+    return position < w[INPUT_LIMIT] and position - w[COMMIT_POSITION] < w[UNCOMMITTED_MAX]
 
 
 @routine
 def fits_one_write(t):  # type: ignore[no-untyped-def]
     """Whether what another client sends can be written together with what was appended in this turn."""
     w = t.words
-    return w[POSITION] - w[FLUSHED] <= t.recorded.size - 2 * t.received.size  # with the headers of fragments
+    room = t.recorded.size - 2 * t.received.size  # of a message in fragments each has a header
+    return w[PUBLICATION_POSITION] - w[FLUSHED] <= room
 
 
 @routine
@@ -155,18 +157,18 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
     while offset < end and follows != NOT_A_FRAME:
         status, position, offset = append_run(
             t.log,
-            w[POSITION] - w[BASE],
-            w[POSITION],
+            w[PUBLICATION_POSITION] - w[BASE],
+            w[PUBLICATION_POSITION],
             t.params,
             t.received,
             offset,
             end,
             t.sessions,
             t.connections[row + OWNER],
-            w[TERM_ID],
+            w[LEADERSHIP_TERM_ID],
             w[CLUSTER_TIME],
         )
-        w[POSITION] = position
+        w[PUBLICATION_POSITION] = position
         if status != OUT_FULL:
             break
         base = w[BASE]
@@ -181,9 +183,9 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
 
 @routine
 def flush(t):  # type: ignore[no-untyped-def]
-    """Write and send what was appended since the last time; False, with nothing done, where Python must."""
+    """Write and send what was appended since the last time; False where Python must, or the disk failed."""
     w = t.words
-    begin, end = w[FLUSHED], w[POSITION]
+    begin, end = w[FLUSHED], w[PUBLICATION_POSITION]
     if begin == end:
         return True
     if not has_room(t, end - begin):
@@ -192,16 +194,16 @@ def flush(t):  # type: ignore[no-untyped-def]
     if not append(t, begin - w[BASE], end - w[BASE]):
         return False
     w[FLUSHED] = end
-    set_position(t, w[TERM_ID], w[QUORUM_POSITION])
+    set_position(t, w[LEADERSHIP_TERM_ID], w[QUORUM_POSITION])
     for i in range(w[MEMBERS]):
         row = i * MEMBER_WORDS
         if t.members[row + IS_LIVE]:
             if not _send_log(t, row, begin, end):
                 w[REASON] |= LAGGARD
-        elif w[IS_COMMIT_UNTOLD]:
-            _tell(t, row)
+        elif w[IS_COMMIT_UNSENT]:
+            _send_position(t, row)
     if not w[REASON] & LAGGARD:
-        w[IS_COMMIT_UNTOLD] = 0
+        w[IS_COMMIT_UNSENT] = 0
     return True
 
 
@@ -211,7 +213,7 @@ def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     base = t.words[BASE]
     if t.members[row + STREAM_POSITION] != begin:
         return False
-    has_commit = t.words[IS_COMMIT_UNTOLD] != 0
+    has_commit = t.words[IS_COMMIT_UNSENT] != 0
     while begin < end:
         piece = base + piece_end(t.log, begin - base, end - base)
         if not send_sealed(t, t.members[row + OUT], has_commit, t.log, begin - base, piece - base):
@@ -235,7 +237,7 @@ def _quorum_position(t):  # type: ignore[no-untyped-def]
             holders += other >= position
             higher += other > position
         if higher < w[QUORUM] <= holders:
-            return min(position, w[SYNCED])
+            return min(position, w[SYNCED_POSITION])
     return 0
 
 
@@ -243,40 +245,41 @@ def _quorum_position(t):  # type: ignore[no-untyped-def]
 def _proven(w, members, i):  # type: ignore[no-untyped-def]
     row = i * MEMBER_WORDS
     if members[row + ID] == w[MEMBER_ID]:
-        return w[SYNCED]
-    is_active = members[row + ACTIVE_NS] >= 0 and members[row + ACTIVE_NS] + w[TIMEOUT_NS] > w[NOW_NS]
-    if members[row + REPORT_TERM_ID] == w[TERM_ID] and is_active:
+        return w[SYNCED_POSITION]
+    last_ns = members[row + LAST_ACTIVITY_NS]
+    is_active = last_ns >= 0 and last_ns + w[TIMEOUT_NS] > w[NOW_NS]
+    if members[row + REPORT_LEADERSHIP_TERM_ID] == w[LEADERSHIP_TERM_ID] and is_active:
         return members[row + REPORT_POSITION]
     return 0
 
 
 @routine
-def commit(t):  # type: ignore[no-untyped-def]
+def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
-    if not w[HAS_NEWS] and w[SYNCED] == w[TAKEN_IN]:
+    if not w[HAS_NEWS] and w[SYNCED_POSITION] == w[TAKEN_IN]:
         return
     w[HAS_NEWS] = 0
-    w[TAKEN_IN] = w[SYNCED]
+    w[TAKEN_IN] = w[SYNCED_POSITION]
     position = _quorum_position(t)
-    if position <= w[COMMITTED]:
+    if position <= w[COMMIT_POSITION]:
         return
-    if not _count(t, position):
+    if not _poll_log(t, position):
         w[HAS_NEWS] = 1
         w[REASON] |= ENTRY
         return
-    w[COMMITTED] = w[QUORUM_POSITION] = position
+    w[COMMIT_POSITION] = w[QUORUM_POSITION] = position
     w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
-    if not w[IS_COMMIT_UNTOLD] and w[MEMBERS] > 1:
-        w[IS_COMMIT_UNTOLD] = 1
+    if not w[IS_COMMIT_UNSENT] and w[MEMBERS] > 1:
+        w[IS_COMMIT_UNSENT] = 1
         w[COMMIT_RISEN_NS] = w[NOW_NS]
     t.counters[w[COMMIT_COUNTER]] = position
     serve_committed(t)
 
 
 @routine
-def _count(t, limit):  # type: ignore[no-untyped-def]
-    """Count the messages that are committed now; False, with nothing changed for good, for damage."""
+def _poll_log(t, limit):  # type: ignore[no-untyped-def]
+    """Count the messages that are committed now; False for damage: the commit position stays."""
     w = t.words
     end = limit - w[BASE]
     while True:
@@ -300,35 +303,35 @@ def _count(t, limit):  # type: ignore[no-untyped-def]
 def is_commit_due(t):  # type: ignore[no-untyped-def]
     """Whether the commit position has waited long enough for log to go with."""
     w = t.words
-    return w[IS_COMMIT_UNTOLD] and w[NOW_NS] - w[COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
+    return w[IS_COMMIT_UNSENT] and w[NOW_NS] - w[COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
 
 
 @routine
-def tell_commit(t):  # type: ignore[no-untyped-def]
-    """Tell the followers how far the log is committed."""
+def send_commit_position(t):  # type: ignore[no-untyped-def]
+    """Send the followers CommitPosition, without log."""
     w = t.words
-    w[IS_COMMIT_UNTOLD] = 0
-    set_position(t, w[TERM_ID], w[QUORUM_POSITION])
+    w[IS_COMMIT_UNSENT] = 0
+    set_position(t, w[LEADERSHIP_TERM_ID], w[QUORUM_POSITION])
     for i in range(w[MEMBERS]):
-        _tell(t, i * MEMBER_WORDS)
+        _send_position(t, i * MEMBER_WORDS)
 
 
 @routine
-def _tell(t, row):  # type: ignore[no-untyped-def]
+def _send_position(t, row):  # type: ignore[no-untyped-def]
     """Send one member the position that lies ready."""
     if t.members[row + ID] != t.words[MEMBER_ID] and t.members[row + OUT] >= 0:
         send_sealed(t, t.members[row + OUT], True, t.log, 0, 0)
 
 
 @routine
-def lead(t):  # type: ignore[no-untyped-def]
+def leader_work(t):  # type: ignore[no-untyped-def]
     """What follows the receives of a turn."""
     w = t.words
     if w[REASON] & FAILED or not flush(t):
         return
     if not sync(t):
         return
-    commit(t)
+    update_leader_position(t)
     if is_commit_due(t):
-        tell_commit(t)
+        send_commit_position(t)
     make_room(t)

@@ -36,7 +36,7 @@ from cluster.log.connection_table import (
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import LentServices, ServiceCounters
+from cluster.member.busy.services import LentServices, LentCounters
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.phases.following import Following
@@ -87,7 +87,7 @@ class BusyTurns:
         self,
         agent: ConsensusModuleAgent,
         services: Sequence[object],
-        service_counters: ServiceCounters | None,
+        service_counters: LentCounters | None,
         counters: CountersFile,
         poller: ServedSockets,
         calls: Calls,
@@ -164,7 +164,7 @@ class BusyTurns:
     @property
     def append_position(self) -> int:
         """Where the recording ends, while it is lent; else 0."""
-        return self._words[at.APPENDED] if self._is_lent else 0
+        return self._words[at.APPEND_POSITION] if self._is_lent else 0
 
     @property
     def work_turns(self) -> int:
@@ -224,10 +224,10 @@ class BusyTurns:
         outgoing = self._lend_links()
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
-        words[at.TERM_ID] = leader.leadership_term_id
-        words[at.COMMITTED] = leader.commit_position
+        words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
+        words[at.COMMIT_POSITION] = leader.commit_position
         words[at.TAKEN_IN], words[at.HAS_NEWS] = recording.synced_position, 0
-        words[at.IS_COMMIT_UNTOLD] = phase.is_commit_untold
+        words[at.IS_COMMIT_UNSENT] = phase.is_commit_unsent
         words[at.COMMIT_DUE_NS] = leader.leadership.commit_due_ns
         words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
         words[at.QUORUM_POSITION] = leader.leadership.quorum_position
@@ -247,7 +247,7 @@ class BusyTurns:
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
         self._turn(publication.buffer, publication.params.words, recording)
 
-        publication.base, publication.position = self._two(at.BASE, at.POSITION)
+        publication.base, publication.position = self._two(at.BASE, at.PUBLICATION_POSITION)
         publication.flushed_position = words[at.FLUSHED]
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             _, term_id, position, active_ns, _, stream_position, is_live, *_ = self._members[
@@ -264,11 +264,11 @@ class BusyTurns:
         self._take_back_links(outgoing)
         self._take_back_log(recording)
         phase.take_back(
-            commit_position=words[at.COMMITTED],
+            commit_position=words[at.COMMIT_POSITION],
             taken_in=words[at.TAKEN_IN],
             has_news=bool(words[at.HAS_NEWS]),
             told_ns=words[at.COMMIT_RISEN_NS],
-            is_untold=bool(words[at.IS_COMMIT_UNTOLD]),
+            is_unsent=bool(words[at.IS_COMMIT_UNSENT]),
         )
         return self._end(recording)
 
@@ -296,27 +296,27 @@ class BusyTurns:
             self._take_back_links(outgoing)
             return None
         words[at.ROLE] = at.FOLLOWER_ROLE
-        words[at.TERM_ID] = follower.leadership_term_id
-        words[at.COMMITTED] = parts.log.commit_position
+        words[at.LEADERSHIP_TERM_ID] = follower.leadership_term_id
+        words[at.COMMIT_POSITION] = parts.log.commit_position
         words[at.LEADER], words[at.LEADER_OUT] = (
             follower.leader_member_id,
             outgoing[follower.leader_member_id],
         )
-        words[at.NOTIFIED] = follower.notified_commit_position
-        words[at.HEARD_NS] = follower.time_of_last_leader_message_ns
-        words[at.REPORTED], words[at.REPORTED_NS] = follower.sent_position, follower.sent_ns
+        words[at.NOTIFIED_COMMIT_POSITION] = follower.notified_commit_position
+        words[at.LAST_LEADER_MESSAGE_NS] = follower.time_of_last_leader_message_ns
+        words[at.SENT_POSITION], words[at.SENT_NS] = follower.sent_position, follower.sent_ns
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
         assert self._follower_log is not None
         self._turn(self._follower_log, subscription.params.words, recording)
 
-        follower.notified_commit_position = words[at.NOTIFIED]
-        follower.time_of_last_leader_message_ns = words[at.HEARD_NS]
-        follower.sent_position, follower.sent_ns = self._two(at.REPORTED, at.REPORTED_NS)
+        follower.notified_commit_position = words[at.NOTIFIED_COMMIT_POSITION]
+        follower.time_of_last_leader_message_ns = words[at.LAST_LEADER_MESSAGE_NS]
+        follower.sent_position, follower.sent_ns = self._two(at.SENT_POSITION, at.SENT_NS)
         self._take_back_links(outgoing)
         self._take_back_log(recording)
-        if words[at.COMMITTED] > parts.log.commit_position:
+        if words[at.COMMIT_POSITION] > parts.log.commit_position:
             self._agent.replica.drop_logged_service_messages()
-            parts.log.on_committed(words[at.COMMITTED])
+            parts.log.on_committed(words[at.COMMIT_POSITION])
         return self._end(recording)
 
     def _lend_follower_log(self, phase: Following, recording: Recording) -> int | None:
@@ -324,7 +324,11 @@ class BusyTurns:
         end = recording.append_position
         begin = self._needed_position()
         words = self._words
-        if self._follower_log_of is phase and words[at.POSITION] == end and words[at.BASE] <= begin:
+        if (
+            self._follower_log_of is phase
+            and words[at.PUBLICATION_POSITION] == end
+            and words[at.BASE] <= begin
+        ):
             base = words[at.BASE]
         else:
             if self._follower_log is None:
@@ -353,7 +357,7 @@ class BusyTurns:
         words = self._words
         cursor = self._agent.parts.processing.adapter.cursor
         assert base <= self._needed_position()
-        words[at.BASE], words[at.POSITION], words[at.FLUSHED] = base, end, end
+        words[at.BASE], words[at.PUBLICATION_POSITION], words[at.FLUSHED] = base, end, end
         words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
         self._services.lend()
         compiled = self._services.compiled
@@ -437,7 +441,10 @@ class BusyTurns:
         words, segment, proof = self._words, recording.segment, recording.proof
         assert segment is not None
         checksum = recording.checksum
-        words[at.APPENDED], words[at.SYNCED] = recording.append_position, recording.synced_position
+        words[at.APPEND_POSITION], words[at.SYNCED_POSITION] = (
+            recording.append_position,
+            recording.synced_position,
+        )
         words[at.SEGMENT], words[at.SEGMENT_BASE] = segment.file.fileno(), recording.segment_base
         words[at.SEGMENT_LENGTH] = segment.length
         words[at.SYNC_LEVEL] = recording.file_sync_level
@@ -461,7 +468,9 @@ class BusyTurns:
 
     def _take_back_log(self, recording: Recording) -> None:
         words, agent = self._words, self._agent
-        recording.append_position, recording.synced_position = self._two(at.APPENDED, at.SYNCED)
+        recording.append_position, recording.synced_position = self._two(
+            at.APPEND_POSITION, at.SYNCED_POSITION
+        )
         recording.written_back, recording.unproven_crc = self._two(at.WRITTEN_BACK, at.UNPROVEN_CRC)
         recording.is_single_frame = bool(words[at.IS_SINGLE_FRAME])
         if recording.proof is not None:

@@ -12,7 +12,7 @@ from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, put_i32, put_i64, zero_bytes
 from cluster.member.busy.system import START_WRITING, WRITE_AND_WAIT, sync_file, sync_range, write_file
 from cluster.member.busy.words import (
-    APPENDED,
+    APPEND_POSITION,
     CHECKSUM,
     CHECKSUM_CODE,
     IS_SINGLE_FRAME,
@@ -36,7 +36,7 @@ from cluster.member.busy.words import (
     SINGLE_FRAMES,
     SINGLE_FRAMES_MIN,
     SYNC_LEVEL,
-    SYNCED,
+    SYNCED_POSITION,
     UNPROVEN_CRC,
     WRITTEN_BACK,
 )
@@ -51,7 +51,7 @@ SLOT_LENGTH, DONE_LENGTH, DONE_OFFSET = 44, 28, 512
 def has_room(t, length):  # type: ignore[no-untyped-def]
     """Whether so many bytes fit the segment, do not fill it, and are not more than a copy has room for."""
     w = t.words
-    return w[APPENDED] - w[SEGMENT_BASE] + length < w[SEGMENT_LENGTH] and length <= t.recorded.size
+    return w[APPEND_POSITION] - w[SEGMENT_BASE] + length < w[SEGMENT_LENGTH] and length <= t.recorded.size
 
 
 @routine
@@ -59,10 +59,10 @@ def append(t, begin, end):  # type: ignore[no-untyped-def]
     """Write ``log[begin:end]``, whole frames that follow what is recorded; there is room."""
     w = t.words
     length = end - begin
-    offset = w[APPENDED] - w[SEGMENT_BASE]
+    offset = w[APPEND_POSITION] - w[SEGMENT_BASE]
     w[IS_SINGLE_FRAME] = (
         w[CHECKSUM] != NO_CHECKSUM
-        and w[APPENDED] == w[SYNCED]
+        and w[APPEND_POSITION] == w[SYNCED_POSITION]
         and align_frame(get_i32(t.log, begin)) == length
     )
     if w[PROOF] >= 0 and w[PROOF_CHECKSUM] != 0 and not w[IS_SINGLE_FRAME] and not _await_anything(t):
@@ -79,18 +79,18 @@ def append(t, begin, end):  # type: ignore[no-untyped-def]
             w[UNPROVEN_CRC] = extend_crc_32(w[UNPROVEN_CRC], t.recorded, 0, length)
         else:
             w[UNPROVEN_CRC] = extend_crc_32(w[UNPROVEN_CRC], t.log, begin, end)
-    w[APPENDED] += length
-    if w[APPENDED] - w[WRITTEN_BACK] >= WRITE_BACK_BYTES:
+    w[APPEND_POSITION] += length
+    if w[APPEND_POSITION] - w[WRITTEN_BACK] >= WRITE_BACK_BYTES:
         from_offset = max(w[WRITTEN_BACK], w[SEGMENT_BASE]) - w[SEGMENT_BASE]
-        to_offset = w[APPENDED] - w[SEGMENT_BASE]
-        w[WRITTEN_BACK] = w[APPENDED]
+        to_offset = w[APPEND_POSITION] - w[SEGMENT_BASE]
+        w[WRITTEN_BACK] = w[APPEND_POSITION]
         if not sync_range(t, w[SEGMENT], from_offset, to_offset - from_offset, START_WRITING):
             return False
-    if w[APPENDED] >= w[PREPARE_AT]:
+    if w[APPEND_POSITION] >= w[PREPARE_AT]:
         w[REASON] |= PREPARE
     if w[SYNC_LEVEL] == 0:
-        w[SYNCED] = w[APPENDED]
-        t.counters[w[POSITION_COUNTER]] = w[SYNCED]
+        w[SYNCED_POSITION] = w[APPEND_POSITION]
+        t.counters[w[POSITION_COUNTER]] = w[SYNCED_POSITION]
     return True
 
 
@@ -98,22 +98,22 @@ def append(t, begin, end):  # type: ignore[no-untyped-def]
 def sync(t):  # type: ignore[no-untyped-def]
     """Keep the sync level's promise for all that was appended."""
     w = t.words
-    if w[SYNCED] == w[APPENDED]:
+    if w[SYNCED_POSITION] == w[APPEND_POSITION]:
         return True
     has_proof = w[PROOF] >= 0
-    is_told_after = has_proof and w[SINGLE_FRAMES] > w[SINGLE_FRAMES_MIN]
-    if has_proof and not is_told_after and not _hand_over(t):
+    is_slot_written_after = has_proof and w[SINGLE_FRAMES] > w[SINGLE_FRAMES_MIN]
+    if has_proof and not is_slot_written_after and not _hand_over(t):
         return False
     if not sync_file(t, w[SEGMENT], w[SYNC_LEVEL] > 1):
         return False
-    if is_told_after:
-        if not _tell(t):
+    if is_slot_written_after:
+        if not _write_slot_and_mark(t):
             return False
     elif has_proof and not _done(t):
         return False
-    w[SYNCED] = w[APPENDED]
+    w[SYNCED_POSITION] = w[APPEND_POSITION]
     w[UNPROVEN_CRC] = 0
-    t.counters[w[POSITION_COUNTER]] = w[SYNCED]
+    t.counters[w[POSITION_COUNTER]] = w[SYNCED_POSITION]
     return True
 
 
@@ -121,13 +121,13 @@ def sync(t):  # type: ignore[no-untyped-def]
 def _hand_over(t):  # type: ignore[no-untyped-def]
     """Have the device write what was appended, and the slot about it, before both are synced."""
     w = t.words
-    begin = max(w[SYNCED] - w[SEGMENT_BASE], 0)
-    length = w[APPENDED] - w[SEGMENT_BASE] - begin
+    begin = max(w[SYNCED_POSITION] - w[SEGMENT_BASE], 0)
+    length = w[APPEND_POSITION] - w[SEGMENT_BASE] - begin
     if not sync_range(t, w[SEGMENT], begin, length, START_WRITING):
         return False
-    w[WRITTEN_BACK] = w[APPENDED]
+    w[WRITTEN_BACK] = w[APPEND_POSITION]
     checksum = w[CHECKSUM_CODE] if w[IS_SINGLE_FRAME] else 0
-    return _write_slot(t, w[SYNCED], w[APPENDED], w[UNPROVEN_CRC], checksum)
+    return _write_slot(t, w[SYNCED_POSITION], w[APPEND_POSITION], w[UNPROVEN_CRC], checksum)
 
 
 @routine
@@ -202,10 +202,10 @@ def _done(t):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _tell(t):  # type: ignore[no-untyped-def]
+def _write_slot_and_mark(t):  # type: ignore[no-untyped-def]
     """A single frame's sync, which no slot was written for, has returned."""
     w = t.words
-    _take_turn(t, w[SYNCED], w[APPENDED], w[UNPROVEN_CRC], w[PROOF_CHECKSUM])
+    _take_turn(t, w[SYNCED_POSITION], w[APPEND_POSITION], w[UNPROVEN_CRC], w[PROOF_CHECKSUM])
     zero_bytes(t.scratch, PROOF_AT, DONE_OFFSET)
     _put_slot(t)
     _put_done(t, PROOF_AT + DONE_OFFSET)

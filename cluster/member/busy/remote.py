@@ -20,7 +20,7 @@ from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.words import (
     ANSWERED,
-    COMMITTED,
+    COMMIT_POSITION,
     CYCLES_EXCEEDED_COUNTER,
     LEADER_ROLE,
     LIMIT,
@@ -33,9 +33,9 @@ from cluster.member.busy.words import (
     ROLE,
     SERVED,
     SERVICE_COUNTER,
+    SERVICE_LEADERSHIP_TERM_ID,
     SERVICE_LINK,
     SERVICE_ROWS,
-    SERVICE_TERM_ID,
 )
 
 LINK_STREAM = 1000
@@ -60,12 +60,12 @@ def send_limit(t):  # type: ignore[no-untyped-def]
         w[LIMITS] -= reached
         for i in range(2 * w[LIMITS]):
             limits[i] = limits[2 * reached + i]
-    if w[COMMITTED] <= w[LIMIT] or w[LIMITS] == LIMITS_MAX:
+    if w[COMMIT_POSITION] <= w[LIMIT] or w[LIMITS] == LIMITS_MAX:
         return
-    w[LIMIT] = w[COMMITTED]
-    limits[2 * w[LIMITS]], limits[2 * w[LIMITS] + 1] = w[COMMITTED], w[NOW_NS]
+    w[LIMIT] = w[COMMIT_POSITION]
+    limits[2 * w[LIMITS]], limits[2 * w[LIMITS] + 1] = w[COMMIT_POSITION], w[NOW_NS]
     w[LIMITS] += 1
-    put_i64(t.scratch, LIMIT_AT + BLOCK_AT, w[COMMITTED])
+    put_i64(t.scratch, LIMIT_AT + BLOCK_AT, w[COMMIT_POSITION])
     offer(t, w[SERVICE_LINK], t.scratch, LIMIT_AT, LIMIT_LENGTH, t.scratch, 0, 0)
 
 
@@ -116,7 +116,7 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
     rows = _read_answers(t, frame)
     if rows == 0 or w[ROLE] != LEADER_ROLE:
         return False
-    w[SERVICE_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
+    w[SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
     w[ANSWERED] += rows
     send_answers(t, t.columns, t.received, rows, False)
     return True

@@ -19,7 +19,7 @@ from cluster.service.compiled_callback import CompiledCallback
 LIVE = 1 << 62  # a log without an end that is known
 
 
-class ServiceCounters(Protocol):
+class LentCounters(Protocol):
     """Of one service."""
 
     @property
@@ -35,9 +35,7 @@ class ServiceCounters(Protocol):
 class LentServices:
     """``lend`` says in ``words`` and ``limits`` who serves, ``take_back`` what came of it."""
 
-    def __init__(
-        self, services: Sequence[object], counters: ServiceCounters | None, words: memoryview
-    ) -> None:
+    def __init__(self, services: Sequence[object], counters: LentCounters | None, words: memoryview) -> None:
         """``services`` are agents; the counters are those of a single one."""
         self._inline = [service for service in services if isinstance(service, ClusteredServiceAgent)]
         self._service = services[0] if len(services) == 1 else None
@@ -75,7 +73,10 @@ class LentServices:
         words[at.SERVICE] = at.COMPILED_SERVICE
         words[at.SERVICE_FUNCTION] = at.ECHO if service.compiled is None else service.compiled.address
         words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
-        words[at.SERVICE_TERM_ID], words[at.SERVICE_TIME] = state.leadership_term_id, state.cluster_time
+        words[at.SERVICE_LEADERSHIP_TERM_ID], words[at.SERVICE_TIME] = (
+            state.leadership_term_id,
+            state.cluster_time,
+        )
         words[at.HAS_SUPERVISED] = service.has_supervised_sessions
         words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
         words[at.SERVICE_COUNTER] = self._counters.position.index

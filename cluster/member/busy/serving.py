@@ -14,7 +14,7 @@ from cluster.member.busy.egress import put_acks, send_acks, send_answers
 from cluster.member.busy.remote import send_limit
 from cluster.member.busy.words import (
     BASE,
-    COMMITTED,
+    COMMIT_POSITION,
     COMPILED_SERVICE,
     ECHO,
     HAS_SUPERVISED,
@@ -59,10 +59,10 @@ def _deliver(t):  # type: ignore[no-untyped-def]
     not take, a long answer, damage) is left to Python by SERVICES.
     """
     w = t.words
-    while w[SERVED] < w[COMMITTED]:
+    while w[SERVED] < w[COMMIT_POSITION]:
         rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - w[BASE]
         status, offset, count, is_in_side = deliver_run(
-            t.log, begin, w[COMMITTED] - w[BASE], w[SERVED_AT], t.columns, rows, t.side
+            t.log, begin, w[COMMIT_POSITION] - w[BASE], w[SERVED_AT], t.columns, rows, t.side
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
@@ -80,7 +80,7 @@ def _deliver(t):  # type: ignore[no-untyped-def]
             w[SERVED_AT] = w[SERVED] = w[BASE] + offset
         if status == DONE:
             w[SERVED_AT] = w[BASE] + offset
-            w[SERVED] = w[COMMITTED]
+            w[SERVED] = w[COMMIT_POSITION]
         elif status != OUT_FULL or count == 0:
             w[REASON] |= SERVICES
             break

@@ -1,6 +1,6 @@
 """The busy turn of a member, as one compiled function (the seed's *Duty Cycle*, for what is frequent).
 
-    wait       for sockets, no longer than until the slow tick
+    wait       for sockets, no longer than until the slow tick, or until a commit position is due
     tick       every 10 ms: whether an operator asks for something
     receive    members by id, then clients in turn, then    receiving.py
                the process of a service                     remote.py
@@ -9,35 +9,42 @@
 
 What the seed has in a turn, and where it is here:
 
-    stall tracker                   the agent's on_busy_turns, after a run
-    slow tick                       its toggles here; the rest is Python's, every 50 ms
+    idle strategy (AgentRunner)     wait: it is a part of the turn
+    stall tracker                   the longest gap of a run goes to the agent's on_busy_turns
+    slow tick                       its toggles here; the rest is Python's, every 50 ms: sessions that time
+                                    out, the active quorum, signs of life
     timers                          TIME, by what is due next
     service messages                with one pending, nothing is lent
-    consensus adapter               receive_reports, receive_log
+    consensus adapter               receive_reports (AppendPosition), receive_log (log, CommitPosition)
     ingress                         receive_ingress; a follower's clients are EVENTs
-    quorum, commit, egress          commit, serve_committed
+    archive                         append and sync, in line: what is reported or counted is on the disk
+    quorum, commit position         update_leader_position, after this turn's sync
+    CommitPosition                  with the next log, or alone; every 200 ms by Python (TIME)
+    AppendPosition                  follower_work, when it has changed; every 200 ms by Python (TIME)
+    log adapter                     _poll_log; a follower's after its report, which the leader waits for
+    service container, egress       serve_committed, before CommitPosition is sent
     sweep of uncommitted entries    take_back, after a run (lend.py)
 
 It turns until something is rare: an event of a socket that is not served here, a frame of another kind, an
-entry that is no session message, a segment that ends, a fault, Python's slow tick. Then it returns why, with
-all that it has begun brought to the end of the turn, and Python goes on from there. What it does, and in
-which order, is what Python's turn does with the same events; only CommitPosition waits up to a millisecond
-for log to go with.
+entry that is no session message, a segment that ends, a fault, Python's slow tick. Then it returns why, and
+Python goes on from there. All that it has begun is brought to the end of the turn before; only what has no
+room is left to Python to write. What it does, and in which order, is what Python's turn does with the same
+events, but CommitPosition waits about a millisecond for log to go with.
 """
 
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
-from cluster.member.busy.following import follow, receive_log
+from cluster.member.busy.following import follower_work, receive_log
 from cluster.member.busy.leading import (
     COMMIT_WAIT_NS,
     fits_one_write,
     is_commit_due,
-    lead,
+    leader_work,
     may_take_input,
     receive_ingress,
     receive_reports,
-    tell_commit,
+    send_commit_position,
 )
 from cluster.member.busy.remote import receive_from_service
 from cluster.member.busy.system import (
@@ -58,7 +65,7 @@ from cluster.member.busy.words import (
     FRAMES,
     IDLE,
     INTERRUPTED,
-    IS_COMMIT_UNTOLD,
+    IS_COMMIT_UNSENT,
     IS_STEPPED,
     LAST_CLIENT,
     LAST_NS,
@@ -134,7 +141,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
         _count_sleep(t, is_look)
         if w[NOW_NS] < due_ns:
             timeout_ms = (due_ns - w[NOW_NS] + 999_999) // 1_000_000
-            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
+            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNSENT]:
                 left_ns = max(w[COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[NOW_NS], 0)
                 timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
@@ -256,8 +263,8 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             w[REASON] |= EVENT
             break
         if found == 0:
-            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNTOLD]:
-                tell_commit(t)
+            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNSENT]:
+                send_commit_position(t)
             elif w[IS_STEPPED]:
                 w[REASON] |= IDLE
                 break
@@ -269,10 +276,10 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         w[CLUSTER_TIME] = max(w[CLUSTER_TIME], read_clock(t, REALTIME) // w[TIME_DIVISOR])
         if w[ROLE] == LEADER_ROLE:
             _receive_as_leader(t)
-            lead(t)
+            leader_work(t)
         else:
             _receive_as_follower(t)
-            follow(t)
+            follower_work(t)
         if w[REASON] != 0 or w[IS_STEPPED]:
             break
     w[WORK_TURNS] += w[RUN_TURNS]

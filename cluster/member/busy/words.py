@@ -69,7 +69,7 @@ UNSENT = 8  # bytes in ``unsent``
 ENTRY = 16  # an entry that is no session message is committed, or to be processed
 SERVICES = 32  # committed log is for services that are not compiled
 PREPARE = 64  # the recording wants zeros ahead, its next segment, or to let go of old log
-ROOM = 128  # the segment or the buffer ends, or clients are as far ahead of the commit as they may be
+ROOM = 128  # the segment or a buffer has no room, or clients are as far ahead of the commit as they may be
 FAILED = 256  # a write or sync, by ERROR
 LAGGARD = 512  # a follower was not sent all
 INTERRUPTED = 1024
@@ -105,7 +105,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     ERROR,
     # the log
     BASE,
-    POSITION,  # appended to ``log``
+    PUBLICATION_POSITION,  # appended to ``log``
     FLUSHED,  # of it, written
     INPUT_LIMIT,  # a leader takes nothing more from here on
     UNCOMMITTED_MAX,  # nor more than so many bytes beyond the commit position
@@ -114,8 +114,8 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SERVED_AT,  # the same two of the service
     SERVED,
     # the recording
-    APPENDED,
-    SYNCED,
+    APPEND_POSITION,
+    SYNCED_POSITION,
     SEGMENT,  # descriptor
     SEGMENT_BASE,
     SEGMENT_LENGTH,
@@ -138,17 +138,17 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SINGLE_FRAMES_MIN,
     CHECKSUM_CODE,  # as a proof has it
     # the term
-    TERM_ID,
+    LEADERSHIP_TERM_ID,
     MEMBER_ID,
     MEMBERS,
     QUORUM,
     TIMEOUT_NS,  # of members that are not heard
-    COMMITTED,
+    COMMIT_POSITION,
     COMMIT_COUNTER,
     HAS_NEWS,
-    TAKEN_IN,  # of SYNCED, by the quorum
+    TAKEN_IN,  # of SYNCED_POSITION, by the quorum
     # a leader's
-    IS_COMMIT_UNTOLD,
+    IS_COMMIT_UNSENT,
     COMMIT_DUE_NS,
     COMMIT_RISEN_NS,  # for the first time since it was told
     HEARTBEAT_NS,
@@ -156,15 +156,15 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     # a follower's
     LEADER,
     LEADER_OUT,
-    NOTIFIED,
-    HEARD_NS,
-    REPORTED,
-    REPORTED_NS,
+    NOTIFIED_COMMIT_POSITION,
+    LAST_LEADER_MESSAGE_NS,
+    SENT_POSITION,
+    SENT_NS,
     # the service
     SERVICE,
     SERVICE_FUNCTION,  # address, log/message_calls.py; ECHO: it needs none
     SERVICE_ROWS,
-    SERVICE_TERM_ID,
+    SERVICE_LEADERSHIP_TERM_ID,
     SERVICE_TIME,
     IS_SERVING,  # its answers go out
     HAS_SUPERVISED,  # there are sessions whose messages are Python's
@@ -191,11 +191,11 @@ PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or sev
 
 # A row of members.
 MEMBER_WORDS = 8
-ID, REPORT_TERM_ID, REPORT_POSITION, ACTIVE_NS, OUT, STREAM_POSITION, IS_LIVE = range(7)
+ID, REPORT_LEADERSHIP_TERM_ID, REPORT_POSITION, LAST_ACTIVITY_NS, OUT, STREAM_POSITION, IS_LIVE = range(7)
 
 # Places in scratch.
 TIME_AT = 0  # struct timespec
-PIECES_AT = 64  # three struct iovec
+PIECES_AT = 64  # two struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
 ACK_AT = 256  # CommitAck, to be filled in

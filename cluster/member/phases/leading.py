@@ -104,7 +104,7 @@ class Leading(Phase):
         self._recording = recording
         self._replica = ports.replica
         self._commit_frame = CommitPositionFrame(ports.context.member_id)
-        self.is_commit_untold = False  # of a risen commit position, to the followers
+        self.is_commit_unsent = False  # of a risen commit position, to the followers
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
         self._is_ingress_read = True  # else nobody can tell which clients are silent
@@ -121,7 +121,7 @@ class Leading(Phase):
 
     @property
     def awaits_events(self) -> bool:
-        return self.may_be_lent and not self.is_commit_untold
+        return self.may_be_lent and not self.is_commit_unsent
 
     @property
     def may_be_lent(self) -> bool:
@@ -139,7 +139,7 @@ class Leading(Phase):
         ports, replica = self._ports, self._replica
         self._has_own = False
         publication, recording, turn = self._publication, self._recording, ports.turn
-        if self.is_commit_untold:
+        if self.is_commit_unsent:
             self._send_commit()
         if ports.transfer.target_id != NULL_VALUE:
             self._is_ingress_read = False
@@ -196,7 +196,7 @@ class Leading(Phase):
             self._send_commit()
             return
         assert commit_position <= self._recording.synced_position, "commits what is on the own disk (I-3)"
-        self.is_commit_untold = True
+        self.is_commit_unsent = True
         ports.processing.count(self._publication, commit_position)
         ports.log.commit(commit_position)
         self._on_committed(commit_position)
@@ -210,11 +210,11 @@ class Leading(Phase):
         ports.turn.work_count += 1
 
     def take_back(
-        self, *, commit_position: int, taken_in: int, has_news: bool, told_ns: int, is_untold: bool
+        self, *, commit_position: int, taken_in: int, has_news: bool, told_ns: int, is_unsent: bool
     ) -> None:
         """What came of turns that compiled code took (``busy/lend.py``)."""
         has_risen = self.leader.take_back(commit_position, taken_in, has_news=has_news, told_ns=told_ns)
-        self.is_commit_untold = is_untold
+        self.is_commit_unsent = is_unsent
         if has_risen:
             self._ports.log.on_committed(commit_position)
             self._on_committed(commit_position)
@@ -240,7 +240,7 @@ class Leading(Phase):
             )
 
     def _send_commit(self) -> None:
-        self.is_commit_untold = False
+        self.is_commit_unsent = False
         leader, peers = self.leader, self._ports.peers
         frame = self._commit_frame.of(leader.leadership_term_id, leader.leadership.quorum_position)
         for member_id in peers.ids:

@@ -31,8 +31,8 @@ def test_streams_and_kinds_are_those_of_the_protocol():
     assert envelopes.CONSENSUS_STREAM == streams.CONSENSUS
     assert envelopes.ENVELOPE_BYTES == python_envelopes.ENVELOPE_BYTES
     for message, kind in (
-        (AppendPosition(1, 2, 3, AppendPositionFlags.NONE), envelopes.APPEND_POSITION),
-        (CommitPosition(1, 2, 3), envelopes.COMMIT_POSITION),
+        (AppendPosition(1, 2, 3, AppendPositionFlags.NONE), envelopes.APPEND_POSITION_KIND),
+        (CommitPosition(1, 2, 3), envelopes.COMMIT_POSITION_KIND),
     ):
         frame = consensus_frame(message)
         assert len(frame) == envelopes.POSITION_FRAME_LENGTH
@@ -49,7 +49,9 @@ def test_what_an_operator_asks_for_lies_above_neutral():
 def test_fields_of_messages_lie_where_the_turn_looks():
     frame = bytearray(consensus_frame(AppendPosition(0, 0, 0, AppendPositionFlags.NONE)))
     APPEND_POSITION.pack_into(frame, BLOCK, 11, 12, 13, AppendPositionFlags.CATCHUP)
-    assert int.from_bytes(frame[envelopes.TERM_AT : envelopes.TERM_AT + 8], "little") == 11
+    assert (
+        int.from_bytes(frame[envelopes.LEADERSHIP_TERM_AT : envelopes.LEADERSHIP_TERM_AT + 8], "little") == 11
+    )
     assert int.from_bytes(frame[envelopes.POSITION_AT : envelopes.POSITION_AT + 8], "little") == 12
     assert frame[envelopes.REPORT_FLAGS_AT] == AppendPositionFlags.CATCHUP
     COMMIT_POSITION.pack_into(frame, BLOCK, 21, 22, 23)
@@ -58,7 +60,7 @@ def test_fields_of_messages_lie_where_the_turn_looks():
     assert len(ack) == words.ACK_LENGTH
     for place, value in (
         (egress.SESSION_AT, 31),
-        (egress.ACK_TERM_AT, 32),
+        (egress.ACK_LEADERSHIP_TERM_AT, 32),
         (egress.MESSAGES_AT, 33),
         (egress.ACK_POSITION_AT, 34),
     ):

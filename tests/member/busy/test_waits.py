@@ -99,7 +99,7 @@ def test_a_wait_looks_no_longer_than_until_something_is_due(waits):
 @pytest.mark.parametrize(("waited_ns", "sleep_ms"), [(50_000, 1), (400_000, 1), (900_000, 0)])
 def test_a_commit_position_waits_for_log_about_a_millisecond_in_all(waits, monkeypatch, waited_ns, sleep_ms):
     words, slept = waits.tables.words, []
-    words[at.ROLE], words[at.IS_COMMIT_UNTOLD], words[at.SLEEPS] = at.LEADER_ROLE, 1, 9
+    words[at.ROLE], words[at.IS_COMMIT_UNSENT], words[at.SLEEPS] = at.LEADER_ROLE, 1, 9
     words[at.COMMIT_RISEN_NS] = waits.now_ns - waited_ns
     monkeypatch.setattr(turn, "wait", lambda tables, timeout_ms: slept.append(timeout_ms) or 0)
     plain(turn._await_events)(waits.tables)
