@@ -36,7 +36,7 @@ from cluster.log.connection_table import (
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import LentServices, LentCounters
+from cluster.member.busy.services import LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.phases.following import Following
