@@ -98,7 +98,7 @@ class LentTurns:
         w[words.REASON] = w[words.UNSENT_END] = 0
         descriptor = int(w[words.SERVICE_LINK])
         before = self._words[[words.ANSWERED, words.SERVED]].copy()
-        remote.send_limit(self.tables)
+        remote.give_log(self.tables)
         remote.receive_from_service(self.tables, descriptor)
         self.reason = int(w[words.REASON])
         self.taken += bool((before != self._words[[words.ANSWERED, words.SERVED]]).any())

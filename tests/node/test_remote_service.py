@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster import AgentTermination, ServiceError
+from cluster.member.busy import words as at
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.service import ScheduleTimer
 from tests.node.service_in_memory import SECOND, Module, Numbering, led
@@ -95,6 +96,18 @@ def test_compiled_turns_do_the_same_for_it_whenever_it_dies(a_module, service, s
     assert results(lent) == results(killed) == results(whole)
     assert killed.process.starts > 3
     assert lent.lent.taken > 10, "Python took nearly all: this proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("is_leader", "appended", "is_given"), [(True, 32, True), (False, 32, False), (False, 65_536, True)]
+)
+def test_a_follower_gives_its_service_the_log_of_5_ms_at_once(a_module, is_leader, appended, is_given):
+    module = led(a_module(is_compiled=True))
+    lent, position, now_ns = module.lent, module.commit_position, module.now_ns
+    assert lent.turn(position + appended, now_ns, is_leader=is_leader)
+    words = lent.tables.words
+    assert words[at.LIMIT] == position + appended * is_given
+    assert words[at.LIMIT_DUE_NS] == (at.NEVER if is_given else now_ns + 5_000_000)
 
 
 def test_the_next_process_starts_from_the_newest_snapshot(leader):

@@ -25,10 +25,12 @@ from cluster.member.busy.words import (
     LEADER_ROLE,
     LIMIT,
     LIMIT_AT,
+    LIMIT_DUE_NS,
     LIMIT_LENGTH,
     LIMITS,
     LIMITS_MAX,
     MAX_CYCLE_COUNTER,
+    NEVER,
     NOW_NS,
     ROLE,
     SERVED,
@@ -49,10 +51,26 @@ COLUMNS_LENGTH_AT, COLUMNS_AT = BLOCK_AT + 8, BLOCK_AT + 12
 ROW_BYTES = 40  # of five columns
 
 
+# A follower's service is nobody's answer: it is given the log of so long at once, or so much of it.
+FOLLOWER_PAUSE_NS = 5_000_000
+FOLLOWER_BYTES = 64 * 1024
+
+
+@routine
+def give_log(t):  # type: ignore[no-untyped-def]
+    """The log is committed further: let the process of a leader's service read it now, a follower's soon."""
+    w = t.words
+    if w[ROLE] == LEADER_ROLE or w[COMMIT_POSITION] - w[LIMIT] >= FOLLOWER_BYTES:
+        send_limit(t)
+    elif w[COMMIT_POSITION] > w[LIMIT] and w[LIMIT_DUE_NS] == NEVER:
+        w[LIMIT_DUE_NS] = w[NOW_NS] + FOLLOWER_PAUSE_NS
+
+
 @routine
 def send_limit(t):  # type: ignore[no-untyped-def]
     """Let the process read what is committed, as long as it comes along."""
     w, limits = t.words, t.limits
+    w[LIMIT_DUE_NS] = NEVER
     reached = 0
     while reached < w[LIMITS] and limits[2 * reached] <= w[SERVED]:
         reached += 1
@@ -77,7 +95,7 @@ def receive_from_service(t, descriptor):  # type: ignore[no-untyped-def]
     while offset < end and follows != NOT_A_FRAME and _take(t, offset):
         offset += align_frame(get_i32(t.received, offset))
     leave(t, descriptor, offset, received, end, follows)
-    send_limit(t)
+    give_log(t)
 
 
 @routine

@@ -61,7 +61,7 @@ class LentServices:
 
     def lend(self) -> None:
         words, compiled, service = self._words, self._compiled_service, self._service
-        words[at.SERVICE] = at.PYTHON_SERVICE
+        words[at.SERVICE], words[at.LIMIT_DUE_NS] = at.PYTHON_SERVICE, at.NEVER
         if compiled is not None and compiled.adapter.max_log_position > LIVE:
             self._lend_compiled(compiled)
         elif isinstance(service, RemoteService) and (lent := service.lend()) is not None:

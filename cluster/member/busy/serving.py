@@ -11,7 +11,7 @@ from cluster.log.message_columns import EXTRA, LENGTHS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import FRAME_OVERHEAD
 from cluster.log.session_table import SUPERVISED, find_slot
 from cluster.member.busy.egress import put_acks, send_acks, send_answers
-from cluster.member.busy.remote import send_limit
+from cluster.member.busy.remote import give_log
 from cluster.member.busy.words import (
     BASE,
     COMMIT_POSITION,
@@ -43,7 +43,7 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
         w[REASON] |= SERVICES
         return
     if w[SERVICE] == REMOTE_SERVICE:
-        send_limit(t)
+        give_log(t)
     acks = put_acks(t) if w[ROLE] == LEADER_ROLE else 0
     if w[SERVICE] == COMPILED_SERVICE:
         _deliver(t)

@@ -46,7 +46,7 @@ from cluster.member.busy.leading import (
     receive_reports,
     send_commit_position,
 )
-from cluster.member.busy.remote import receive_from_service
+from cluster.member.busy.remote import receive_from_service, send_limit
 from cluster.member.busy.system import (
     MONOTONIC,
     READABLE,
@@ -70,6 +70,7 @@ from cluster.member.busy.words import (
     LAST_CLIENT,
     LAST_NS,
     LEADER_ROLE,
+    LIMIT_DUE_NS,
     LONGEST_GAP_NS,
     LOOKS_IN_VAIN,
     NODE_TOGGLE,
@@ -127,7 +128,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     w = t.words
     w[LAST_NS] = w[NOW_NS]
     timeout_ms = 0
-    due_ns = min(w[SLOW_TICK_NS], w[DUE_NS])
+    due_ns = min(w[SLOW_TICK_NS], w[DUE_NS], w[LIMIT_DUE_NS])
     if not w[IS_STEPPED]:
         w[NOW_NS] = read_clock(t, MONOTONIC)
         is_look = w[SLEEPS] == 0
@@ -262,6 +263,8 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         if not _find_ready(t, found):
             w[REASON] |= EVENT
             break
+        if w[NOW_NS] >= w[LIMIT_DUE_NS]:
+            send_limit(t)
         if found == 0:
             if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNSENT]:
                 send_commit_position(t)

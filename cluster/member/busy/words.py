@@ -173,6 +173,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SERVICE_LINK,  # descriptor
     LIMIT,  # it may read the log to there
     LIMITS,  # rows of ``limits``
+    LIMIT_DUE_NS,  # when a follower's process is to hear of the next one; NEVER: none is due
     ANSWERED,  # answers taken since it has reported
     MAX_CYCLE_COUNTER,
     CYCLES_EXCEEDED_COUNTER,
@@ -180,13 +181,14 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(95)
-WORDS = 96
+) = range(96)
+WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
 TOGGLE_NEUTRAL = 1  # above it, and never below 0: something is asked for
 NO_CHECKSUM = -1
 ECHO = 0
+NEVER = (1 << 63) - 1
 PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
 
 # A row of members.

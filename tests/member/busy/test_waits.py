@@ -23,7 +23,7 @@ class Waits:
         self.ready_after_ns = None
         self.tables = SimpleNamespace(words=[0] * at.WORDS)
         words = self.tables.words
-        words[at.SLOW_TICK_NS] = words[at.DUE_NS] = 1 << 60
+        words[at.SLOW_TICK_NS] = words[at.DUE_NS] = words[at.LIMIT_DUE_NS] = 1 << 60
         words[at.ROLE] = at.FOLLOWER_ROLE
         self.spin_ns = spin_ns
         self.slept = False
