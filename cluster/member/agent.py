@@ -265,6 +265,11 @@ class ConsensusModuleAgent:
             and not parts.clients.has_ready
         )
 
+    @property
+    def last_turn_ns(self) -> int:
+        """When the last turn began that was measured, Python's or compiled."""
+        return self.turn.now_ns if self._tracker.last_ns is None else self._tracker.last_ns
+
     def on_busy_turns(self, now_ns: int, slow_tick_ns: int, last_ns: int, longest_gap_ns: int) -> None:
         """Compiled code has taken turns, the last one at ``last_ns``; it saw the time ``now_ns`` after it."""
         self.turn.now_ns = now_ns

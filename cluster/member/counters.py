@@ -120,23 +120,23 @@ class ConsumerCounters:
 class DutyCycleStallTracker:
     """Gaps between cycles: the largest, and how many were above a threshold (counters 216 and 217)."""
 
-    __slots__ = ("_counters", "_last_ns", "_max_ns", "_threshold_ns")
+    __slots__ = ("_counters", "_max_ns", "_threshold_ns", "last_ns")
 
     def __init__(self, counters: MemberCounters, threshold_ns: int) -> None:
         self._counters = counters
         self._threshold_ns = threshold_ns
-        self._last_ns: int | None = None
+        self.last_ns: int | None = None  # when a cycle began last
         self._max_ns = 0
 
     def update(self, now_ns: int) -> None:
         """Begin to measure."""
-        self._last_ns = now_ns
+        self.last_ns = now_ns
 
     def measure_and_update(self, now_ns: int) -> int:
         """A cycle begins; returns the gap before it. One of exactly the threshold is not too long (C-4)."""
-        gap_ns = 0 if self._last_ns is None else now_ns - self._last_ns
+        gap_ns = 0 if self.last_ns is None else now_ns - self.last_ns
         self.measure(gap_ns)
-        self._last_ns = now_ns
+        self.last_ns = now_ns
         return gap_ns
 
     def measure(self, gap_ns: int) -> None:

@@ -6,6 +6,8 @@ socket takes; the rest stays in the channel, whose rooms tell the service that i
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 
 from cluster.archive.files import Files
@@ -97,6 +99,7 @@ class ModuleLink:
         self._files = files
         self._log: LogFile | None = None
         self._reported_position = -1
+        self._frames: deque[bytes] = deque()  # taken from the channel, and not sent yet
         self._reserved: SnapshotReserved | None = None
 
     @property
@@ -173,28 +176,35 @@ class ModuleLink:
         """Send at once, whatever waits already."""
         self._connection.offer(*map(link_frame, messages))
 
-    def flush(self) -> int:
+    def flush(self, *, is_end_of_turn: bool = False) -> int:
         """Hand over what the service has sent, as much as the socket may be given. Returns how much was done.
 
-        Behind it goes how far the service has come, if all that came of it is sent.
+        At the end of a turn, and never within one, it goes on with how far the service has come, if all that
+        came of it is handed over: whatever is said before a position has come of entries up to there.
         """
-        channel, frames = self.channel, []
-        length, count = self._connection.queued_bytes, 0
+        channel, frames, count = self.channel, self._frames, 0
+        length = self._connection.queued_bytes + sum(map(len, frames))
         while length < SEND_BYTES_MAX and (batch := channel.poll_egress()) is not None:
             answers = list(map(link_frame, _messages_of(batch)))
             length += sum(map(len, answers))
-            frames += answers
+            frames.extend(answers)
             count += 1
         while length < SEND_BYTES_MAX and (message := channel.poll_consensus_module()) is not None:
             frames.append(request_frame(message, channel.polled_position))
             length += len(frames[-1])
             count += 1
-        if channel.is_taken and channel.log_position > self._reported_position:
+        if is_end_of_turn and channel.is_taken and channel.log_position > self._reported_position:
             self._reported_position = channel.log_position
             frames.append(link_frame(self._position()))
-        for begin in range(0, len(frames), BUFFERS_PER_SEND_MAX):
-            self._connection.offer(*frames[begin : begin + BUFFERS_PER_SEND_MAX])
+        while frames and self._connection.queued_bytes < SEND_BYTES_MAX:
+            pieces = [frames.popleft() for _ in range(min(len(frames), BUFFERS_PER_SEND_MAX))]
+            self._connection.offer(*pieces)
         return count
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether frames wait until the socket has taken what it was given."""
+        return bool(self._frames)
 
     def _position(self) -> ServicePosition:
         cycles = self.cycles
@@ -221,7 +231,14 @@ class ModuleLink:
         self.poll()
 
     def reserve_snapshot(self, log_position: int) -> SnapshotReserved:
-        """Ask where the snapshot at ``log_position`` goes. Raises AgentTermination without a member."""
+        """Ask where the snapshot at ``log_position`` goes, after all that came of the log up to there.
+
+        Raises AgentTermination without a member.
+        """
+        self.flush()
+        while self._frames or not self.channel.is_taken:
+            self.await_more()
+            self.flush()
         self.send(SnapshotBegin(log_position))
         while self._reserved is None:
             self.await_more()
@@ -232,7 +249,7 @@ class ModuleLink:
         """Let the member take what was sent, if it does that soon."""
         for _ in range(DRAIN_TRIES):
             self.flush()
-            if self.is_closed or not self._connection.queued_bytes:
+            if self.is_closed or not (self._frames or self._connection.queued_bytes):
                 return
             self._poller.wait(IDLE_WAIT_S)
 

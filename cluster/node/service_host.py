@@ -82,7 +82,11 @@ class ServiceHost:
         """Whether another turn would find nothing to do but what its member gives it."""
         agent, snapshots = self._agent, self._snapshots
         return (
-            agent is not None and snapshots is not None and agent.awaits_events and not snapshots.is_writing
+            agent is not None
+            and snapshots is not None
+            and agent.awaits_events
+            and not snapshots.is_writing
+            and not self._link.has_unsent
         )
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
@@ -100,7 +104,7 @@ class ServiceHost:
                 raise
             except Exception as error:
                 link.send(raised(error))
-            work_count += link.flush()
+            work_count += link.flush(is_end_of_turn=True)
         if link.is_closed or (self._agent is not None and self._agent.is_closed):
             self.stop()
         return work_count

@@ -117,7 +117,6 @@ class ServiceSnapshots:
         A snapshot that the member does not want is not written.
         """
         self._await_child()
-        self._link.flush()
         reserved = self._link.reserve_snapshot(log_position)
         if reserved.why:
             raise ClusterError(reserved.why.decode())

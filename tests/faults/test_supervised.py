@@ -10,7 +10,7 @@ import pytest
 
 from cluster import ClusterClient
 from tests.faults.conftest import SHORT_TIMEOUTS
-from tests.node.counting_service import COUNTING, pid_of
+from tests.node.counting_service import COUNTING, REPEATING, pid_of
 
 pytestmark = pytest.mark.faults
 
@@ -19,8 +19,9 @@ BURST = 2_000
 
 @pytest.mark.conformance("S-187")
 @pytest.mark.timeout(300)
-def test_every_answer_comes_once_whoever_is_killed(members_of):
-    members = members_of(keys={"services": [COUNTING, "echo"], **SHORT_TIMEOUTS})
+@pytest.mark.parametrize("services", [[COUNTING, "echo"], [REPEATING]], ids=["two", "one"])
+def test_every_answer_comes_once_whoever_is_killed(members_of, services):
+    members = members_of(keys={"services": services, **SHORT_TIMEOUTS})
     members.start()
     members.await_leader()
     answers: list[bytes] = []
@@ -37,7 +38,7 @@ def test_every_answer_comes_once_whoever_is_killed(members_of):
             members.start(leader)
             client.await_committed(60)
             members.await_level()
-        count = 2 * client.offered
+        count = len(services) * client.offered
         while len(answers) < count:
             assert client.poll_egress() >= 0 and not client.is_closed, client.why_closed
             client.wait(0.1)
@@ -47,7 +48,27 @@ def test_every_answer_comes_once_whoever_is_killed(members_of):
     messages = [b"m%d" % number for number in range(5 * BURST)]
     assert [answer for answer in answers if answer.startswith(b"m")] == messages
     numbered = [answer for answer in answers if not answer.startswith(b"m")]
-    assert numbered == [b"%d %s" % pair for pair in enumerate(messages, 1)]
+    assert numbered == [b"%d %s" % pair for pair in enumerate(messages, 1) if COUNTING in services]
+
+
+@pytest.mark.timeout(300)
+def test_a_plain_client_of_a_leader_that_lives_gets_every_answer_once_whenever_its_service_dies(members_of):
+    members = members_of(keys={"services": [REPEATING], **SHORT_TIMEOUTS})
+    members.start()
+    leader = members.await_leader()
+    answers: list[bytes] = []
+    with ClusterClient.connect(
+        members.tcp, lambda session_id, timestamp, payload: answers.append(bytes(payload))
+    ) as client:
+        for burst in range(8):
+            offer(client, range(BURST * burst, BURST * (burst + 1)))
+            with suppress(ProcessLookupError):
+                os.kill(pid_of(members.member_dir((leader + burst % 2) % 3)), signal.SIGKILL)
+        while len(answers) < client.offered:
+            assert client.poll_egress() >= 0 and not client.is_closed, client.why_closed
+            client.wait(0.1)
+    assert members.await_leader() == leader
+    assert answers == [b"m%d" % number for number in range(8 * BURST)]
 
 
 def offer(client: ClusterClient, numbers: range) -> None:

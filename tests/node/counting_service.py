@@ -46,7 +46,15 @@ class Counting(ClusteredService):
         snapshot_publication.offer(b"%d %d %d" % (self.number, self.told, self.fired))
 
 
+class Repeating(ClusteredService):
+    """Answers each message with itself."""
+
+    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+        session.offer(bytes(buffer))
+
+
 COUNTING = f"{__name__}:Counting"
+REPEATING = f"{__name__}:Repeating"
 
 
 class Client:

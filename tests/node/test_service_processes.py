@@ -9,7 +9,7 @@ import pytest
 
 from cluster import ClusteredService, ClusterNode
 from cluster.member.services.remote_service import RemoteService
-from tests.node.counting_service import COUNTING, Client, events, kill, pid_of
+from tests.node.counting_service import COUNTING, REPEATING, Client, events, kill, pid_of
 from tests.node.processes import Process, Up, await_that, free_base_port, is_alive, keys_of, run, tool
 
 
@@ -41,16 +41,6 @@ def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tm
         assert sum(line.startswith("enters an election") for line in log) == 1
         client.client.close()
     assert not is_alive(pid_of(node.config.path)), "the member's end is its services'"
-
-
-class Repeating(ClusteredService):
-    """Answers each message with itself."""
-
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
-        session.offer(bytes(buffer))
-
-
-REPEATING = f"{__name__}:Repeating"
 
 
 def test_compiled_turns_serve_it_and_python_is_called_for_what_is_rare(tmp_path, monkeypatch):

@@ -389,7 +389,7 @@ class BusyTurns:
         words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
         words[at.NODE_TOGGLE] = agent.counters.node_control_toggle.index
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
-        words[at.LAST_NS] = words[at.NOW_NS] = agent.turn.now_ns
+        words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         if not (
             self._tables.log is log
             and self._tables.params is params

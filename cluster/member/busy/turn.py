@@ -252,8 +252,8 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
     w = t.words
     w[REASON] = w[UNSENT_END] = w[RUN_TURNS] = w[LONGEST_GAP_NS] = 0
     while True:
+        w[LONGEST_GAP_NS] = max(w[LONGEST_GAP_NS], w[NOW_NS] - w[LAST_NS])  # the last one is Python's
         found = _await_events(t)
-        w[LONGEST_GAP_NS] = max(w[LONGEST_GAP_NS], w[NOW_NS] - w[LAST_NS])
         if found < 0:
             w[REASON] |= INTERRUPTED
             break

@@ -84,7 +84,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     READY_COUNT,
     NOW_NS,
     LAST_NS,  # of the turn before
-    LONGEST_GAP_NS,  # from one turn to the next, in this run
+    LONGEST_GAP_NS,  # from one turn to the next, in this run, but for the last
     SLOW_TICK_NS,
     TICK_NS,  # from one slow tick to the next
     QUIET_UNTIL_NS,  # a slow tick before it is Python's only if an operator asks for something

@@ -45,6 +45,7 @@ class Supervision:
     def reset(self) -> None:
         """The member leads no more, or in another term: clients ask again."""
         self._connections.clear()
+        self._touched.clear()
         self._news.clear()
         self._table.slots["held"] = 0
 

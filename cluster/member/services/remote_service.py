@@ -198,6 +198,7 @@ class RemoteService:
             self._position = lent.position
             self._on_taken(lent.position)
         self._taken.answers = lent.answer_count
+        self._drop_reached_limits()
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take what the service says, and tell it what the module does. Returns how much was done."""
@@ -278,14 +279,17 @@ class RemoteService:
                 self._ports.process.send(frame(item, session_id=0, stream_id=streams.SERVICE))
 
     def _send_limit(self) -> None:
+        self._drop_reached_limits()
         limits = self._limits
-        while limits and limits[0][0] <= self._position:
-            limits.popleft()
         limit = self._ports.commit_position()
         if limit > self._limit and len(limits) < LIMITS_MAX:
             self._limit = limit
             limits.append((limit, self._now_ns))
             self._send(LogLimit(limit))
+
+    def _drop_reached_limits(self) -> None:
+        while self._limits and self._limits[0][0] <= self._position:
+            self._limits.popleft()
 
     def _tell_lag(self) -> None:
         """Say that the service is slow, once a second, two, four, ...; and that it is not any more."""

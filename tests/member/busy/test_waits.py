@@ -105,3 +105,24 @@ def test_a_commit_position_waits_for_log_about_a_millisecond_in_all(waits, monke
     plain(turn._await_events)(waits.tables)
 
     assert slept == [sleep_ms]
+
+
+@pytest.mark.parametrize(("gaps_ms", "longest_ms"), [([2, 44, 10], 44), ([2, 10, 44], 10), ([44], 0)])
+def test_the_longest_gap_of_a_run_is_measured_and_the_last_one_left_to_python(
+    waits, monkeypatch, gaps_ms, longest_ms
+):
+    """Its next turn measures that one: counted in both, one stall would be two."""
+    words, left = waits.tables.words, list(gaps_ms)
+
+    def await_events(tables):
+        words[at.LAST_NS] = words[at.NOW_NS]
+        words[at.NOW_NS] += left.pop(0) * 1_000_000
+        return 0 if left else -1
+
+    monkeypatch.setattr(turn, "_await_events", await_events)
+    monkeypatch.setattr(turn, "_is_time", lambda tables: False)
+    monkeypatch.setattr(turn, "_find_ready", lambda tables, found: True)
+    words[at.LAST_NS] = words[at.NOW_NS] = waits.now_ns
+    assert plain(turn.busy_turns)(waits.tables) == at.INTERRUPTED
+
+    assert words[at.LONGEST_GAP_NS] == longest_ms * 1_000_000
