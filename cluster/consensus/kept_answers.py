@@ -93,11 +93,6 @@ class KeptAnswers:
         self.bytes_max = bytes_max
         self._sessions: dict[int, _Session] = {}
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is known of any session."""
-        return not self._sessions
-
     def keep(self, session_id: int, answer: KeptAnswer) -> None:
         """Take an answer of a service, unless it was given before, or the client has it."""
         session = self._sessions.setdefault(session_id, _Session())

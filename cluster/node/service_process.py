@@ -87,13 +87,9 @@ class ChildProcess:
     @property
     def descriptor(self) -> int | None:
         connection = self._connection
-        is_heard = (
-            connection is not None
-            and self._is_greeted
-            and connection.is_connected
-            and not (connection.is_readable or connection.has_frames)
-        )
-        return connection.descriptor if connection is not None and is_heard else None
+        if connection is None or not (self._is_greeted and connection.is_connected):
+            return None
+        return None if connection.is_readable or connection.has_frames else connection.descriptor
 
     def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int:
         """Accept, receive, and look after the child. Returns how much was done."""

@@ -6,7 +6,6 @@ import socket
 from types import SimpleNamespace
 
 import numpy as np
-from numba import types
 
 from cluster.log.connection_table import CLIENT, KEPT_LENGTH
 from cluster.log.message_columns import COLUMNS
@@ -24,6 +23,7 @@ from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 from cluster.transport.system_calls import SystemCalls
+from tests.member.busy.tables import tables_of
 
 SESSIONS = (7, 8)  # of one client, which these turns know; they have no other
 ROWS = 4096
@@ -60,27 +60,20 @@ class LentTurns:
             (words.LIMIT_AT, link_frame(LogLimit(0))),
         ):
             scratch[at : at + len(frame)] = np.frombuffer(frame, np.uint8)
-        nothing = {
-            name: np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)
-            for name, kind in zip(words.Tables._fields, words.TABLES.types)
-        }
-        self.tables = words.Tables(
-            **nothing
-            | {
-                "words": self._words,
-                "calls": SystemCalls().table,
-                "counters": self.counters,
-                "limits": self._services.limits,
-                "sessions": self.sessions.words,
-                "ranges": self.sessions.ranges,
-                "columns": np.zeros(COLUMNS * ROWS, np.int64),
-                "received": np.zeros(1 << 20, np.uint8),
-                "kept": np.zeros(words.KEPT_ROWS * words.KEPT_BYTES, np.uint8),
-                "keepers": np.zeros(words.KEPT_ROWS, np.int64),
-                "egress": np.zeros(1 << 20, np.uint8),
-                "unsent": np.zeros(1 << 20, np.uint8),
-                "scratch": scratch,
-            }
+        self.tables = tables_of(
+            words=self._words,
+            calls=SystemCalls().table,
+            counters=self.counters,
+            limits=self._services.limits,
+            sessions=self.sessions.words,
+            ranges=self.sessions.ranges,
+            columns=np.zeros(COLUMNS * ROWS, np.int64),
+            received=np.zeros(1 << 20, np.uint8),
+            kept=np.zeros(words.KEPT_ROWS * words.KEPT_BYTES, np.uint8),
+            keepers=np.zeros(words.KEPT_ROWS, np.int64),
+            egress=np.zeros(1 << 20, np.uint8),
+            unsent=np.zeros(1 << 20, np.uint8),
+            scratch=scratch,
         )
 
     def turn(self, commit_position: int, now_ns: int, *, is_leader: bool) -> bool:

@@ -16,7 +16,7 @@ from cluster.log.connection_table import (
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, put_i64
 from cluster.log.message_columns import COLUMNS, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
-from cluster.log.session_frames import frame_answers
+from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
 from cluster.log.session_table import (
     CLUSTER_SESSION_ID,
     COMMITTED_POSITION,
@@ -55,6 +55,12 @@ def _is_of(t, descriptor, connection_id):  # type: ignore[no-untyped-def]
     row = descriptor * ROW_WORDS
     kind = t.connections[row + KIND]
     return kind in (CLIENT, STRANGER) and t.connections[row + OWNER] == connection_id
+
+
+@routine
+def fits_egress(t, length):  # type: ignore[no-untyped-def]
+    """Whether an answer of so many bytes can be framed; a longer one is Python's."""
+    return length + FRAME_OVERHEAD + 32 <= t.egress.size
 
 
 @routine

@@ -14,8 +14,7 @@ from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
 from cluster.log.message_columns import LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.runs import NOT_A_FRAME
-from cluster.log.session_frames import FRAME_OVERHEAD
-from cluster.member.busy.egress import send_answers
+from cluster.member.busy.egress import fits_egress, send_answers
 from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.words import (
@@ -161,7 +160,7 @@ def _read_answers(t, frame):  # type: ignore[no-untyped-def]
             get_i64(buffer, at + 32 * rows) != 0
             or not 0 <= offset <= payloads_length
             or not 0 <= answer_length <= payloads_length - offset
-            or answer_length + FRAME_OVERHEAD + 32 > t.egress.size
+            or not fits_egress(t, answer_length)
         ):
             return 0
         columns[SESSION_IDS * w[SERVICE_ROWS] + row] = get_i64(buffer, at)

@@ -8,9 +8,8 @@ from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
 from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
 from cluster.log.message_columns import EXTRA, LENGTHS, SESSION_IDS, TIMESTAMPS
-from cluster.log.session_frames import FRAME_OVERHEAD
 from cluster.log.session_table import SUPERVISED, find_slot
-from cluster.member.busy.egress import put_acks, send_acks, send_answers
+from cluster.member.busy.egress import fits_egress, put_acks, send_acks, send_answers
 from cluster.member.busy.remote import give_log
 from cluster.member.busy.words import (
     BASE,
@@ -105,7 +104,7 @@ def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
     rows = t.words[SERVICE_ROWS]
     if t.words[IS_SERVING]:
         for row in range(count):
-            if t.columns[LENGTHS * rows + row] + FRAME_OVERHEAD + 32 > t.egress.size:
+            if not fits_egress(t, t.columns[LENGTHS * rows + row]):
                 return 0
         send_answers(t, t.columns, payloads, count, is_last)
     return count

@@ -4,12 +4,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from numba import types
 
 from cluster.errors import StorageError
 from cluster.log.connection_table import CLIENT, IS_CUT, IS_QUEUED, KIND, LINK_OUT, STATE, ConnectionTable
 from cluster.member.busy import envelopes, words
 from cluster.member.busy.lend import BusyTurns
+from tests.member.busy.tables import tables_of
 
 A, B, LINK = 7, 8, 9  # descriptors; a client's connection id is ten times its own
 
@@ -57,13 +57,8 @@ def turns(peers):
     made._table_words = np.zeros(words.WORDS, np.int64)
     made._words = made._table_words.data
     made._idle = made._vain = 0
-    nothing = {
-        name: np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)
-        for name, kind in zip(words.Tables._fields, words.TABLES.types)
-    }
     unsent = np.zeros(4096 + len(peers.table.words), np.uint8)
-    given = {"words": made._table_words, "connections": peers.table.words, "unsent": unsent}
-    made._tables = words.Tables(**nothing | given)
+    made._tables = tables_of(words=made._table_words, connections=peers.table.words, unsent=unsent)
     return made
 
 
