@@ -297,6 +297,8 @@ class WantedLines:
 
 def main() -> None:
     """Start a session once, so that the resolver fetches what later sessions find in its cache."""
+    if resolved_jars():
+        return
     spark_session("setup", master="local[1]").stop()
     if not resolved_jars():
         sys.exit(f"Spark's resolver did not deliver the jars of {DELTA_COORDINATE}")
