@@ -12,6 +12,7 @@ from numba import config
 
 import cluster.log
 from cluster.log import column_kernels, follow, frames, ingress, session_table
+from cluster.log.checksum import Checksum, compute
 from cluster.log.kernel import SHARED_MODULES
 from cluster.log.scan import scan
 from cluster.log.warm import KERNEL_MODULES, compile_all
@@ -88,6 +89,23 @@ def test_the_cache_is_checked_by_every_module_that_kernels_share():
 
 def test_no_kernel_is_cached_otherwise():
     assert [path.name for path in FOLDER.glob("*.py") if "cache=True" in path.read_text()] == ["kernel.py"]
+
+
+def test_a_kernel_from_the_cache_is_called_without_what_compiling_needs():
+    """numba's tables of what can be compiled take 0.2 s of each process that loads them."""
+    program = """
+import sys
+import numpy as np
+from cluster.log.checksum import Checksum, compute
+assert compute(Checksum.CRC_32C, np.frombuffer(b"123456789", np.uint8), 0, 9) & 0xFFFFFFFF == 0xE3069283
+print([name for name in ("numba.cpython.unicode", "numba.np.linalg") if name in sys.modules])
+"""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parents[1])}
+    compute(Checksum.CRC_32C, np.zeros(8, np.uint8), 0, 8)  # in the cache from here on
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_setting_up_compiles_every_kernel():
