@@ -20,6 +20,7 @@ from cluster.log.frames import LogParams
 from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.hosted_service import OnServiceError
+from cluster.node.memory import settle_memory
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
 from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, name_process, tell
@@ -31,9 +32,6 @@ GATEWAY_MODULES = (
     "grpc_health.v1.health",
     "grpc_reflection.v1alpha.reflection",
 )
-
-# Allocations between two looks for reference cycles: the duty cycle makes next to none.
-GC_THRESHOLDS = (100_000, 50, 100)
 
 # How long a thread may keep the interpreter lock from another: a turn is shorter.
 SWITCH_INTERVAL_S = 0.0005
@@ -49,13 +47,6 @@ def warm_up(config: NodeConfig) -> None:
         for name in GATEWAY_MODULES:
             importlib.import_module(name)
     settle_memory()
-
-
-def settle_memory() -> None:
-    """What is there now stays: the collector need not look at it again, nor often at the rest."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def run(

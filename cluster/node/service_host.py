@@ -15,8 +15,8 @@ import sys
 from cluster.archive.files import Files, OsFiles
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, StorageError
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.node.memory import settle_memory
 from cluster.node.module_link import ModuleLink
-from cluster.node.process import settle_memory
 from cluster.node.runner import AgentRunner
 from cluster.node.service_errors import raised
 from cluster.node.service_process import socket_path

@@ -22,11 +22,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from cluster.archive.files import FILE_MODE, make_directories
 from cluster.errors import StorageError
-from cluster.node.config import NodeConfig
+
+if TYPE_CHECKING:
+    from cluster.node.config import NodeConfig
+
+    Entry = Callable[[NodeConfig, socket.socket], int]
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -37,8 +41,6 @@ TERMINATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 8.5
 
 RESTART_STATUS = 75  # sysexits.h: try again
-
-Entry = Callable[[NodeConfig, socket.socket], int]
 
 
 @dataclass
