@@ -5,7 +5,6 @@ A circle of modules is one module in several files: none of them can be read, bu
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,7 +19,7 @@ def graph(paths: dict[str, Path]) -> Graph:
 
 
 def _imported(module: str, path: Path, paths: dict[str, Path]) -> Iterator[str]:
-    for name, _ in imports_in(ast.parse(path.read_text()), module, path):
+    for name, _ in imports_in(path, module):
         while name and name not in paths:
             name = name.rpartition(".")[0]  # a name of a module, or one in a package
         if name:

@@ -6,7 +6,6 @@ layer that the table does not grant.
 
 from __future__ import annotations
 
-import ast
 import re
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tree import PACKAGES, ROOT, files_of_the_tree, imports_in, modules
+from tests.tree import PACKAGES, ROOT, files_of_the_tree, imports_in, modules, source
 
 BYTES = ("cluster.errors", "cluster.protocol", "cluster.log")
 MEDIA = ("cluster.archive", "cluster.transport", "cluster.counters")
@@ -99,11 +98,7 @@ BYTES_MAX = 2 * 1024 * 1024
 
 def imports(module: str, path: Path) -> Iterator[tuple[str, int]]:
     """Each module that ``path`` imports, absolute, with its line; what only type checkers see is left out."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
-    yield from imports_in(tree, module, path)
+    return imports_in(path, module, with_type_only=False)
 
 
 def is_within(module: str, prefixes: tuple[str, ...]) -> bool:
@@ -119,14 +114,9 @@ def test_a_member_is_put_together_in_one_place() -> None:
     makers = [
         str(path.relative_to(ROOT))
         for path in files_of_the_tree()
-        if path.suffix == ".py" and any(_calls(path, name) for name in ("ConsensusModuleAgent", "open_files"))
+        if path.suffix == ".py" and not source(path).called.isdisjoint({"ConsensusModuleAgent", "open_files"})
     ]
     assert makers == ["cluster/node/life.py"]
-
-
-def _calls(path: Path, name: str) -> bool:
-    calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-    return any(isinstance(function, ast.Name) and function.id == name for function in calls)
 
 
 def test_imports_point_down_the_layers() -> None:
@@ -190,11 +180,11 @@ def test_the_cluster_alone_needs_no_spark() -> None:
 
 
 def test_a_layer_violation_would_be_seen(tmp_path: Path) -> None:
-    source = tmp_path / "election.py"
-    source.write_text(
+    violation = tmp_path / "election.py"
+    violation.write_text(
         "def f():\n    from cluster.archive import files\n    import socket\n    from ..log import scan\n"
     )
-    found = {imported for imported, _ in imports("cluster.consensus.election", source)}
+    found = {imported for imported, _ in imports("cluster.consensus.election", violation)}
     assert found == {"cluster.archive.files", "socket", "cluster.log.scan"}
 
 
@@ -202,26 +192,17 @@ def test_no_public_name_of_the_cluster_is_defined_twice() -> None:
     places: dict[str, list[str]] = {}
     for module, path in modules():
         if is_within(module, ("cluster",)):
-            for name in public_definitions(ast.parse(path.read_text())):
+            for name in source(path).public:
                 places.setdefault(name, []).append(module)
     twice = {name: found for name, found in places.items() if len(found) > 1}
     assert twice.keys() == NAMES_OF_TWO, twice
-
-
-def public_definitions(tree: ast.Module) -> Iterator[str]:
-    """Names of classes and functions at the top of a module, without commands: those are named for users."""
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef) or node.name.startswith("_"):
-            continue
-        if not any("app.command" in ast.unparse(decorator) for decorator in node.decorator_list):
-            yield node.name
 
 
 def test_every_package_says_what_it_is_for() -> None:
     silent = [
         str(path.relative_to(ROOT))
         for _, path in modules()
-        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
+        if path.name == "__init__.py" and not source(path).docstring
     ]
     folders = {path.parent for _, path in modules()}
     missing = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").is_file()]
@@ -230,11 +211,7 @@ def test_every_package_says_what_it_is_for() -> None:
 
 
 def test_every_module_opens_with_a_docstring() -> None:
-    silent = [
-        str(path.relative_to(ROOT))
-        for _, path in modules()
-        if not ast.get_docstring(ast.parse(path.read_text()))
-    ]
+    silent = [str(path.relative_to(ROOT)) for _, path in modules() if not source(path).docstring]
     assert not silent, f"no docstring in {silent}"
 
 
@@ -265,7 +242,7 @@ def test_what_tests_share_is_in_no_test() -> None:
         f"{path.relative_to(ROOT)}:{line}: {imported}"
         for path in files_of_the_tree()
         if path.suffix == ".py" and path.is_relative_to(ROOT / "tests")
-        for imported, line in imports_in(ast.parse(path.read_text()), "", path)
+        for imported, line in imports_in(path, "")
         if re.search(r"\.test_\w+\.", imported)
     ]
     assert not shared, "\n".join(shared)
@@ -338,6 +315,4 @@ def test_no_test_is_skipped_and_nothing_is_left_undone() -> None:
         for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
         if undone.search(line)
     ]
-    out_of_time = found.pop(0) if found[:1] and found[0].startswith("tests/conftest.py:") else ""
-    assert "not begun within" in out_of_time, "what --minutes leaves out counts as skipped"
     assert not found, "\n".join(found)
