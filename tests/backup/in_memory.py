@@ -23,6 +23,7 @@ from tests.member.answers import messages_in
 
 TURN_NS = 10 * MS
 BLOCK_BYTES = 4096
+SEGMENT_BYTES = 128 * 1024  # twice those of the members
 DIRECTORY = "backup"
 CONTEXT = BackupContext(
     interval_ns=2_000 * MS, response_timeout_ns=500 * MS, cool_down_interval_ns=1_000 * MS
@@ -120,6 +121,7 @@ class Backup:
             file_sync_level=1,
             epoch_ms=lambda: self.now_ms,
             tell=self.events.append,
+            segment_length=SEGMENT_BYTES,
         )
         self.counters = BackupCounters(CountersFile.in_memory(), self.context.cluster_id)
         self.agent = ClusterBackupAgent(

@@ -11,6 +11,12 @@ from tests.member.cluster_steps import SEGMENT, a_busy_cluster, entries, send, t
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 
+@pytest.fixture(autouse=True)
+def _pieces(monkeypatch):
+    """A segment is copied in several pieces, as one of 128 MiB."""
+    monkeypatch.setattr("cluster.backup.restore.COPY_BYTES", 48 * 1024)
+
+
 def restored(backup, members=3, to_position=None):
     """A new cluster, none of whose members runs yet, and what was restored to each."""
     cluster = SimulatedCluster(members, 7, is_started=False)

@@ -62,8 +62,11 @@ def test_a_standby_serves_readers_takes_snapshots_and_is_promoted_in_less_than_t
             await_copy(standby, counting.client.committed_position)
             counting.client.close()
             await_services(standby)
-            seen = looked_at(standby)
-            assert (seen["role"], seen["backupState"], seen["errors"]) == ("STANDBY", "BACKING_UP", 0)
+            # It asks its member again from time to time, and is in other states until it has the answer.
+            seen = await_that(
+                lambda: (now := looked_at(standby))["backupState"] == "BACKING_UP" and now, "it backs up"
+            )
+            assert (seen["role"], seen["errors"]) == ("STANDBY", 0)
             with LogReader.open(dir=str(standby)) as log:
                 sent = [bytes(e["payload"]) for e in log.entries(entry_types=["SESSION_MESSAGE"])]
             assert sent.count(b"99") == 4, "of the client, and of the services, twice"

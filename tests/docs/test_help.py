@@ -14,6 +14,7 @@ import pytest
 from cluster.cli.main import main
 from tests.cli.command_lines import command_lines
 from tests.docs.texts import exists
+from tests.node.forked import Forked
 from tests.reader.real import a_copy, remove_unpacked
 
 pytestmark = pytest.mark.timeout(300)  # a hundred seeds of a service are among them
@@ -47,7 +48,7 @@ ELSEWHERE = {
     "test_a_service_can_be_started_by_hand_and_one_process_at_a_time_runs_it",
     "cluster sim --seeds 1000": "tests/cli/test_sim.py::test_messages_come_from_a_file_or_a_function",
     "cluster sim --seed 17": "tests/cli/test_sim.py::"
-    "test_one_seed_again_shows_what_happened_and_the_same_failure",
+    "test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
     "cluster top --dir cluster-data": README,
     "cluster top --endpoints": README,
@@ -121,6 +122,9 @@ def test_an_example_runs_as_it_stands(
 ) -> None:
     (tmp_path / "member-0").symlink_to(a_copy(tmp_path / "cluster-data"))
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(  # tests/cli/test_sim.py has it start interpreters
+        "cluster.cli.sim._worker", lambda hash_seed, command: Forked(["cluster.testing.worker", *command])
+    )
 
     program, *arguments = shlex.split(line)
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT, Step, exists, steps
-from tests.node.processes import await_that
+from tests.node.processes import await_that, run
 
 TEXTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 
@@ -101,21 +101,22 @@ def prepare(terminal: Terminal, step: Step) -> None:
 
 
 def has_leader(terminal: Terminal, state: str) -> bool:
-    members = json.loads(terminal.run("cluster top --dir c1 --once --json"))["members"]
+    top = run("top", "--dir", str(terminal.directory / "c1"), "--once", "--json")
+    members = json.loads(top.stdout)["members"]
     return any(member["role"] == "LEADER" and member["moduleState"] == state for member in members)
 
 
 README = [step for step in steps("README.md") if elsewhere(step) is None]
+(FOR_SPARK,) = (step for step in README if step.file == "block.py")  # starts a JVM
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("step", README, ids=lambda step: step.text.splitlines()[0])
+@pytest.mark.parametrize(
+    "step", [step for step in README if step != FOR_SPARK], ids=lambda step: step.text.splitlines()[0]
+)
 def test_the_readme_works_as_it_stands(terminal: Terminal, step: Step) -> None:
     if step.file:
         (terminal.directory / step.file).write_text(terminal.here(step.text))
-        if step.file == "block.py":
-            printed = terminal.run("python block.py")
-            assert re.search(r"SESSION_MESSAGE\|[^|]*\| *world\|", printed), printed
         return
     expected = terminal.here(PRINTS[step.text])
     prepare(terminal, step)
@@ -126,6 +127,20 @@ def test_the_readme_works_as_it_stands(terminal: Terminal, step: Step) -> None:
     else:
         printed = terminal.run(step.text + QUICKER.get(step.text, ""))
     assert re.fullmatch(expected, printed), printed
+
+
+@pytest.mark.slow  # tests/spark reads the same in the session that all share
+@pytest.mark.timeout(200)
+def test_the_readmes_block_for_spark_works_as_it_stands(terminal: Terminal) -> None:
+    begin, send = "cluster up --members 3 --dir c1", "echo hello | cluster send --endpoints 127.0.0.1:9000"
+    terminal.run(". .venv/bin/activate")
+    terminal.start(begin, terminal.here(PRINTS[begin]))
+    terminal.run(send)
+    (terminal.directory / FOR_SPARK.file).write_text(terminal.here(FOR_SPARK.text))
+
+    printed = terminal.run(f"python {FOR_SPARK.file}")
+
+    assert re.search(r"SESSION_MESSAGE\|[^|]*\| *hello\|", printed), printed
 
 
 @pytest.mark.parametrize("document", TEXTS)

@@ -16,10 +16,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from cluster import ClusterClient, TlsFiles
+from tests.node.forked import Forked
 
 DEADLINE_S = 40.0  # far beyond what anything here takes, also on a busy machine
 
-COMMAND = [sys.executable, "-m", "cluster"]
+COMMAND = [sys.executable, "-m", "cluster"]  # in an interpreter of its own
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -29,23 +30,34 @@ def environment(**variables: str) -> dict[str, str]:
     return {**clean, "PYTHONPATH": str(ROOT), **variables}
 
 
+def started(
+    *arguments: str, cwd: Path | None = None, is_new: bool = False, **variables: str
+) -> subprocess.Popen[str]:
+    """A command that runs, with pipes to it; ``is_new`` in an interpreter of its own."""
+    env = environment(**variables)
+    # What an interpreter goes by itself, as PYTHONPATH, is nothing for one that runs.
+    if not is_new and all(name.startswith("CLUSTER_") for name in variables):
+        return Forked(["cluster", *arguments], cwd=cwd, env=env)
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen([*COMMAND, *arguments], **pipes, text=True, cwd=cwd, env=env)
+
+
 def run(
     *arguments: str,
     text: str = "",
     cwd: Path | None = None,
     timeout_s: float = DEADLINE_S,
+    is_new: bool = False,
     **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        cwd=cwd,
-        env=environment(**variables),
-    )
+    with started(*arguments, cwd=cwd, is_new=is_new, **variables) as process:
+        try:
+            out, err = process.communicate(text, timeout=timeout_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def free_base_port(ports: int = 70) -> int:
@@ -83,15 +95,10 @@ def is_alive(pid: int) -> bool:
 class Process:
     """A command that goes on; its first line is waited for."""
 
-    def __init__(self, *arguments: str, cwd: Path | None = None, **variables: str) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=cwd,
-            env=environment(**variables),
-        )
+    def __init__(
+        self, *arguments: str, cwd: Path | None = None, is_new: bool = False, **variables: str
+    ) -> None:
+        self.process = started(*arguments, cwd=cwd, is_new=is_new, **variables)
         assert self.process.stdout is not None
         self.first_line = self.process.stdout.readline()
 
@@ -128,13 +135,14 @@ class Up(Process):
         members: int = 3,
         base_port: int = 0,
         cwd: Path | None = None,
+        is_new: bool = False,
         **variables: str,
     ) -> None:
         self.directory = directory
         self.base_port = base_port or free_base_port()
         super().__init__(
             "up", "--json", "--dir", str(directory), "--members", str(members),
-            "--base-port", str(self.base_port), *options, cwd=cwd, **variables,
+            "--base-port", str(self.base_port), *options, cwd=cwd, is_new=is_new, **variables,
         )  # fmt: skip
         if not self.first_line:
             status, _, err = self.end()

@@ -34,7 +34,7 @@ def one_line(text: str) -> str:
 
 
 def test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories(tmp_path):
-    with Up(tmp_path / "c") as up:
+    with Up(tmp_path / "c", is_new=True) as up:
         assert set(up.described) == {"endpoints", "tcpEndpoints", "ipcEndpoints", "leaderMemberId", "members"}
         assert [set(member) for member in up.described["members"]] == [
             {"memberId", "pid", "dir", "endpoints"}
@@ -42,7 +42,7 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
         assert up.endpoints == ",".join(f"{i}=127.0.0.1:{up.base_port + 10 * i}" for i in range(3))
         assert len({up.pid(i) for i in range(3)}) == 3
         for endpoints in (up.endpoints, up.tcp, up.ipc):
-            sent = run("send", "--endpoints", endpoints, "--linger", "200", text="a\nb\n")
+            sent = run("send", "--endpoints", endpoints, "--linger", "200", text="a\nb\n", is_new=True)
             assert (sent.returncode, sent.stdout) == (0, "a\nb\n"), sent.stderr
         top = up.top()
         assert sorted(member["role"] for member in top) == ["FOLLOWER", "FOLLOWER", "LEADER"]
@@ -108,7 +108,7 @@ def test_however_often_it_is_interrupted_it_ends_in_order(tmp_path, command):
         config = tmp_path / "node.toml"
         config.write_text(f'members = "0,127.0.0.1:{port},{rest}"\ndir = "{tmp_path}/member-0"\n')
         arguments = ["--config", str(config)]
-    with Process(command, *arguments) as process:
+    with Process(command, *arguments, is_new=True) as process:
         while process.process.poll() is None:
             process.signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):

@@ -149,7 +149,7 @@ def test_from_any_member_the_leader_is_found_and_an_end_is_waited_for(tmp_path, 
         to = follower.config.member_id
         moved = tool("transfer-leadership", "--endpoints", cluster.endpoints, "--to", to, *shown)
         assert moved == (0, f"member {to} leads\n", "")
-        assert follower.is_leader
+        await_that(lambda: follower.is_leader, "it knows itself what the one before it says")
         leader, member_id = follower, to
         status, _, err = tool("transfer-leadership", "--endpoints", one, "--to", to, *shown)
         assert (status, err) == (1, f"member {to} goes on leading, its node.log says why\n")

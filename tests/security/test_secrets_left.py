@@ -45,7 +45,7 @@ def member(planted, kind) -> Iterator[tuple[Process, str]]:
     )
     config = planted.folder / "node.toml"
     write(config, keys)
-    with Process("node", "--config", str(config)) as process:
+    with Process("node", "--config", str(config), is_new=True) as process:
         yield process, str(keys["members"][0]).split(",")[1]
         status, out, err = process.stop()
         planted.assert_not_in((out + err).encode(), "what the member printed")

@@ -1,15 +1,11 @@
 """A running member under all that a stranger may send to its ports: it lives, and nobody else notices."""
 
 import contextlib
-import json
 import os
 import random
-import signal
 import socket
 import ssl
 import struct
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -21,6 +17,7 @@ from cluster.protocol.frame import frame
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.message_frames import link_frame, message_frame
 from cluster.transport.tls import TlsFiles
+from tests.node.processes import Up
 
 DEADLINE_S = 30
 CUT_OFF = "reset by peer|Broken pipe|EOF occurred"
@@ -28,33 +25,13 @@ HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.Connec
 MEMBER_HELLO = link_frame(link.Hello(0, 0, 99, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.MEMBER))
 
 
-def free_base_port() -> int:
-    while True:
-        base = random.randrange(20_000, 60_000, 10)
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            for port in (base, base + 1, base + 2):
-                stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            return base
-
-
 @pytest.fixture(scope="module", params=["in the clear", "through TLS"])
 def member(request, tmp_path_factory):
     """What ``cluster up`` told of a cluster of one."""
-    folder = tmp_path_factory.mktemp("one")
-    port = free_base_port()
-    command = [sys.executable, "-m", "cluster", "up", "--members", "1", "--dir", str(folder), "--json"]
     tls = ["--tls"] if request.param == "through TLS" else []
-    process = subprocess.Popen([*command, "--base-port", str(port), *tls], stdout=subprocess.PIPE)
-    try:
-        told = json.loads(process.stdout.readline())
-        told["base_port"] = port
-        yield told
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(DEADLINE_S) == 0, "the member did not live to be stopped"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    with Up(tmp_path_factory.mktemp("one"), *tls, members=1) as up:
+        yield up.described | {"base_port": up.base_port}
+        assert up.stop()[0] == 0, "the member did not live to be stopped"
 
 
 @pytest.fixture
