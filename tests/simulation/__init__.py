@@ -21,6 +21,8 @@ simulated is what lies below them.
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
     effects.py        what a history did, as a hash: a change of words alone does not move it
+    seeds.py          one history of many that a process plays
+    sought.py         mistakes that seeds find, and in which seed each shows: mistakes.txt
     __main__.py       many seeds, or the story of one
 
 Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it.

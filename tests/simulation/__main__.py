@@ -4,51 +4,36 @@ python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stop
 python -m tests.simulation --seed 91                 one again, to the same trace hash
 python -m tests.simulation --seed 91 --story         who did what, and why
 python -m tests.simulation --effects                 write down what seeds 1 to 200 do (effects.txt)
+python -m tests.simulation --mistakes                find seeds that show planted mistakes (mistakes.txt)
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import gc
 import multiprocessing
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from multiprocessing.pool import Pool
-from unittest.mock import patch
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from cluster.archive import sync_proof
+from cluster.service.compiled_callback import CompiledCallback
 from cluster.testing.world import readable
-from tests.simulation import effects
+from tests.simulation import effects, sought
+from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.history import History, Result
+from tests.simulation.seeds import play, run_seed
 
 EVENTS_SHOWN = 40
 FAILURES_SHOWN = 5
 SEEDS_SHOWN = 20
 SEEDS_PER_PROCESS = 50
 SILENCE_S = 600
-_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
-
-
-def play(history: History) -> Result:
-    """In whatever process; single frames soon are too many for the proof file."""
-    with patch.object(sync_proof, "SINGLE_FRAMES_MIN", 2):
-        return history.run()
-
-
-def run_seed(seed: int, only_faults: Collection[str] = (), is_compiled: bool | None = None) -> Result:
-    """One history of many that a process plays."""
-    result = play(History(seed, only_faults=only_faults, is_compiled=is_compiled))
-    gc.collect()  # agents and sockets refer to each other, and hold large buffers
-    if _TRIM is not None:
-        _TRIM(0)  # their memory lies between what is still in use, and would add up to gigabytes
-    return result
 
 
 def summary(result: Result) -> str:
@@ -116,6 +101,40 @@ def write_effects(results: list[Result]) -> None:
     effects.FILE.write_text("".join(f"{line}\n" for line in effects.lines(hashes)))
 
 
+def write_mistakes(jobs: int) -> int:
+    """Find a seed that shows each mistake, each in a process of its own, in which it is planted."""
+    names = [mistake.__name__ for mistake in sought.SOUGHT]
+    before, missing = sought.known(), []
+    seeds = {name: before.get(name, 1) for name in names}
+    with _pool(jobs, histories_max=1) as pool, _bar() as bar:
+        found = pool.imap(sought.plant_and_find, names)
+        for name, seed in bar.track(found, len(names), description="mistakes"):
+            if seed is None:
+                missing.append(name)
+                continue
+            if seed != before.get(name):
+                print(f"{name}: seed {seed}, not {before.get(name)}", flush=True)
+            seeds[name] = seed
+    sought.FILE.write_text("".join(f"{line}\n" for line in sought.lines(seeds)))
+    for name in missing:
+        print(f"not found in {sought.SEEDS_MAX} seeds: {name}")
+    return int(bool(missing))
+
+
+def _pool(jobs: int, *, histories_max: int) -> Pool:
+    """Processes that have imported and compiled all; each ends after so many."""
+    CompiledCallback(CompiledChainService(0, print))
+    gc.freeze()  # what is imported need not be looked at again behind every history
+    return multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=histories_max)
+
+
+def _bar() -> Progress:
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=False, transient=True)
+    bar.disable = not sys.stderr.isatty()
+    return bar
+
+
 def _each_result(pool: Pool, seeds: range, results: list[Result]) -> Iterator[Result]:
     """As histories end. Raises SystemExit with the seeds of the others when none ends for long.
 
@@ -137,11 +156,7 @@ def tell_many(seeds: range, jobs: int, *, verbose: bool, writes_effects: bool) -
     begin = time.monotonic()
     results: list[Result] = []
     failed: list[Result] = []
-    pool = multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=SEEDS_PER_PROCESS)
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    bar = Progress(*columns, console=Console(stderr=True), redirect_stdout=False, transient=True)
-    bar.disable = not sys.stderr.isatty()
-    with pool, bar:
+    with _pool(jobs, histories_max=SEEDS_PER_PROCESS) as pool, _bar() as bar:
         for result in bar.track(_each_result(pool, seeds, results), len(seeds), description="histories"):
             results.append(result)
             if verbose:
@@ -176,10 +191,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--story", action="store_true", help="tell what happens; with --seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--effects", action="store_true", help=f"write {effects.FILE.name}")
+    parser.add_argument("--mistakes", action="store_true", help=f"write {sought.FILE.name}")
     parser.add_argument("--verbose", action="store_true", help="a line for each history")
     options = parser.parse_args(arguments)
     if options.seed is not None:
         return tell_one(options.seed, story=options.story)
+    if options.mistakes:
+        return write_mistakes(options.jobs)
     seeds = range(options.first, options.first + options.seeds)
     if options.effects:
         seeds = range(effects.FIRST, effects.FIRST + effects.COUNT)

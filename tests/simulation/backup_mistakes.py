@@ -62,9 +62,9 @@ def closed_sessions_in_the_snapshots_of_a_standby(patch: Patch) -> None:
 
 
 BACKUP_MISTAKES: dict[Callable[[Patch], None], Sought] = {
-    copy_shown_before_it_is_synced: Sought(("I-23",), 2),
-    term_missing_in_a_backup: Sought(("I-23",), 61),
-    snapshot_named_before_the_log_is_there: Sought(("I-23",), 2),
-    standby_without_the_state_of_its_snapshot: Sought(("I-23",), 181),
-    closed_sessions_in_the_snapshots_of_a_standby: Sought(("I-7",), 368),
+    copy_shown_before_it_is_synced: Sought(("I-23",)),
+    term_missing_in_a_backup: Sought(("I-23",)),
+    snapshot_named_before_the_log_is_there: Sought(("I-23",)),
+    standby_without_the_state_of_its_snapshot: Sought(("I-23",)),
+    closed_sessions_in_the_snapshots_of_a_standby: Sought(("I-7",)),
 }

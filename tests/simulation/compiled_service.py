@@ -90,6 +90,7 @@ class CompiledChainService(ChainService):
         super().on_take_snapshot(snapshot_publication)
 
     @staticmethod
+    @njit(boundscheck=True, cache=True)  # all that is compiled into it is in this file
     def on_session_message_compiled(
         state: np.ndarray,
         session_id: int,

@@ -53,6 +53,7 @@ class Result:
     seed: int
     trace_hash: str
     effects_hash: str
+    steps: int
     events: int
     virtual_s: float
     committed_bytes: int
@@ -190,8 +191,10 @@ class History:
         keeps_story: bool = False,
         only_faults: Collection[str] = (),
         is_compiled: bool | None = None,
+        steps_max: int = STEPS_MAX,
     ) -> None:
         """``is_compiled``: whether compiled turns stand for Python's; the seed draws it where it is None."""
+        self._steps_max = steps_max
         self.world = world = VirtualWorld(seed, keeps_story=keeps_story)
         random = world.random("setup")
         self.random = random
@@ -357,6 +360,7 @@ class History:
             seed=world.seed,
             trace_hash=world.trace.hash,
             effects_hash=world.effects.hash,
+            steps=world.steps,
             events=world.trace.count,
             virtual_s=world.now_ns / SECOND,
             committed_bytes=self.invariants.log.end,
@@ -432,10 +436,15 @@ class History:
 
     def _step(self) -> None:
         self.world.run_until(self.world.now_ns + STEP_NS)
-        require(self.world.steps < STEPS_MAX, "I-13", f"{self.world.steps} steps: members never rest")
+        self.require_rest()
         self.nemesis.look_after()
         if self.is_suspended:
             self.resume_cluster()
+
+    def require_rest(self) -> None:
+        """I-13."""
+        steps = self.world.steps
+        require(steps < self._steps_max, "I-13", f"{steps} steps: members never rest")
 
     def _stand(self) -> str:
         told = []

@@ -162,6 +162,7 @@ class Nemesis:
                 self._strike()
                 next_ns = world.now_ns + int(random.expovariate(1 / self._pause_ns))
             world.run_until(min(next_ns, world.now_ns + 50 * MS))
+            self.history.require_rest()
             self.look_after()
         self.is_storm = False
 

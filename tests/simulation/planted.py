@@ -7,12 +7,18 @@ PLANTED=damaged_member_stands python -m pytest -p tests.simulation.planted tests
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
 
 import pytest
 
 from tests.simulation.mistakes import Patch
+
+TESTS = Path(__file__).resolve().parents[1]
 
 
 def with_the_same_signature(setattr: Patch) -> Patch:
@@ -33,9 +39,24 @@ def with_the_same_signature(setattr: Patch) -> Patch:
     return patch
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def plant(name: str) -> None:
+    """A quiet mistake, for the rest of this process."""
     from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 
-    name = os.environ["PLANTED"]
     mistake = next(mistake for mistake in QUIET_MISTAKES if mistake.__name__ == name)
     mistake(with_the_same_signature(setattr))
+
+
+def told_by(name: str, tests: str) -> tuple[int, str]:
+    """Run tests with a mistake in what they test: the exit code of pytest, and what it told."""
+    os.environ["PLANTED"] = name
+    gc.freeze()  # pytest looks several times at what it may set free: not at what is imported
+    told = StringIO()
+    with redirect_stdout(told):
+        options = "-x", "-q", "--assert=plain", "-p", "tests.simulation.planted", "-p", "no:cacheprovider"
+        exit_code = pytest.main([*options, f"{TESTS}/{tests}"])
+    return exit_code, told.getvalue()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    plant(os.environ["PLANTED"])

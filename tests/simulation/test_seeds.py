@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.simulation import effects
-from tests.simulation.__main__ import main, run_seed
+from tests.simulation.__main__ import main
 from tests.simulation.history import ELECTION_STATES
+from tests.simulation.seeds import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
 QUICK, MORE = range(1, 9), range(9, 41)
@@ -48,7 +49,7 @@ def test_more_seeds_keep_every_invariant_and_reach_every_state():
 def test_a_seed_has_the_same_trace_in_another_process_under_another_hash_seed():
     seed = 7
     here = run_seed(seed)
-    command = f"from tests.simulation.__main__ import run_seed; print(run_seed({seed}).trace_hash)"
+    command = f"from tests.simulation.seeds import run_seed; print(run_seed({seed}).trace_hash)"
     there = subprocess.run(
         [sys.executable, "-c", command],
         cwd=ROOT,
