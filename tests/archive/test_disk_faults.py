@@ -42,9 +42,10 @@ def live(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> 
 
 
 @pytest.mark.parametrize(("level", "checksum"), [(1, None), (2, None), (1, "crc32c")])
-def test_a_power_cut_at_any_moment_loses_nothing_that_was_synced(level, checksum):
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 8), marks=pytest.mark.slow)])
+def test_a_power_cut_at_any_moment_loses_nothing_that_was_synced(level, checksum, seeds):
     for at in range(1, 10_000):
-        for seed in range(3):
+        for seed in seeds:
             disk, told = FaultyDisk(seed), Promises()
             disk.fail(at, PowerCut())
             try:

@@ -61,7 +61,8 @@ def opened_with_flips(path: Path, bits: Iterable[int]) -> Iterator[tuple[int, Re
 
 @pytest.mark.parametrize("first", [0, 5, 6, 7, 8])
 @pytest.mark.parametrize("missing", [0, 1, 3, 9])
-def test_terms_that_are_recorded_together_are_there_together_after_a_power_cut(first, missing):
+@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(8, 40), marks=pytest.mark.slow)])
+def test_terms_that_are_recorded_together_are_there_together_after_a_power_cut(first, missing, seeds):
     """Whatever sectors of an unsynced write a power cut keeps, no term is there without those before it."""
 
     def record(log: RecordingLog, term_id: int, base: int) -> None:
@@ -78,7 +79,7 @@ def test_terms_that_are_recorded_together_are_there_together_after_a_power_cut(f
     whole = [(term_id, 0, 0) for term_id in range(first)] + [(first, 0, -1)]
     after = [*whole[:-1], (first, 0, 960), *((t, 960, 960) for t in range(first + 1, last)), (last, 960, -1)]
     for at in range(1, 20):
-        for seed in range(30):
+        for seed in seeds:
             disk = FaultyDisk(seed)
             log = RecordingLog.open(DIRECTORY, files=disk)
             record(log, first, 0)

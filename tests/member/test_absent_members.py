@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.member.liveness import Liveness
-from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
 
 
 def stopped(seed=1, **settings):
@@ -61,19 +61,19 @@ def test_one_that_comes_up_in_the_meantime_has_its_say():
 
 
 def test_the_only_one_that_runs_never_leads():
-    cluster = stopped()
+    cluster = stopped(**QUICK)
     cluster.members[0].start()
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
 
     assert cluster.leader is None
 
 
 def test_a_new_cluster_waits_for_all_of_its_members():
     """Without a log nobody can tell whether the one that is not there has one."""
-    cluster = SimulatedCluster(3, is_started=False)
+    cluster = SimulatedCluster(3, is_started=False, **QUICK)
     cluster.members[0].start()
     cluster.members[1].start()
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
     assert cluster.leader is None
 
     cluster.members[2].start()

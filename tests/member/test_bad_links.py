@@ -3,14 +3,14 @@
 import pytest
 
 from cluster.consensus.context import ConsensusModuleContext
-from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import LONG_NS, MS, QUICK, SECOND, SimulatedCluster
 
 
 class Cluster(SimulatedCluster):
     """A cluster at work, with a client that sends twice a second for as long as the test lasts."""
 
-    def __init__(self, members=3, seed=1):
-        super().__init__(members, seed)
+    def __init__(self, members=3, seed=1, **settings):
+        super().__init__(members, seed, **settings)
         self.await_leader(timeout_ns=90 * SECOND)
         self.client = self.add_client()
         self.await_settled()
@@ -61,9 +61,9 @@ class Cluster(SimulatedCluster):
 @pytest.mark.parametrize("members", [3, 5])
 @pytest.mark.parametrize("what", ["deafen", "silence"])
 def test_a_follower_that_only_sends_or_only_hears_disturbs_nobody(what, members):
-    cluster = Cluster(members)
+    cluster = Cluster(members, **QUICK)
     getattr(cluster, what)(cluster.odd)
-    cluster.goes_on_undisturbed(60 * SECOND)
+    cluster.goes_on_undisturbed(LONG_NS)
     cluster.all_is_well_again()
     assert cluster.leader is cluster.led
 
@@ -71,17 +71,17 @@ def test_a_follower_that_only_sends_or_only_hears_disturbs_nobody(what, members)
 @pytest.mark.parametrize("is_deaf", [True, False])
 def test_a_link_to_the_leader_that_carries_one_way_disturbs_nobody_else(is_deaf):
     """It hears the other follower, which hears the leader and does not vote."""
-    cluster = Cluster()
+    cluster = Cluster(**QUICK)
     ids = cluster.led.member_id, cluster.odd.member_id
     cluster.links.block(*(ids if is_deaf else reversed(ids)))
-    cluster.goes_on_undisturbed(60 * SECOND)
+    cluster.goes_on_undisturbed(LONG_NS)
     cluster.all_is_well_again()
     assert cluster.leader is cluster.led
 
 
 @pytest.mark.parametrize("every_ms", [60, 400, 1500])
 def test_a_member_whose_links_come_and_go_disturbs_nobody(every_ms):
-    cluster = Cluster()
+    cluster = Cluster(**QUICK)
 
     def flap():
         for other_id in cluster.others(cluster.odd):
@@ -89,12 +89,12 @@ def test_a_member_whose_links_come_and_go_disturbs_nobody(every_ms):
         cluster.after(every_ms * MS, flap)
 
     flap()
-    cluster.goes_on_undisturbed(40 * SECOND)
+    cluster.goes_on_undisturbed(LONG_NS)
 
 
 def test_a_member_whose_process_comes_and_goes_disturbs_nobody():
-    cluster = Cluster()
-    for _ in range(15):
+    cluster = Cluster(**QUICK)
+    for _ in range(3):
         cluster.odd.kill()
         cluster.goes_on_undisturbed(2 * SECOND)
         cluster.odd.start()

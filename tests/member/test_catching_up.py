@@ -28,7 +28,7 @@ def a_busy_cluster(*, every_us, size, seed=1, **settings):
     return cluster, victim
 
 
-@pytest.mark.parametrize(("every_us", "size"), [(50, 100), (100, 1000)])
+@pytest.mark.parametrize(("every_us", "size"), [(50, 100), pytest.param(100, 1000, marks=pytest.mark.slow)])
 def test_a_catch_up_ends_under_a_load_that_never_does(every_us, size):
     """With a commit position in each of its turns a follower is never level before it has processed it."""
     cluster, victim = a_busy_cluster(every_us=every_us, size=size)

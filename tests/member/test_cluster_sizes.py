@@ -4,7 +4,7 @@ import pytest
 
 from cluster.counters import Counter
 from cluster.protocol.enums import ElectionState
-from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import LONG_NS, MS, QUICK, SECOND, SimulatedCluster
 
 
 def a_cluster(members=3, seed=1, **settings):
@@ -24,7 +24,7 @@ def send(cluster, client, count=20, size=200):
 @pytest.mark.conformance("C-164")
 @pytest.mark.parametrize("members", [1, 2, 3, 4, 5, 6, 7])
 def test_a_cluster_works_until_its_majority_is_gone_and_again_when_it_is_back(members):
-    cluster, client = a_cluster(members)
+    cluster, client = a_cluster(members, **QUICK)
     send(cluster, client)
     spare = members - (members // 2 + 1)
     killed = []
@@ -40,7 +40,7 @@ def test_a_cluster_works_until_its_majority_is_gone_and_again_when_it_is_back(me
     one_too_many.kill()
     client.send(b"0:%d" % len(client.sent))
     acknowledged = client.acknowledged
-    cluster.run(15 * SECOND)
+    cluster.run(5 * SECOND)
     assert cluster.leader is None
     assert client.acknowledged == acknowledged
 
@@ -84,13 +84,13 @@ def test_a_member_behind_by_whole_terms_fetches_them_one_by_one(terms):
 
 @pytest.mark.conformance("C-61")
 def test_an_appointed_leader_leads_whenever_it_is_there_and_nobody_in_its_place():
-    cluster, client = a_cluster(appointed_leader_id=2)
+    cluster, client = a_cluster(appointed_leader_id=2, **QUICK)
     assert cluster.leader.member_id == 2
     send(cluster, client)
     for _ in range(3):
         cluster.await_level()
         cluster.members[2].kill()
-        cluster.run(20 * SECOND)
+        cluster.run(LONG_NS)
         assert cluster.leader is None
         cluster.members[2].start()
         assert cluster.await_leader().member_id == 2
@@ -101,11 +101,11 @@ def test_an_appointed_leader_leads_whenever_it_is_there_and_nobody_in_its_place(
 
 def test_an_appointed_leader_that_lost_what_one_other_has_leads_by_the_vote_of_the_rest():
     """That one refuses it and may not lead itself. What only a minority has nobody was ever told of."""
-    cluster, _ = a_cluster(appointed_leader_id=2)
+    cluster, _ = a_cluster(appointed_leader_id=2, **QUICK)
     cluster.await_level()
     one, other, leader = cluster.members
     leader.kill()
-    cluster.run(20 * SECOND)
+    cluster.run(5 * SECOND)
     leader.start()
     cluster.run_until(lambda: leader.election_state is ElectionState.LEADER_LOG_REPLICATION)
     leader.stall_service()

@@ -18,7 +18,7 @@ from tests.member.cluster_steps import (
     stop_all,
     take_snapshot,
 )
-from tests.member.in_memory.cluster import SECOND
+from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND
 from tests.member.in_memory.member import log_bytes
 
 
@@ -68,14 +68,14 @@ def test_a_damaged_member_is_repaired_by_a_working_cluster_with_what_it_misses_a
     assert "log repaired: 65536 bytes have come from others" in "\n".join(cluster.events)
 
 
-def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
-    cluster = a_busy_cluster(messages=900)
+def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_the_time_of_a_canvass():
+    cluster = a_busy_cluster(messages=900, **QUICK)
     stop_all(cluster, last=cluster.members[0])
     first, second, third = cluster.members
     for member in (second, third):
         lose_segment(member, 2)
     second.start()
-    cluster.run(59 * SECOND)
+    cluster.run(5 * SECOND)
     assert second.is_repairing, "nobody is there, and nothing is lost by waiting"
     cluster.run(2 * SECOND)
     assert second.append_position == 2 * SEGMENT
@@ -91,7 +91,7 @@ def test_what_nobody_has_is_cut_at_once_and_what_nobody_gives_after_a_minute():
     first.start()
     cluster.run(1 * SECOND)
     assert {member.append_position for member in cluster.members} == {2 * SEGMENT}
-    cluster.run(100 * SECOND)
+    cluster.run(LONG_NS)
     assert cluster.leader is None, "what was acknowledged is in no log any more"
 
 
@@ -119,7 +119,7 @@ def test_bytes_of_another_term_are_not_taken_though_they_have_the_same_place():
 def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_are_whole_again(
     segments, has_snapshot, without_mending
 ):
-    cluster = a_busy_cluster(messages=500)
+    cluster = a_busy_cluster(messages=500, **QUICK)
     if has_snapshot:
         take_snapshot(cluster)
     send(cluster, 400)
@@ -130,7 +130,7 @@ def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_
     for member in damaged:
         member.start()
         assert member.append_position < SEGMENT * 4
-    cluster.run(15 * SECOND)
+    cluster.run(5 * SECOND)
     assert cluster.leader is None, "neither may stand"
     whole.start()
 
@@ -148,7 +148,7 @@ def test_two_of_three_that_are_damaged_at_different_places_follow_the_third_and_
 
 
 def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(without_mending):
-    cluster = a_busy_cluster(messages=500)
+    cluster = a_busy_cluster(messages=500, **QUICK)
     behind, *damaged = cluster.members
     behind.stop()
     cluster.await_leader()
@@ -162,7 +162,7 @@ def test_a_third_that_is_short_of_what_the_damaged_ones_held_is_not_elected(with
     for member in cluster.members:
         member.start()
 
-    cluster.run(120 * SECOND)
+    cluster.run(2 * LONG_NS)
     assert cluster.leader is None
     assert behind.append_position > 100_000 > damaged[1].append_position
 

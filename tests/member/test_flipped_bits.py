@@ -84,7 +84,7 @@ def test_a_member_of_which_a_bit_was_flipped_comes_back_and_all_promises_are_kep
         [byte] = file.pread(1, bit // 8)
         file.pwrite(bytes([byte ^ 1 << bit % 8]), bit // 8)
         member.start()
-        cluster.run(2 * SECOND)
+        cluster.run_until(lambda: member.is_following or member.death)
         assert member.is_running, (bit // 8, bit % 8, member.death)
         cluster.await_leader()
         send(cluster, 1)

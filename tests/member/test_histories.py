@@ -30,7 +30,9 @@ def payloads(member):
     return [] if member.service is None else member.service.applied
 
 
-@pytest.mark.parametrize("steps", [0, 10, 30, 60, 100, 200, 400, 800])
+@pytest.mark.parametrize(
+    "steps", [0, 30, 200, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (10, 60, 100, 400, 800))]
+)
 @pytest.mark.parametrize("is_answer_slow", [True, False])
 def test_a_2147_a_tail_of_an_older_term_never_stands_for_an_entry(steps, is_answer_slow):
     """The seven steps of the report: m3's longer log of the old term must not commit what m2 wrote alone."""

@@ -7,7 +7,7 @@ from cluster.errors import ClusterError
 from cluster.member.disk.data_loss import DATA_LOSS_FILE_NAME, accept_data_loss
 from cluster.protocol.counter_types import members_of
 from tests.member.cluster_steps import wiped
-from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
 NODE_STATE = f"{DIRECTORY}/cluster/node-state.dat"
@@ -15,8 +15,8 @@ PROMISES = f"{DIRECTORY}/cluster/promises.dat"
 
 
 def a_cluster(seed=1):
-    cluster = SimulatedCluster(3, seed)
-    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster = SimulatedCluster(3, seed, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
     client = cluster.add_client()
     for number in range(20):
         client.send(b"0:%d" % number)
@@ -44,7 +44,7 @@ def test_a_restored_copy_of_the_log_has_no_vote_until_it_has_followed_a_leader()
     without_node_state(restored)
     restored.start()
     other.start()
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
     assert cluster.leader is None, "two of three, one of which may have forgotten"
     assert any("its votes are not known" in line for line in cluster.events)
 
@@ -70,7 +70,7 @@ def test_where_all_were_restored_nobody_leads_until_the_memory_of_votes_is_resto
         kept[member.member_id] = {name: bytes_of(member, name) for name in (NODE_STATE, PROMISES)}
         without_node_state(member)
         member.start()
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
     assert cluster.leader is None
 
     for member in cluster.members:
@@ -122,7 +122,7 @@ def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
     one, other = cluster.followers
     wiped(one)
     wiped(other)
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
     assert cluster.leader is None
     assert any("waits for members" in line for line in cluster.events)
     assert other.member_id in awaited_by(one) and one.member_id in awaited_by(other)
@@ -152,8 +152,8 @@ def test_a_member_that_has_forgotten_nothing_has_nothing_to_accept():
 def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_by_themselves(
     members, lost, down
 ):
-    cluster = SimulatedCluster(members, 1)
-    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster = SimulatedCluster(members, 1, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
     client = cluster.add_client()
     client.send(b"0:0")
     cluster.await_settled()
@@ -163,7 +163,7 @@ def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_b
     for member in away[:lost]:
         wiped(member)
 
-    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
     client.send(b"0:1")
     cluster.await_settled()
     cluster.await_level()
@@ -183,15 +183,15 @@ def test_so_many_that_lost_their_promises_beside_those_that_are_down_come_back_b
     ],
 )
 def test_with_fewer_nobody_leads(members, lost, down):
-    cluster = SimulatedCluster(members, 1)
-    cluster.await_leader(timeout_ns=90 * SECOND)
+    cluster = SimulatedCluster(members, 1, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
     cluster.await_level()
     away = cluster.followers
     for member in away[lost : lost + down]:
         member.kill()
     for member in away[:lost]:
         wiped(member)
-    cluster.run(90 * SECOND)
+    cluster.run(LONG_NS)
 
     assert cluster.leader is None
     assert not any(member.has_say for member in away[:lost])

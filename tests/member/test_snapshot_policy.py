@@ -47,17 +47,17 @@ def test_one_is_taken_on_all_members_whenever_the_log_has_grown_so_far(members):
 
 
 def test_one_is_taken_when_the_last_is_so_old_and_anything_was_appended():
-    cluster = a_busy(snapshot_every_ns=20 * SECOND)
-    cluster.run(25 * SECOND)
+    cluster = a_busy(snapshot_every_ns=5 * SECOND)
+    cluster.run(7 * SECOND)
     assert len(positions(cluster.leader)) == 1, "the session, and what began the term"
-    cluster.run(100 * SECOND)
+    cluster.run(25 * SECOND)
     assert len(positions(cluster.leader)) == 1, "a snapshot of nothing new says nothing new"
 
     send(cluster, 1)
     cluster.run(SECOND)
     assert len(positions(cluster.leader)) == 2
     send(cluster, 1)
-    cluster.run(18 * SECOND)
+    cluster.run(3 * SECOND)
     assert len(positions(cluster.leader)) == 2
     cluster.run(3 * SECOND)
     assert len(positions(cluster.leader)) == 3
@@ -77,14 +77,14 @@ def test_one_that_an_operator_asked_for_counts():
 def test_none_is_taken_unless_it_is_configured():
     cluster = a_busy()
     send(cluster, 400)
-    cluster.run(100 * SECOND)
+    cluster.run(20 * SECOND)
     assert positions(cluster.leader) == []
 
 
 def test_a_suspended_cluster_takes_it_when_it_is_resumed():
-    cluster = a_busy(snapshot_every_ns=20 * SECOND)
+    cluster = a_busy(snapshot_every_ns=5 * SECOND)
     toggle(cluster, ClusterControlToggle.SUSPEND)
-    cluster.run(60 * SECOND)
+    cluster.run(15 * SECOND)
     assert cluster.leader.module_state is ConsensusModuleState.SUSPENDED
     assert positions(cluster.leader) == []
     toggle(cluster, ClusterControlToggle.RESUME)

@@ -70,7 +70,7 @@ def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
     assert cluster.leader.leadership_term_id <= TERM_JUMP_MAX + 10
 
 
-@pytest.mark.parametrize("is_third_there", [False, True])
+@pytest.mark.parametrize("is_third_there", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_members_whose_terms_have_gone_apart_beyond_all_that_was_led_meet_again(is_third_there):
     """One frame may have brought them near the bound, ballots beyond it; nobody else can say who is right."""
     cluster, client = a_cluster()

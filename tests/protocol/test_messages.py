@@ -59,9 +59,21 @@ def test_every_template_lies_as_in_the_table_of_aeron_1_53():
 
 
 @by_name
-@settings(max_examples=50)
+@settings(max_examples=15)
 @given(st.data())
 def test_every_message_reads_back_as_it_was_written(message, data):
+    check_that_it_reads_back(message, data)
+
+
+@pytest.mark.slow
+@by_name
+@settings(max_examples=100)
+@given(st.data())
+def test_more_of_every_message_reads_back_as_it_was_written(message, data):
+    check_that_it_reads_back(message, data)
+
+
+def check_that_it_reads_back(message, data):
     value = data.draw(composites(message))
     before, after = data.draw(st.binary(max_size=9)), data.draw(st.binary(max_size=9))
     encoded = value.encode()

@@ -18,6 +18,9 @@ from tests.member.in_memory.network import Links, a_network_without_faults
 from tests.simulation.member import Settings
 
 US = 1_000
+# Where nothing but the passing of time-outs is awaited: the same in their order, a fifth and a tenth as long.
+QUICK = {"leader_heartbeat_timeout_ns": 2 * SECOND, "startup_canvass_timeout_ns": 6 * SECOND}
+LONG_NS = 12 * SECOND  # twice the longest of them
 
 
 class InvariantBroken(AssertionError):
@@ -227,4 +230,4 @@ class SimulatedCluster:
         raise InvariantBroken(what)
 
 
-__all__ = ["MS", "SECOND", "US", "InvariantBroken", "SimulatedCluster"]
+__all__ = ["LONG_NS", "MS", "QUICK", "SECOND", "US", "InvariantBroken", "SimulatedCluster"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 
 from cluster.errors import LocalProtocolError
@@ -24,12 +25,22 @@ def with_each_field_changed(message: Message, own_id: int) -> Iterator[Message]:
         if "position" in field.name:
             values |= {right - FRAME_ALIGNMENT, right + FRAME_ALIGNMENT}
         for value in sorted(values - {right}):
-            changed = message.replace(**{field.name: value})
-            try:
-                changed.encode()
-            except LocalProtocolError:
-                continue  # wider than the field
-            yield changed
+            if _fits(type(message), field.name, value):
+                yield message.replace(**{field.name: value})
+
+
+@cache
+def _fits(kind: type[Message], name: str, value: int) -> bool:
+    """Whether the field is wide enough for the value."""
+    layout = kind.layout()
+    values: dict[str, object] = {field.name: 0 for field in layout.fields}
+    for part in layout.tail:
+        values[part.name] = () if part.element is not None else "" if part.text else b""
+    try:
+        kind(**(values | {name: value})).encode()
+    except LocalProtocolError:
+        return False
+    return True
 
 
 def lies(
