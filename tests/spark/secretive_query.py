@@ -10,6 +10,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from jobs.session import spark_session
 
 
@@ -21,6 +23,14 @@ def main(endpoints: str, token_file: str, folder: Path) -> None:
         master="local[1]",
         extra={"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri()},
     )
+    query_and_write(spark, endpoints, token_file, folder)
+    print("done", flush=True)
+    sys.stdin.read()
+    spark.stop()
+
+
+def query_and_write(spark: SparkSession, endpoints: str, token_file: str, folder: Path) -> None:
+    """What it does; also for a session that there is already."""
     options = {"endpoints": endpoints, "authTokenFile": token_file}
     log = spark.readStream.format("cluster").options(**options).load()
     writer = log.select("position", "payload").writeStream.format("parquet").trigger(availableNow=True)
@@ -30,9 +40,6 @@ def main(endpoints: str, token_file: str, folder: Path) -> None:
     rows.write.format("cluster").mode("append").options(**options).save()
     read = spark.read.format("cluster").options(**options).load()
     (folder / "plans").write_text(read._jdf.queryExecution().toString() + query.lastProgress.json)
-    print("done", flush=True)
-    sys.stdin.read()
-    spark.stop()
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partialmethod
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -16,6 +18,7 @@ from cluster.cli.tool import app as tool
 from cluster.errors import ClusterError, LogPurged, MembersApart, TimedOut
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
+from cluster.reader.remote import RemoteLog
 from cluster.reader.snapshots import DirectorySnapshots
 from jobs.demo.cluster_process import ClusterProcess, free_base_port
 from jobs.schemas import PENDING
@@ -24,6 +27,7 @@ from jobs.timers import TimersOfSnapshots
 from spark_connector import register, replay_service, replayed_stream
 from spark_connector.options import SourceOptions
 from spark_connector.replay import ReplayDataSource
+from spark_connector.replayed_service import ReplayedService
 from spark_connector.snapshots import SnapshotDataSource
 from spark_connector.source import ClusterBatchReader
 from tests.spark.pipeline import wait_for
@@ -183,18 +187,25 @@ def test_a_task_fetches_each_snapshot_once(cluster, fetched, kinds):
     assert fetched, "the last one begins with a snapshot, and compares none"
 
 
-def test_a_member_that_does_not_answer_is_in_the_rows_and_in_what_verify_says(spark, cluster, capfd):
-    endpoints = f"{cluster.endpoints},{NOBODY}"
-    replayed = replay_service(spark, ECHO, endpoints=endpoints)
+@pytest.fixture
+def impatient(monkeypatch):
+    """Whoever asks all members where the log begins gives those up soon that do not answer."""
+    monkeypatch.setattr(RemoteLog, "__init__", partialmethod(RemoteLog.__init__, give_up_s=2))
 
-    found = replayed.snapshots.collect()
+
+def test_a_member_that_does_not_answer_is_in_the_rows_and_in_what_verify_says(
+    cluster, fetched, impatient, monkeypatch, capfd
+):
+    tasks = replayed_rows(fetched, endpoints=f"{cluster.endpoints},{NOBODY}", kinds="SNAPSHOT")
+    found = [row for rows_of_task, _ in tasks for row in rows_of_task]
     (silent,) = (row for row in found if row["memberId"] == 9)
     assert (silent["isEqual"], silent["directory"]) == (None, "127.0.0.1:1")
     assert silent["position"] == found[0]["position"]
     says = "not compared: member 9 at 127.0.0.1:1 does not answer: "
     assert silent["message"].startswith(says)
     capfd.readouterr()
-    assert replayed.verify() == 3
+    monkeypatch.setattr(ReplayedService, "snapshots", SimpleNamespace(collect=lambda: found))
+    assert ReplayedService(None, {"service": ECHO}).verify() == 3
     assert re.search(rf"cluster source: the snapshot at position {found[0]['position']} is {says}",
                      capfd.readouterr().err)  # fmt: skip
 

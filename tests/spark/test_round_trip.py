@@ -27,8 +27,15 @@ def payloads(log):
     return [bytes(row.payload) for row in sorted(found, key=lambda row: row.position)]
 
 
-@pytest.mark.parametrize("column", ["payload", "PayLoad"])
-@pytest.mark.parametrize("kind", ["BINARY", "STRING"])
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        ("BINARY", "payload"),
+        ("STRING", "PayLoad"),
+        pytest.param("BINARY", "PayLoad", marks=pytest.mark.slow),
+        pytest.param("STRING", "payload", marks=pytest.mark.slow),
+    ],
+)
 def test_a_stream_comes_out_as_it_went_in(spark, endpoints, tmp_path, kind, column):
     """A file of rows goes through the sink as a stream, and the source hands out what a query reads."""
     where = endpoints["eu"]

@@ -24,7 +24,7 @@ def test_ten_micro_batches_of_a_query_that_are_rolled_back_come_again(spark, liv
 
 
 @pytest.mark.conformance("P-28")
-def test_a_stream_joined_with_itself_has_the_right_rows(spark, live, tmp_path):
+def test_a_stream_joined_with_itself_has_the_right_rows(spark, live, one_shuffle, tmp_path):
     sessions = [live.open_session() for _ in range(4)]
     for session_id in sessions[:3]:
         live.close_session(session_id)

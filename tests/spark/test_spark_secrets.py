@@ -2,28 +2,53 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from cluster import ClusterClient, ClusterNode
 from cluster.security.principals import put, token_digest
 from tests.node.processes import ROOT, await_that, endpoints_of, environment, keys_of
 from tests.security.planted import TOKEN, Planted
+from tests.spark.secretive_query import query_and_write
 
 
-def test_an_application_leaves_no_secret(tmp_path):
-    planted = Planted(tmp_path)
-    put(str(tmp_path / "known"), "alice", token_digest(TOKEN))
-    (tmp_path / "rights").write_text("alice: write, read\n")
-    keys = {"authenticator_file": str(tmp_path / "known"), "authorisation": str(tmp_path / "rights")}
-    with ClusterNode.launch(**keys_of(tmp_path, authenticator="token", **keys)) as node:
+@contextmanager
+def secured(planted: Planted, folder: Path) -> Iterator[str]:
+    """The endpoint of a member that knows the bearer of a token; a message is in its log."""
+    put(str(folder / "known"), "alice", token_digest(TOKEN))
+    (folder / "rights").write_text("alice: write, read\n")
+    keys = {"authenticator_file": str(folder / "known"), "authorisation": str(folder / "rights")}
+    with ClusterNode.launch(**keys_of(folder, authenticator="token", **keys)) as node:
         await_that(lambda: node.is_leader, "it leads")
         endpoints = endpoints_of(node, "tcp")
         with ClusterClient.connect(endpoints, credentials=TOKEN) as client:
             client.offer(b"a message")
             client.await_committed(40)
-        (tmp_path / "left").mkdir()
+        (folder / "left").mkdir()
+        yield endpoints
+
+
+def test_a_query_and_a_write_leave_no_secret(spark, tmp_path):
+    planted = Planted(tmp_path)
+    with secured(planted, tmp_path) as endpoints:
+        query_and_write(spark, endpoints, planted.file("token"), tmp_path / "left")
+        for pid in family_of(os.getpid()):
+            planted.assert_not_shown_by(pid)
+    for folder in ("checkpoint", "rows", "plans"):
+        assert (tmp_path / "left" / folder).exists()
+    planted.assert_left_nowhere()
+
+
+@pytest.mark.slow
+def test_an_application_leaves_no_secret(tmp_path):
+    planted = Planted(tmp_path)
+    with secured(planted, tmp_path) as endpoints:
         program = [
             "-m",
             "tests.spark.secretive_query",

@@ -87,43 +87,28 @@ def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, de
     assert [as_decoded(row) for row in rows] == [as_decoded(entry) for entry in decoded]
 
 
-@pytest.mark.conformance("P-1")
-def test_a_stream_over_a_real_cluster_has_the_same_rows(spark, aeron, decoded, tmp_path):
-    rows = stream(spark, aeron / "member-1", maxEntriesPerTrigger="300", minPartitions="3").load()
-    query = (
-        rows.writeStream.format("parquet")
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(tmp_path / "rows"))
-    )
-    query.awaitTermination()
+@pytest.mark.conformance("P-1", "P-21")
+def test_a_stream_has_the_same_rows_and_goes_on_over_another_members_directory(
+    spark, aeron, decoded, tmp_path
+):
+    """Offsets name the cluster, not the member: recording ids and files differ, positions do not."""
 
-    assert [batch["numInputRows"] for batch in query.recentProgress] == [300, 300, 161]
+    def start(member, **trigger):
+        rows = stream(spark, aeron / member, maxEntriesPerTrigger="300", minPartitions="3").load()
+        writer = rows.writeStream.format("parquet").trigger(**trigger)
+        return writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start(str(tmp_path / "rows"))
+
+    first = start("member-1", processingTime="1 hour")
+    wait_for(lambda: first.lastProgress is not None)
+    first.stop()
+    second = start("member-2", availableNow=True)
+    second.awaitTermination()
+
+    batches = [*first.recentProgress, *second.recentProgress]
+    assert [batch["numInputRows"] for batch in batches] == [300, 300, 161]
     read = spark.read.parquet(str(tmp_path / "rows")).toArrow().to_pylist()
     read.sort(key=lambda row: row["position"])
     assert [as_decoded(row) for row in read] == [as_decoded(entry) for entry in decoded]
-
-
-@pytest.mark.conformance("P-21")
-def test_a_query_goes_on_over_another_members_directory(spark, aeron, decoded, tmp_path):
-    """Offsets name the cluster, not the member: recording ids and files differ, positions do not."""
-    for member, limit in (("member-0", {"endingAt": 400}), ("member-2", {})):
-        options = {"maxEntriesPerTrigger": "400"} if limit else {}
-        writer = (
-            stream(spark, aeron / member, **options)
-            .load()
-            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .format("parquet")
-        )
-        if limit:
-            query = writer.trigger(processingTime="1 hour").start(str(tmp_path / "rows"))
-            wait_for(lambda q=query: q.lastProgress is not None)
-            query.stop()
-        else:
-            writer.trigger(availableNow=True).start(str(tmp_path / "rows")).awaitTermination()
-
-    positions = spark.read.parquet(str(tmp_path / "rows")).select("position").toArrow()["position"]
-    assert sorted(positions.to_pylist()) == [entry["position"] for entry in decoded]
 
 
 def test_a_range_of_time_has_the_rows_that_a_filter_on_the_column_has(spark, aeron, decoded):
@@ -304,16 +289,20 @@ def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(sp
     spark.catalog.dropTempView("kept")
 
 
-@pytest.mark.conformance("P-32", "P-33", "P-109")
-def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
+@pytest.mark.conformance("P-26", "P-32", "P-33", "P-57", "P-109")
+def test_a_running_query_delivers_what_is_committed_as_it_comes_and_makes_no_empty_batches(pipeline, live):
     sent = live.lines(live.session_id, 0, 100)
-    query = pipeline.start()
+    query = pipeline.start(processingTime="100 milliseconds")
     query.processAllAvailable()
     assert pipeline.lines() == sent
 
+    committed, seen = live.position, query.lastProgress["batchId"]
     live.messages(live.session_id, [b"in doubt"])
-    query.processAllAvailable()
+    for _ in range(20):
+        live.commit(committed)  # the heartbeat goes on, what is committed does not
+        query.processAllAvailable()
     assert pipeline.lines() == sent
+    assert query.lastProgress["batchId"] == seen
 
     live.commit()
     query.processAllAvailable()
@@ -324,13 +313,25 @@ def test_a_running_query_delivers_what_is_committed_as_it_comes(pipeline, live):
 
 
 @pytest.mark.conformance("P-12", "P-21", "P-55")
-def test_a_query_that_is_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
-    sent = live.lines(live.session_id, 0, 50)
-    pipeline.run()
-    sent += live.lines(live.session_id, 50, 50)
-    pipeline.run()
-    pipeline.run()  # nothing new
+def test_a_query_that_is_killed_stopped_and_started_again_loses_and_repeats_nothing(pipeline, live):
+    """Options that say where to start do nothing then, not even those that a first start is refused for."""
+    sent = live.lines(live.session_id, 0, 20)
+    query = pipeline.start()
+    query.processAllAvailable()
+    (runner,) = source_runners()
+    os.kill(runner, signal.SIGKILL)
+    sent += live.lines(live.session_id, 20, 20)
+    with pytest.raises(PySparkException):
+        query.awaitTermination(60)
 
+    sent += live.lines(live.session_id, 40, 20)
+    pipeline.options["startingOffsets"] = '{"position": 1}'  # within an entry
+    pipeline.run()
+    assert pipeline.lines() == sent
+    pipeline.options["startingOffsets"] = "latest"
+    assert pipeline.run() == [], "nothing new"
+    sent += live.lines(live.session_id, 60, 20)
+    pipeline.run()
     assert pipeline.lines() == sent
 
 
@@ -350,21 +351,8 @@ def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline,
     assert 0 < lost < 2000 and pipeline.lines()[-5:] == left
 
 
-@pytest.mark.conformance("P-26")
-def test_an_idle_query_makes_no_empty_batches(pipeline, live):
-    live.lines(live.session_id, 0, 5)
-    query = pipeline.start()
-    query.processAllAvailable()
-    seen = query.lastProgress["batchId"]
-    for _ in range(20):
-        live.commit()  # the heartbeat goes on, the log does not
-        query.processAllAvailable()
-
-    assert query.lastProgress["batchId"] == seen
-
-
 @pytest.mark.conformance("P-23", "P-31", "P-56")
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version):
     """Recorded over such a log (record_checkpoint.py): its second batch was planned and not committed."""
     shutil.copytree(DATA.parent / f"spark-checkpoint-{version}", pipeline.checkpoint)
@@ -376,7 +364,7 @@ def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version)
 
 
 @pytest.mark.conformance("P-22", "P-24", "P-27", "P-56")
-@pytest.mark.parametrize("offsets", ["earliest", "latest"])
+@pytest.mark.parametrize("offsets", ["earliest", pytest.param("latest", marks=pytest.mark.slow)])
 def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipeline, live, offsets):
     """With ``earliest`` it is the first one, whose start Spark has not written down."""
     pipeline.options["startingOffsets"] = offsets
@@ -400,33 +388,15 @@ def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipelin
     assert pipeline.lines() == sent
 
 
-@pytest.mark.conformance("P-14", "P-27")
+@pytest.mark.conformance("P-14", "P-27", "P-55")
 def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_first_began(pipeline, live):
     """Spark asks for the initial offset again, and ``latest`` has moved on by then."""
     pipeline.options["startingOffsets"] = "latest"
-    query = pipeline.start()
-    query.processAllAvailable()
-    query.stop()
+    assert pipeline.run() == [], "it ends, without anything new"
     pipeline.forget(commits=[0])
     sent = live.lines(live.session_id, 0, 30)
 
     assert pipeline.run() == [30]
-    assert pipeline.lines() == sent
-
-
-@pytest.mark.conformance("P-21")
-def test_a_query_whose_source_process_is_killed_goes_on_from_its_checkpoint(pipeline, live):
-    sent = live.lines(live.session_id, 0, 20)
-    query = pipeline.start()
-    query.processAllAvailable()
-    (runner,) = source_runners()
-    os.kill(runner, signal.SIGKILL)
-    sent += live.lines(live.session_id, 20, 20)
-    with pytest.raises(PySparkException):
-        query.awaitTermination(60)
-
-    sent += live.lines(live.session_id, 40, 20)
-    pipeline.run()
     assert pipeline.lines() == sent
 
 
@@ -441,27 +411,6 @@ def source_runners():
         except OSError:
             continue  # it ended while we looked
     return [int(pid) for pid in runners if parents.get(parents.get(pid)) == str(os.getpid())]
-
-
-@pytest.mark.conformance("P-47", "P-52", "P-54")
-def test_limits_make_several_batches_and_once_ignores_them(pipeline, live):
-    live.lines(live.session_id, 0, 98)  # with the term and the session open: 100 entries
-    pipeline.options["maxEntriesPerTrigger"] = "40"
-    assert pipeline.run() == [40, 40, 20]
-
-    live.lines(live.session_id, 98, 100)
-    assert pipeline.run(once=True) == [100]
-
-
-@pytest.mark.conformance("P-57")
-def test_a_processing_time_trigger_runs_and_takes_what_came_meanwhile(pipeline, live):
-    sent = live.lines(live.session_id, 0, 10)
-    query = pipeline.start(processingTime="100 milliseconds")
-    for first in range(10, 50, 10):
-        sent += live.lines(live.session_id, first, 10)
-        query.processAllAvailable()
-
-    assert pipeline.lines() == sent
 
 
 @pytest.mark.conformance("P-57")
@@ -482,16 +431,6 @@ def test_a_batch_slower_than_its_trigger_is_followed_by_one_with_all_that_came_m
 
     assert pipeline.lines() == first + meanwhile
     assert len(pipeline.taken) == 2
-
-
-@pytest.mark.conformance("P-55")
-def test_available_now_over_an_empty_log_ends_and_another_run_takes_what_came(pipeline, live):
-    pipeline.options["startingOffsets"] = "latest"
-    assert pipeline.run() == []
-    sent = live.lines(live.session_id, 0, 3)
-    pipeline.run()
-
-    assert pipeline.lines() == sent
 
 
 def test_min_partitions_cut_a_batch_into_as_many_tasks(spark, live):
@@ -521,6 +460,7 @@ def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spa
     assert len(query.lastProgress["sources"]) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-20")
 def test_a_checkpoint_of_another_cluster_fails_the_query_and_names_both(pipeline, live, tmp_path):
     live.lines(live.session_id, 0, 3)
@@ -536,6 +476,7 @@ def test_a_checkpoint_of_another_cluster_fails_the_query_and_names_both(pipeline
         other.stop()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_beyond_the_end_of_the_log_fails_the_query(pipeline, live, tmp_path):
     live.lines(live.session_id, 0, 100)
     pipeline.run()

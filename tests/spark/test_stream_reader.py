@@ -73,6 +73,27 @@ def test_a_first_batch_that_runs_again_begins_where_it_began_though_latest_has_m
     assert payloads(second, second.partitions(start_again, end)) == sent
 
 
+@pytest.mark.conformance("P-12")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"startingOffsets": "latest"},
+        {"startingOffsets": '{"position": 1}'},  # within an entry
+        {"startingOffsets": '{"term": 7}'},  # there is none
+        {"startingTimestamp": "2036-01-01T00:00:00Z"},  # after the last entry
+    ],
+    ids=str,
+)
+def test_options_of_a_start_do_nothing_where_there_is_a_checkpoint(live, options):
+    """Spark asks for no initial offset then."""
+    first = stream(live)
+    end = first.latestOffset(first.initialOffset(), ALL)
+    sent = live.lines(live.session_id, 0, 10)
+
+    second = stream(live, **options)
+    assert payloads(second, second.partitions(end, second.latestOffset(end, ALL))) == sent
+
+
 @pytest.mark.conformance("P-1", "P-2")
 def test_the_default_of_a_stream_is_latest_and_of_a_batch_earliest(live):
     sent = live.lines(live.session_id, 0, 3)
