@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import gzip
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.command import JobOptions
+from jobs.delta_table import read
 from jobs.keeping import keep, with_entries
 from jobs.tables import tables_in
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
@@ -116,23 +118,46 @@ def expected_sessions(decoded):
     return found
 
 
+CUT = 418  # entries of the log are before the snapshot of the cluster that has them
+
+
 def keep_all(spark, member_dir, place, tables=None) -> list[str]:
-    """Keep all tables in the folder ``place`` up to the log's end, 300 entries a batch; what it says."""
+    """Keep all tables in the folder ``place`` up to the log's end, in two batches; what it says."""
     said: list[str] = []
-    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "300"}
+    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": str(CUT)}
     keep(spark, "tables", tables or tables_in(place), JobOptions.over(source, place, said.append))
     return said
 
 
+def rows_of(spark, place) -> dict[str, dict[int, dict[str, Any]]]:
+    """The rows of all tables in a folder, by name of the table and by key."""
+    return {
+        job.layout.name: rows_by(read(spark, table), job.layout.key)
+        for table, job in tables_in(place).items()
+    }
+
+
 @pytest.fixture(scope="session")
 def kept(spark, member_dir, tmp_path_factory) -> str:
-    """The folder of all tables after three batches of the log; tests that change them take copies."""
+    """The folder of all tables after two batches of the log; tests that change them take copies."""
     place = str(tmp_path_factory.mktemp("kept"))
     said = keep_all(spark, member_dir, place)
     assert [line.split(" in ")[0] for line in said[:-1]] == [
-        "tables: batch 0, 300 rows", "tables: batch 1, 300 rows", "tables: batch 2, 161 rows"
+        "tables: batch 0, 418 rows", "tables: batch 1, 343 rows"
     ], "the log is read once"  # fmt: skip
     return place
+
+
+@pytest.fixture(scope="session")
+def kept_rows(spark, kept):
+    """The rows of these tables."""
+    return rows_of(spark, kept)
+
+
+@pytest.fixture
+def place(kept, tmp_path) -> str:
+    """A copy of all tables, with their checkpoint."""
+    return shutil.copytree(kept, str(tmp_path / "copy"))
 
 
 @pytest.fixture(scope="session")

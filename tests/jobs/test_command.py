@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import as_of, command, rebuild, respond, session, streaming, verify
+from jobs import as_of, command, rebuild, respond, session, sessions, streaming, verify
 from jobs.progress import QueryProgress
 from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
@@ -23,14 +23,33 @@ JOBS = ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"]
 UPKEEP = ["verify", "rebuild", "maintenance"]
 
 
-@pytest.mark.parametrize("job", [*JOBS, *UPKEEP, "demo"])
-def test_help_comes_with_an_example_and_without_spark(job):
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", f"jobs.{job}", "--help"],
+# Runs each job that is named with --help, one after another, as ``python -m`` does.
+ALL_HELP = """
+import contextlib, runpy, sys
+for job in sys.argv[1:]:
+    sys.argv = [job, "--help"]
+    with contextlib.suppress(SystemExit):
+        runpy.run_module(f"jobs.{job}", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def all_help():
+    """What a process says, and what it imports, that is asked for the help of every job."""
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", ALL_HELP, *JOBS, *UPKEEP, "demo"],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert f"example:\n  python -m jobs.{job} " in done.stdout
-    assert "| pyspark" not in done.stderr and "| numba" not in done.stderr
+
+
+@pytest.mark.parametrize("job", [*JOBS, *UPKEEP, "demo"])
+def test_help_comes_with_an_example(all_help, job):
+    assert f"example:\n  python -m jobs.{job} " in all_help.stdout
+
+
+def test_help_comes_without_spark(all_help):
+    assert "| pyspark" not in all_help.stderr and "| numba" not in all_help.stderr
+    assert "| " in all_help.stderr and "jobs.command" in all_help.stderr
 
 
 @pytest.mark.parametrize(
@@ -48,13 +67,13 @@ def test_help_comes_with_an_example_and_without_spark(job):
         (["--cluster-dir", "d", "--option", "endingOffsets=latest"], "a table has all that the Log says"),
     ],
 )
-def test_wrong_usage_is_one_line_and_status_2(arguments, said):
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs.sessions", "--table", "t", *arguments],
-        capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == 2
-    assert said in done.stderr and done.stderr.count("\n") == 1
+def test_wrong_usage_is_one_line_and_status_2(monkeypatch, capsys, arguments, said):
+    monkeypatch.setattr(sys, "argv", ["jobs/sessions.py", "--table", "t", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        command.run_main(sessions.main)
+    assert ended.value.code == 2
+    errors = capsys.readouterr().err
+    assert said in errors and errors.count("\n") == 1
 
 
 def options(*arguments):

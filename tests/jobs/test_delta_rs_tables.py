@@ -13,7 +13,8 @@ import pytest
 from cluster import ConfigurationError, LogReader
 from jobs import delta_rs, reductions, timers, verify
 from jobs.delta_table import read
-from jobs.schemas import PENDING, SNAPSHOT, TIMERS
+from jobs.schemas import PENDING, SESSIONS, SNAPSHOT, TIMERS
+from jobs.sessions import sessions_arrow_job
 from jobs.tables import arrow_tables_in
 from jobs.timers import LOG_COLUMNS, on_match_and_missing
 from spark_connector.columns import arrow_schema
@@ -52,6 +53,29 @@ def test_the_tables_are_the_same_however_the_log_is_cut(small, member_dir, tmp_p
     run(member_dir, tmp_path / name, "--max-bytes-per-trigger", "9k")
     assert rows(tmp_path / name) == rows(small / name)
     assert deltalake.DeltaTable(str(tmp_path / name)).version() > 20
+
+
+@pytest.mark.conformance("P-102")
+def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(
+    small, member_dir, decoded, tmp_path
+):
+    """The log cut before each close, and among messages, and merged from its end on."""
+    closes = [entry for entry in decoded if entry["entryType"] == "SESSION_CLOSE"]
+    assert len(closes) > 1
+    ends = (0, *sorted(entry["position"] for entry in (*closes, decoded[200])), 250_144)
+    job = sessions_arrow_job()
+    table = deltalake.DeltaTable.create(str(tmp_path / "sessions"), arrow_schema(SESSIONS.columns))
+    with LogReader.open(dir=member_dir) as reader:
+        for start, end in reversed(list(itertools.pairwise(ends))):
+            part = reader.batches(start, end, columns=list(job.columns))
+            reduced = reductions.sessions(map(reductions.without_payloads, part))
+            delta_rs._merge(table, job, reduced, [], deltalake.CommitProperties())
+
+    assert rows(tmp_path / "sessions") == rows(small / "sessions")
+    found = {row["clusterSessionId"]: row for row in table.to_pyarrow_table().to_pylist()}
+    for entry in closes:
+        row = found[entry["clusterSessionId"]]
+        assert row["state"] == "CLOSED" and row["openPosition"] is not None
 
 
 @pytest.mark.conformance("P-99")

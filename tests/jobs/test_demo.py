@@ -38,6 +38,7 @@ def processes_that_name(home: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_path):
     home = tmp_path / "demo"
     started_in = tmp_path / "elsewhere"
@@ -56,6 +57,7 @@ def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_pat
     assert list(started_in.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_interrupted_while_spark_starts_leaves_no_process_behind(tmp_path):
     home = tmp_path / "demo"
     process = demo(home, "--flights", "3000")

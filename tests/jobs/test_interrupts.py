@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
 import threading
 
 import pytest
+from pyspark.sql import SparkSession
 
-from jobs.command import JobOptions
+from jobs.command import JobOptions, run_main
+from jobs.session import spark_session
 from jobs.streaming import BatchGate, QueryStops, run
 from tests.node.processes import await_that
 
@@ -86,3 +89,19 @@ def test_a_closed_gate_lets_no_batch_in():
     assert gate.close(0.01)
     with pytest.raises(QueryStops), gate.passing():
         raise AssertionError("let in")
+
+
+def test_a_start_of_spark_that_is_interrupted_leaves_no_process_behind(monkeypatch, capfd):
+    """With another program in place of the JVM, which PySpark forgets before it has reported."""
+    started = []
+
+    def starting(_):
+        started.append(subprocess.Popen(["sleep", "600"]))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", starting)
+    with pytest.raises(SystemExit) as ended:
+        run_main(lambda: spark_session("a job", "local[1]"))
+    assert ended.value.code == 130
+    assert started[0].wait(timeout=10) == -signal.SIGKILL
+    assert capfd.readouterr() == ("", "")

@@ -1,4 +1,4 @@
-"""The jobs from a real Aeron Cluster's directory into Delta, stopped and repeated at the worst places."""
+"""Tables of a real Aeron Cluster's directory, stopped and repeated at the worst places; jobs as programs."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from pathlib import Path
 import pytest
 
 from cluster.errors import ConfigurationError
-from jobs import sessions, terms, timers
-from jobs.command import JobOptions, checkpoint_in
+from jobs import terms
+from jobs.command import JobOptions, checkpoint_in, run_main
 from jobs.delta_table import read
 from jobs.keeping import keep
-from jobs.log_to_delta import log_job
-from jobs.schemas import TERMS
-from tests.jobs.conftest import rows_by
+from jobs.tables import tables_in
+from tests.jobs.conftest import CUT, rows_by
 from tests.spark.logs import open_log
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,132 +26,104 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
 
 
-JOBS = {
-    "log": log_job,
-    "sessions": sessions.sessions_job,
-    "timers": timers.timers_job,
-    "terms": terms.terms_job,
-}
-
-
-def run_job(spark, name, member_dir, table, **source):
-    job = JOBS[name]()
-    options = JobOptions.over({"clusterDir": member_dir, **source}, table, say=lambda _: None)
-    keep(spark, job.name, {table: job}, options)
-    return rows_by(read(spark, table), job.layout.key)
-
-
-@pytest.fixture(scope="module")
-def kept(tmp_path_factory) -> Path:
-    """Where each job's table lies, with its checkpoint, once ``whole`` is made; tests take copies."""
-    return tmp_path_factory.mktemp("kept")
-
-
-@pytest.fixture(scope="module")
-def whole(spark, member_dir, kept):
-    """What each job makes of the log in three batches."""
-    return {
-        name: run_job(spark, name, member_dir, str(kept / name), maxEntriesPerTrigger="300") for name in JOBS
-    }
-
-
-def test_the_log_table_holds_every_entry_once(whole, decoded):
-    assert sorted(whole["log"]) == [entry["position"] for entry in decoded]
-    for entry in decoded:
-        row = whole["log"][entry["position"]]
-        for column in ("endPosition", "entryType", "clusterTime", "leadershipTermId", "clusterSessionId"):
-            assert row[column] == entry.get(column)
-        if entry["payload"] is not None:
-            assert len(row["payload"]) == entry["payloadLength"]
-
-
-def test_the_other_tables_are_what_the_transforms_make_of_the_log(spark, whole, log, log_and_snapshots):
-    assert whole["sessions"] == rows_by(sessions.sessions(log), "clusterSessionId")
-    assert whole["timers"] == rows_by(timers.timers(log_and_snapshots), "correlationId")
-    none = spark.createDataFrame([], TERMS.schema)
-    assert whole["terms"] == rows_by(terms.terms(none, log), "leadershipTermId")
+def go_on(spark, member_dir, place, names, **source):
+    """Keep the tables of these names in ``place``, over the checkpoint of all; the rows they have then."""
+    tables = {table: job for table, job in tables_in(place).items() if job.layout.name in names}
+    options = JobOptions.over({"clusterDir": member_dir, **source}, place, say=lambda _: None)
+    keep(spark, "tables", tables, options)
+    return {job.layout.name: rows_by(read(spark, table), job.layout.key) for table, job in tables.items()}
 
 
 @pytest.mark.conformance("P-25", "P-99")
-@pytest.mark.parametrize("name", JOBS)
-def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(
-    spark, member_dir, kept, table, whole, name
-):
+def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(spark, member_dir, place, kept_rows):
     """The crash falls between Delta's commit and Spark's: the batch runs again."""
-    shutil.copytree(kept / name, table)
-    commits = sorted(Path(checkpoint_in(table), "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    assert len(commits) >= 3
+    commits = sorted(Path(checkpoint_in(place), "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    assert [path.name for path in commits] == ["0", "1"]
     commits[-1].unlink()
     commits[-1].with_name(f".{commits[-1].name}.crc").unlink()
-    assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="300") == whole[name]
+    names = ["log", "sessions"]
+    found = go_on(spark, member_dir, place, names, maxEntriesPerTrigger=str(CUT))
+    assert found == {name: kept_rows[name] for name in names}
 
 
 @pytest.mark.conformance("P-100")
-@pytest.mark.parametrize("name", JOBS)
-def test_a_job_that_lost_its_checkpoint_goes_on_behind_its_table(spark, member_dir, kept, table, whole, name):
+def test_tables_that_lost_their_checkpoint_go_on_behind_what_they_have(spark, member_dir, place, kept_rows):
     """The new checkpoint cuts the log elsewhere, and counts its batches from 0 again."""
-    shutil.copytree(kept / name, table)
-    shutil.rmtree(checkpoint_in(table))
-    assert run_job(spark, name, member_dir, table, maxEntriesPerTrigger="170") == whole[name]
-    shutil.rmtree(checkpoint_in(table))
-    assert run_job(spark, name, member_dir, table, startingOffsets="earliest") == whole[name]
+    shutil.rmtree(checkpoint_in(place))
+    found = go_on(spark, member_dir, place, ["log"])
+    shutil.rmtree(checkpoint_in(place))
+    found |= go_on(spark, member_dir, place, ["sessions"], startingOffsets="earliest")
+    assert found == {name: kept_rows[name] for name in ("log", "sessions")}
 
 
-@pytest.mark.parametrize("name", ["log", "sessions"])
-@pytest.mark.parametrize("how", ["restored", "deleted"])
-def test_a_table_that_lacks_what_its_checkpoint_says_it_has_is_refused_until_that_is_deleted(
-    spark, member_dir, kept, table, whole, name, how
+def test_tables_that_lack_what_their_checkpoint_says_they_have_are_refused_until_that_is_deleted(
+    spark, member_dir, place, kept_rows
 ):
     """Else the job would go on after the rows that are gone, and say nothing."""
-    shutil.copytree(kept / name, table)
-    if how == "restored":
-        spark.sql(f"RESTORE TABLE delta.`{table}` TO VERSION AS OF 1").collect()
-        says = "was brought back to an earlier version by RESTORE"
-    else:
-        for path in set(Path(table).iterdir()) - {Path(checkpoint_in(table))}:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        says = "is not there"
-    for _ in range(2):
-        with pytest.raises(ConfigurationError, match=rf"table {table} {says}, and checkpoint .* delete it"):
-            run_job(spark, name, member_dir, table)
-    shutil.rmtree(checkpoint_in(table))
-    for _ in range(2):
-        assert run_job(spark, name, member_dir, table) == whole[name]
+    names = ["log", "sessions"]
+    log, sessions = (f"{place}/{name}" for name in names)
+    spark.sql(f"RESTORE TABLE delta.`{sessions}` TO VERSION AS OF 1").collect()
+    is_restored = f"{sessions} was brought back to an earlier version by RESTORE"
+    is_deleted = f"{log} is not there"
+    for says in (is_restored, is_deleted, is_deleted):
+        if says is is_deleted:
+            shutil.rmtree(log, ignore_errors=True)
+        with pytest.raises(ConfigurationError, match=rf"table {says}, and checkpoint .* delete it"):
+            go_on(spark, member_dir, place, names)
+    shutil.rmtree(checkpoint_in(place))
+    assert go_on(spark, member_dir, place, names) == {name: kept_rows[name] for name in names}
 
 
-@pytest.mark.parametrize("source", [{}, {"startingOffsets": "earliest"}], ids=["goes on", "from the begin"])
-@pytest.mark.parametrize("name", ["log", "terms"])
-def test_a_table_of_another_log_is_refused_and_stays_as_it_is(
-    spark, member_dir, kept, table, whole, tmp_path, name, source
+def test_tables_of_another_log_are_refused_and_stay_as_they_are(
+    spark, member_dir, place, kept_rows, tmp_path
 ):
-    """Its checkpoint is lost. Positions of another log mean something else, but it has them."""
-    shutil.copytree(kept / name, table)
-    shutil.rmtree(checkpoint_in(table))
+    """Their checkpoint is lost. Positions of another log mean something else, but it has them."""
+    shutil.rmtree(checkpoint_in(place))
     other, session_id = open_log(tmp_path / "other")
     other.lines(session_id, 0, 4000)
     other.stop()
-    spark.sql(f"OPTIMIZE delta.`{table}`").collect()  # a commit that says nothing of the Log
-    with pytest.raises(ConfigurationError, match=r"table .* is of cluster 0:\d+:-?\d+ \(position 250144\), "):
-        run_job(spark, name, str(tmp_path / "other"), table, **source)
-    assert rows_by(read(spark, table), JOBS[name]().layout.key) == whole[name]
+    spark.sql(f"OPTIMIZE delta.`{place}/log`").collect()  # a commit that says nothing of the Log
+    for name, source in (("log", {}), ("leadership_terms", {"startingOffsets": "earliest"})):
+        is_of = r"table .* is of cluster 0:\d+:-?\d+ \(position 250144\), "
+        with pytest.raises(ConfigurationError, match=is_of):
+            go_on(spark, str(tmp_path / "other"), place, [name], **source)
+        (job,) = (job for job in tables_in(place).values() if job.layout.name == name)
+        assert rows_by(read(spark, f"{place}/{name}"), job.layout.key) == kept_rows[name]
+
+
+def says_only_what_a_person_wants(lines: list[str]) -> None:
+    assert lines[0] == "terms: reading from 0 to 250,144", "before Spark is started"
+    assert len(lines) == 3 and lines[1].startswith("terms: batch 0, 761 rows in "), lines
+    assert lines[2].startswith("terms: done, 761 rows ("), lines
+
+
+@pytest.mark.conformance("P-110")
+def test_a_job_says_only_what_a_person_wants(spark, member_dir, tmp_path, kept_rows, monkeypatch, capfd):
+    """Its table is one of its own, by a path from where it is started."""
+    monkeypatch.setattr("jobs.session.spark_session", lambda *_: spark)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["job", "--cluster-dir", member_dir, "--table", "table"])
+    run_main(terms.main)
+    said = capfd.readouterr()
+    assert said.out == ""
+    says_only_what_a_person_wants(said.err.splitlines())
+    assert rows_by(read(spark, str(tmp_path / "table")), "leadershipTermId") == kept_rows["leadership_terms"]
 
 
 def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable}
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-110")
-def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, whole):
+def test_a_job_runs_as_a_module_and_says_only_what_a_person_wants(spark, member_dir, table, kept_rows):
     done = subprocess.run(
         [sys.executable, "-m", "jobs.terms", "--cluster-dir", member_dir, "--table", Path(table).name],
         capture_output=True, text=True, check=False, timeout=240, cwd=Path(table).parent, env=environment(),
     )  # fmt: skip
-    lines = done.stderr.splitlines()
     assert done.returncode == 0 and done.stdout == "", done.stderr
-    assert lines[0] == "terms: reading from 0 to 250,144", "before Spark is started"
-    assert len(lines) == 3 and lines[1].startswith("terms: batch 0, 761 rows in "), lines
-    assert lines[2].startswith("terms: done, 761 rows ("), lines
-    assert rows_by(read(spark, table), "leadershipTermId") == whole["terms"]
+    says_only_what_a_person_wants(done.stderr.splitlines())
+    assert rows_by(read(spark, table), "leadershipTermId") == kept_rows["leadership_terms"]
 
 
 def ended_by(end, member_dir, table) -> tuple[int, str]:
@@ -202,7 +173,7 @@ def test_a_job_whose_jvm_is_killed_says_so_in_a_line(member_dir, table):
 
 
 @pytest.mark.slow
-def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
+def test_a_job_runs_under_spark_submit(spark, member_dir, table, kept_rows):
     submit = Path(sys.executable).parent / "spark-submit"
     done = subprocess.run(
         [submit, "--properties-file", "conf/spark-defaults.conf", "jobs/terms.py",
@@ -210,7 +181,7 @@ def test_a_job_runs_under_spark_submit(spark, member_dir, table, whole):
         capture_output=True, text=True, check=False, timeout=240, cwd=ROOT, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert rows_by(read(spark, table), "leadershipTermId") == whole["terms"]
+    assert rows_by(read(spark, table), "leadershipTermId") == kept_rows["leadership_terms"]
 
 
 def test_a_directory_that_is_none_is_one_line_and_status_1(tmp_path, table):

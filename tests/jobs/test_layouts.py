@@ -15,10 +15,18 @@ LAYOUTS = [LOG, SESSIONS, TIMERS, TERMS]
 COMMIT = Commit("a query", 0, "{}")
 
 
+@pytest.fixture(scope="module")
+def new(spark, tmp_path_factory) -> str:
+    """A folder of new tables."""
+    folder = tmp_path_factory.mktemp("new")
+    for layout in LAYOUTS:
+        open_table(spark, f"{folder}/{layout.name}", layout)
+    return str(folder)
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_every_column_of_a_table_is_explained_in_the_table(spark, table, layout):
-    open_table(spark, table, layout)
-    made = read(spark, table).schema
+def test_every_column_of_a_table_is_explained_in_the_table(spark, new, layout):
+    made = read(spark, f"{new}/{layout.name}").schema
     assert made == layout.schema
     assert all(len(field.metadata["comment"]) > 3 for field in made), "the comments are its documentation"
 
@@ -29,9 +37,8 @@ def test_the_table_of_the_log_has_the_columns_of_the_format():
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
-def test_a_table_is_laid_out_for_its_readers(spark, table, layout):
-    open_table(spark, table, layout)
-    detail = delta_table(spark, table).detail().first()
+def test_a_table_is_laid_out_for_its_readers(spark, new, layout):
+    detail = delta_table(spark, f"{new}/{layout.name}").detail().first()
     is_merged = layout is not LOG
     assert (detail.description, detail.clusteringColumns) == (layout.comment, [layout.key])
     assert ("delta.enableDeletionVectors" in detail.properties) == is_merged, "an append needs none"

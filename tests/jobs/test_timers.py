@@ -8,6 +8,7 @@ import random
 import shutil
 from pathlib import Path
 
+import deltalake
 import pytest
 
 from cluster import ClusteredService, LogDamaged, NotAClusterDirectory, TimedOut
@@ -26,6 +27,7 @@ from spark_connector.options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.conftest import naive, rows_by
 from tests.jobs.timelines import Timeline
+from tests.jobs.without_spark import run
 from tests.spark.simulated import write_out
 
 pytestmark = pytest.mark.timeout(600)  # queries that start, on a machine that may be busy
@@ -94,19 +96,55 @@ AT_LAST = {
 }
 
 
-@pytest.mark.conformance("P-103")
-def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(spark, stages, table):
-    """As the log grows, a job that goes on; then the same at once, and one that lost its checkpoint."""
-    first = keep_timers(spark, stages[0], table)
+def keep_without_spark(directory, table):
+    run(f"{directory}/member-0", table)
+    rows = deltalake.DeltaTable(table).to_pyarrow_table().to_pylist()
+    return {row["correlationId"]: row for row in rows}
+
+
+def kept_as_the_log_grows(keep_them, stages, table):
+    """The rows of the whole log, in a table that was kept at each stage, and those of one kept at once."""
+    first = keep_them(stages[0], table)
     assert states(first) == AT_FIRST
-    second = keep_timers(spark, stages[1], table)
+    second = keep_them(stages[1], table)
     assert states(second)[1] == ("CANCELLED", 0, True)
     assert states(second)[2] == ("FIRED", 1, True), "when it was due is in the snapshot before"
     assert first[2]["deadline"] == second[2]["deadline"] <= second[2]["firedAt"]
     assert second[3]["deadline"] - first[3]["deadline"] > dt.timedelta(seconds=500), "it was moved"
+    whole = keep_them(stages[-1], table)
+    assert states(whole) == AT_LAST
+    at_once = Path(table).with_name("at-once") / "timers"
+    at_once.parent.mkdir()
+    assert keep_them(stages[-1], str(at_once)) == whole
+    return whole
+
+
+@pytest.mark.conformance("P-103")
+def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(stages, tmp_path):
+    """By delta-rs, by the same expressions."""
+    kept_as_the_log_grows(keep_without_spark, stages, str(tmp_path / "timers"))
+
+
+@pytest.mark.conformance("P-103")
+def test_timers_of_a_log_that_has_grown_are_in_sparks_table(spark, stages, tmp_path):
+    table = str(tmp_path / "timers")
+    assert states(keep_timers(spark, stages[0], table)) == AT_FIRST
     whole = keep_timers(spark, stages[-1], table)
     assert states(whole) == AT_LAST
-    assert keep_timers(spark, stages[-1], f"{table}-at-once") == whole
+    without_spark = keep_without_spark(stages[-1], str(tmp_path / "other" / "timers"))
+    assert whole == {
+        timer: {column: naive(value) for column, value in row.items()} for timer, row in without_spark.items()
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.conformance("P-103")
+def test_timers_that_are_set_moved_cancelled_and_fired_are_in_sparks_table(spark, stages, tmp_path):
+    """As the log grows, a job that goes on; then the same at once, and one that lost its checkpoint."""
+    table = str(tmp_path / "timers")
+    whole = kept_as_the_log_grows(
+        lambda directory, table: keep_timers(spark, directory, table), stages, table
+    )
     shutil.rmtree(checkpoint_in(table))
     assert keep_timers(spark, stages[-1], table) == whole
 
@@ -117,12 +155,9 @@ def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(spark, s
         assert verify.differences(spark, table, "timers", reader) == []
 
 
-def test_a_timer_of_a_real_aeron_cluster_has_the_deadline_that_its_snapshot_says(
-    spark, member_dir, decoded, table
-):
-    options = JobOptions.over({"clusterDir": member_dir}, table, say=lambda _: None)
-    keep(spark, "timers", {table: timers_job()}, options)
-    with_deadline = [row for row in read(spark, table).collect() if row.pendingPosition is not None]
+def test_a_timer_of_a_real_aeron_cluster_has_the_deadline_that_its_snapshot_says(spark, kept, decoded):
+    timers_table = read(spark, f"{kept}/timers")
+    with_deadline = [row for row in timers_table.collect() if row.pendingPosition is not None]
     (row,) = with_deadline
     due = naive(dt.datetime.fromtimestamp(1795237012.786, dt.UTC))
     assert (row.correlationId, row.pendingPosition, row.deadline) == (500003, 139424, due)
