@@ -2,35 +2,56 @@
 # set-up it needs, once; `make help` lists the rest.
 
 PYTHON_BIN := .venv/bin/python
+PACKAGES   := .venv/.packages-done
 STAMP      := .venv/.setup-done
+SHELL      := /bin/bash
+# Without bytecode each process of a test compiles this tree, and pytest rewrites all tests, again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test slow lint conformance sim interop faults bench lock clean
+.PHONY: help setup demo test budget slow lint conformance sim interop faults bench lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP)  ## Make .venv from the lock, find Java, compile kernels, fetch Spark's jars
 
+$(PACKAGES): requirements.lock pyproject.toml .ci/setup
+	@.ci/setup packages
+	@touch $@
+
 $(STAMP): requirements.lock pyproject.toml .ci/setup conf/ivysettings.xml
 	@.ci/setup
-	@touch $@
+	@touch $(PACKAGES) $@
 
 demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in a few minutes
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
-test: lint  ## Types, style and layers, then every fast test and a first slice of the simulator
-	@$(PYTHON_BIN) -m pytest -q -n 2 -m 'not interop and not faults and not slow' $(ARGS)
+# The tests of one thing, in seconds: make test ARGS=tests/consensus. Style and types are left out then.
+FAST       := -m 'not interop and not faults and not slow'
+TIMEFORMAT := make test: %R s; processor time %U s user, %S s system
+export TIMEFORMAT
+test: $(if $(ARGS),$(PACKAGES),$(STAMP))  ## Types, style and layers, then every fast test and a first slice of the simulator
+ifdef ARGS
+	@time $(PYTHON_BIN) -m pytest -q -n 2 $(FAST) $(ARGS)
+else
+	@rm -f build/test-seconds.json
+	@time { $(STYLE) && $(PYTHON_BIN) -m pytest -q -n 2 $(FAST) --seconds build/test-seconds.json; }
+endif
 
-# Only the tests that begin within so many minutes: make slow MINUTES=10. So with faults.
-WITHIN = $(if $(MINUTES),--minutes $(MINUTES))
+budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one has grown by more than a fifth
+	@$(PYTHON_BIN) -m tests.seconds
 
-slow: $(STAMP)  ## Documents line by line, every planted mistake, more of the same histories
-	@$(PYTHON_BIN) -m pytest -q -n 2 -m slow $(WITHIN) $(ARGS)
+# Each eighth of the test files: make slow PART=0/8. So with faults.
+SHARE = $(if $(PART),--part $(PART))
 
-lint: $(STAMP)  ## Style, types and layers: what must be green before a commit
-	@$(PYTHON_BIN) -m ruff check .
-	@$(PYTHON_BIN) -m mypy
+slow: $(STAMP)  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories
+	@$(PYTHON_BIN) -m pytest -q -n 2 -m slow $(SHARE) $(ARGS)
+
+STYLE = $(PYTHON_BIN) -m ruff check . && $(PYTHON_BIN) -m mypy
+
+lint: $(PACKAGES)  ## Style, types and layers: what must be green before a commit
+	@$(STYLE)
 	@$(PYTHON_BIN) -m pytest -q tests/test_tidy.py tests/test_circles.py
 
 conformance: $(STAMP)  ## Every conformance point with the tests that prove it
@@ -48,7 +69,7 @@ interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the re
 
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
 faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
-	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(WITHIN)) $(ARGS)
+	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(SHARE)) $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

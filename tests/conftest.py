@@ -1,19 +1,24 @@
-"""What every test folder shares: one Spark session, and the report of conformance points."""
+"""What every test folder shares: one Spark session, who runs what, and the report of conformance points."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import json
 import os
 import re
-import time
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+
+from tests.flakes import Failures
+from tests.seconds import Meter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,8 +34,8 @@ os.environ.setdefault(
 # What a test asks of Spark runs once over few rows: generating code for it takes a quarter of the JVM's CPU.
 # Jobs in processes of their own, the demo and the blocks of docs/spark.md have it generated, as users do.
 INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-# What uses Spark, and waits for its processes: one worker has it all while another does the rest.
-SPARK_TESTS = ("tests/spark/", "tests/jobs/", "tests/docs/test_spark_docs.py")
+# Of a worker's input: the file in which it names, for the scheduler, the tests that use the session.
+WITH_SPARK = "with_spark"
 
 # How long an example takes on a machine that others use, too, says nothing.
 settings.register_profile("tests", deadline=None)
@@ -43,8 +48,6 @@ _LINE = re.compile(
 NOT_HERE = "Not here:"  # begins the reason why nothing is to be tested
 
 _tests_of_point: dict[str, set[str]] = defaultdict(set)
-
-BEGUN_S = time.monotonic()
 
 RESIDENT_BYTES = 2 * 1024**3  # of a worker, from which on it gives memory back after each module
 _TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
@@ -87,38 +90,86 @@ def spark() -> Iterator[SparkSession]:
 
     session = spark_session("tests", master="local[2]", extra=INTERPRETED)
     yield session
+    jvm = session.sparkContext._gateway.proc
     session.stop()
+    jvm.stdin.close()  # which ends it; waited for, its processor time counts as ours
+    jvm.wait(60)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
-    """With ``-n 2`` one worker gets all tests that use Spark; other files go to whichever is free."""
+    """One worker gets all tests that use the Spark session, first; other files go to whichever is free."""
     from xdist.scheduler import LoadFileScheduling
 
     class Scheduling(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith(SPARK_TESTS) else str(super()._split_scope(nodeid))
+        @cached_property
+        def _with_spark(self) -> set[str]:
+            return set(json.loads(Path(self.nodes[0].workerinput[WITH_SPARK]).read_text()))
 
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid in self._with_spark else str(super()._split_scope(nodeid))
+
+    config.option.loadscopereorder = False  # in the order of pytest_collection_modifyitems
     return Scheduling(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """A worker is about to be started."""
+    folder = Path(tempfile.gettempdir())
+    node.workerinput[WITH_SPARK] = str(folder / f"with-spark-{node.workerinput['testrunuid']}.json")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--conformance", action="store_true", help="list every conformance point with the tests that prove it"
     )
-    parser.addoption(
-        "--minutes", type=float, help="begin no test later than that; the others count as skipped"
-    )
+    parser.addoption("--seconds", metavar="FILE", help="write there what each folder takes: tests/seconds.py")
+    parser.addoption("--part", metavar="K/N", help="run each N-th test file alone, from the K-th")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if seconds := config.getoption("--seconds"):
+        config.pluginmanager.register(Meter(Path(seconds)))
+    if (failures := os.environ.get("TEST_FAILURES")) and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Failures(Path(failures)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    keep_points(items)
+    if part := config.getoption("--part"):
+        keep_part(items, *map(int, part.split("/")))
+    items.sort(key=uses_spark, reverse=True)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    minutes = item.config.getoption("--minutes")
-    if minutes is not None and time.monotonic() - BEGUN_S > 60 * minutes:
-        pytest.skip(f"not begun within {minutes:g} minutes")
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Before the scheduler hears of it. All workers find the same."""
+    if (worker := getattr(session.config, "workerinput", None)) is not None:
+        written = Path(f"{worker[WITH_SPARK]}-{worker['workerid']}")
+        written.write_text(json.dumps([item.nodeid for item in session.items if uses_spark(item)]))
+        written.replace(worker[WITH_SPARK])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (worker := getattr(config, "workerinput", None)) is not None:
+        Path(worker[WITH_SPARK]).unlink(missing_ok=True)
+
+
+def uses_spark(item: pytest.Item) -> bool:
+    """Whether a test has the session, however many fixtures lie between."""
+    return "spark" in getattr(item, "fixturenames", ())
+
+
+def keep_part(items: list[pytest.Item], part: int, parts: int) -> None:
+    """Leave each so many-th file: tests of one file may need one another's fixtures, and order."""
+    files = sorted({item.path for item in items})
+    items[:] = [item for item in items if files.index(item.path) % parts == part]
+
+
+def keep_points(items: list[pytest.Item]) -> None:
+    """Note which conformance points the tests prove."""
     known = {number: text for number, text in conformance_points().items() if NOT_HERE not in text}
     for item in items:
         for marker in item.iter_markers("conformance"):

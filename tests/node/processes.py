@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,9 @@ from cluster import ClusterClient, TlsFiles
 from tests.node.forked import Forked
 
 DEADLINE_S = 40.0  # far beyond what anything here takes, also on a busy machine
+
+LEASES = 40  # of the 190 base ports that there are
+_leases: dict[int, int] = {}  # base ports to descriptors of locked files, for the life of this process
 
 COMMAND = [sys.executable, "-m", "cluster"]  # in an interpreter of its own
 ROOT = Path(__file__).resolve().parents[2]
@@ -63,10 +68,25 @@ def run(
 def free_base_port(ports: int = 70) -> int:
     """A port from which on ``ports`` of them are free; below those that the system gives away itself."""
     for _ in range(100):
-        base = random.randrange(11_000, 30_000, 100)
+        base = _leased_base_port()
         if all(_is_free(base + offset) for offset in range(ports) if offset % 10 < 3):
             return base
     raise AssertionError("no free ports")
+
+
+def _leased_base_port() -> int:
+    """One that no other process of tests takes while this one lives: who looks does not listen yet."""
+    while len(_leases) < LEASES:
+        base = random.randrange(11_000, 30_000, 100)
+        lease = os.open(Path(tempfile.gettempdir(), f"tests-at-port-{base}.lock"), os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lease)
+            continue
+        _leases[base] = lease
+        return base
+    return random.choice(list(_leases))
 
 
 def _is_free(port: int) -> bool:
