@@ -28,15 +28,17 @@ demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in 
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
 # The tests of one thing, in seconds: make test ARGS=tests/consensus. Style and types are left out then.
+# One has Spark, the others wait for sockets and time-outs as much as they work.
+WORKERS    := 3
 FAST       := -m 'not interop and not faults and not slow'
 TIMEFORMAT := make test: %R s; processor time %U s user, %S s system
 export TIMEFORMAT
 test: $(if $(ARGS),$(PACKAGES),$(STAMP))  ## Types, style and layers, then every fast test and a first slice of the simulator
 ifdef ARGS
-	@time $(PYTHON_BIN) -m pytest -q -n 2 $(FAST) $(ARGS)
+	@time $(PYTHON_BIN) -m pytest -q -n $(WORKERS) $(FAST) $(ARGS)
 else
 	@rm -f build/test-seconds.json
-	@time { $(STYLE) && $(PYTHON_BIN) -m pytest -q -n 2 $(FAST) --seconds build/test-seconds.json; }
+	@time { $(STYLE) && $(PYTHON_BIN) -m pytest -q -n $(WORKERS) $(FAST) --seconds build/test-seconds.json; }
 endif
 
 budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one has grown by more than a fifth

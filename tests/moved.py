@@ -44,8 +44,8 @@ def levels_of(path: Path) -> dict[str, set[str]]:
     tree = ast.parse(path.read_text())
     of_file = {mark for node in tree.body if _assigns(node) for mark in _marks(node)}
     found = {}
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
             marks = {mark for decorator in node.decorator_list for mark in _marks(decorator)} | of_file
             whole = {
                 mark

@@ -88,6 +88,7 @@ def how_it_is_compiled(cache: Path, **environment: str) -> str:
 
 if not config.DISABLE_JIT:  # else nothing is compiled
 
+    @pytest.mark.slow
     @pytest.mark.timeout(120)
     def test_a_processor_without_the_instruction_never_gets_code_with_it_from_the_cache(tmp_path):
         assert how_it_is_compiled(tmp_path) == f"0xe3069283 {crc.HAS_INSTRUCTION} 0"

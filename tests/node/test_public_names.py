@@ -123,6 +123,7 @@ ClusterClient.connect(5)
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_what_a_service_and_a_client_do_wrong(tmp_path):
     (tmp_path / "typed.py").write_text(TYPED)
     mypy = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", "cache", "typed.py"]

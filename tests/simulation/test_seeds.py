@@ -14,7 +14,7 @@ from tests.simulation.history import ELECTION_STATES
 from tests.simulation.seeds import run_seed
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK, MORE = range(1, 9), range(9, 41)
+QUICK, MORE = range(1, 5), range(5, 41)
 
 
 def without_violation(seeds):
