@@ -280,14 +280,20 @@ class RealMembers:
         return await_that(found, "a leader is elected", within_s=within_s, tell=self.tell)[0]
 
     def await_level(self, within_s: float = DEADLINE_S) -> int:
-        """Return the commit position of all that run, once it is the same and all elections are over."""
+        """Return a position that all that run have committed: what their leader had at first, or more.
+
+        Under load the leader goes on, and members that are read one after the other are hardly ever equal.
+        """
+        goals: dict[int, int] = {}  # by leadership term: what its leader had at the first look
 
         def position() -> int | None:
             established = self.established()
-            positions = {standing.commit_position for standing in established.values()}
             leaders = [standing for standing in established.values() if standing.role is Role.LEADER]
-            is_level = len(established) == len(self.running) and len(positions) == 1 and len(leaders) == 1
-            return positions.pop() if is_level else None
+            if len(established) != len(self.running) or len(leaders) != 1:
+                return None
+            goal = goals.setdefault(leaders[0].leadership_term_id, leaders[0].commit_position)
+            least = min(standing.commit_position for standing in established.values())
+            return least if least >= goal else None
 
         return await_that(position, "all members that run are level", within_s=within_s, tell=self.tell) or 0
 
