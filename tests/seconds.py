@@ -27,7 +27,7 @@ from tests.tree import ROOT
 MEASURED = ROOT / "build" / "test-seconds.json"
 COMMITTED = ROOT / "tests" / "seconds.json"
 GROWTH_MAX = 1.2
-SMALLEST_GROWTH_S = 5.0  # less is noise, whatever the share
+SMALLEST_GROWTH_S = 10.0  # less is noise: the same tree took 29 s and 36 s for a folder
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
