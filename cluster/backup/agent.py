@@ -236,9 +236,10 @@ class ClusterBackupAgent:
         """Begin, or go on, once it is certain that the supplier's log is the one that is here."""
         supplier, response = self._supplier, self._response
         assert supplier is not None and response is not None
-        self._check(supplier.status())
+        status = supplier.status()
+        self._check(status)
         self._source = described(supplier.name, supplier.read_recording(response.log_recording_id))
-        self._check_history(supplier, self._source)
+        self._check_history(supplier, self._source, status.commit_position)
         begin, end = self._source.start_position, self._log.position
         if begin > end:
             if self._retrieval is None:
@@ -264,12 +265,16 @@ class ClusterBackupAgent:
         if not context.source_type.accepts(is_leader=status.role == Role.LEADER):
             raise ClusterError(f"{name} is no {context.source_type} any more")
 
-    def _check_history(self, supplier: Supplier, source: RecordingStatus) -> None:
+    def _check_history(self, supplier: Supplier, source: RecordingStatus, committed: int) -> None:
         self._log.check_terms(supplier.name, source.terms)
         position = self._log.place_to_compare(source.start_position)
-        if position is not None:
-            theirs = list(frames_of(supplier.name, supplier.read(position, position + COMPARED_BYTES)))
-            self._log.check_frames(supplier.name, position, theirs[0] if theirs else np.empty(0, np.uint8))
+        if position is None:
+            return
+        end = min(position + COMPARED_BYTES, self._log.position, committed)
+        if end <= position:
+            raise ClusterError(f"{supplier.name} has committed {committed} here, this backup {self.position}")
+        theirs = list(frames_of(supplier.name, supplier.read(position, end)))
+        self._log.check_frames(supplier.name, position, theirs[0] if theirs else np.empty(0, np.uint8))
 
     def _replay(self) -> int:
         """Copy until the log reaches the snapshot that waits to be named."""

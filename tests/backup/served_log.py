@@ -67,9 +67,15 @@ class ServedLog:
         )  # fmt: skip
 
     def read(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[Answer]:
-        yield from _answered(
-            frames for _, frames in self._log.blocks(from_position, to_position, max_bytes=max_bytes)
-        )
+        yield from _answered(self._frames(from_position, to_position, max_bytes))
+
+    def _frames(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[np.ndarray]:
+        end = from_position
+        for position, frames in self._log.blocks(from_position, to_position, max_bytes=max_bytes):
+            yield frames
+            end = position + len(frames)
+        if to_position > end:
+            raise DataLoss(f"committed up to {end} here, asked up to {to_position}")
 
     def read_recording(self, recording_id: int, max_bytes: int) -> Iterator[RecordingAnswer]:
         yield from _answered(self._recording(recording_id, max_bytes))

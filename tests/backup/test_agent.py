@@ -310,6 +310,24 @@ def test_a_cluster_of_another_history_is_refused_before_a_byte_of_it_is_taken():
     assert stranger.position == position
 
 
+def test_a_backup_goes_on_in_a_term_of_a_few_bytes():
+    """What is compared with a member's log ends where the copy does: a member has not more than is committed."""
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    backup.stop()
+    cluster.leader.kill()
+    cluster.await_leader(timeout_ns=90_000 * MS)
+    send_on(cluster, 1)
+    backup.start()
+    check_copy(backup)
+    backup.stop()
+    send_on(cluster, 1)
+    backup.start()
+    check_copy(backup)
+    assert backup.errors == []
+
+
 def test_a_query_that_is_refused_is_told_and_tried_again_after_the_pause():
     cluster = a_busy_cluster()
     for member in cluster.members:
