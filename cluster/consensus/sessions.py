@@ -508,7 +508,7 @@ class SessionManager:
         assert not self._uncommitted_next_ids
         self.clients_kept_until_ns = None
         self.table.restart_appended()
-        self._reopen_active(cluster_time)
+        self._reopen_silent()
         self.table.touch_all(cluster_time)
         for session in self:
             if session.state is SessionState.OPEN:
@@ -518,14 +518,14 @@ class SessionManager:
                     session.has_new_leader_event_pending = True
         self._has_pending_events = bool(self.sessions)
 
-    def _reopen_active(self, cluster_time: int) -> None:
-        """Sessions that this member wanted to close for their silence have spoken to another leader since.
+    def _reopen_silent(self) -> None:
+        """Sessions that this member wanted to close for their silence, which nobody has judged since.
 
-        Their close was never committed. (The reference closes them now, C-233.)
+        Their close was never committed; whether they spoke to another leader, or there was none to speak to,
+        their silence begins anew with this term. (The reference closes them now, C-233.)
         """
-        silent = set(self.table.inactive_since(cluster_time - self._timeout))
         for session in self:
-            if session.close_reason is CloseReason.TIMEOUT and session.id not in silent:
+            if session.close_reason is CloseReason.TIMEOUT:
                 session.state, session.close_reason = SessionState.OPEN, None
                 self.table.slots["state"][self.table.slot_of(session.id)] = session_table.OPEN
 
