@@ -348,7 +348,7 @@ class ConsensusModuleAgent:
         time_of_last_leader_message_ns = self.turn.now_ns
         if isinstance(self.phase, Following):
             time_of_last_leader_message_ns = self.phase.follower.time_of_last_leader_message_ns
-        self.status.leader_member_id = NULL_VALUE
+        self.status.set_leader(NULL_VALUE)
         self.counters.election_count.get_and_add(1)
         self.counters.election_state.set(ElectionState.INIT)
         log = self.log
@@ -408,7 +408,7 @@ class ConsensusModuleAgent:
         else:
             candidate_term_id = self.files.node_state.candidate_term_id
             self._change_phase(Following(result, candidate_term_id, self.parts.follower_ports))
-        self.status.leader_member_id = leader_id
+        self.status.set_leader(leader_id)
         self.parts.toggles.on_established()
         self.counters.election_state.set(ElectionState.CLOSED)
 
@@ -436,7 +436,7 @@ class ConsensusModuleAgent:
         self.log.stop(self.replica.now_ms)
 
     def _leave_for_good(self) -> None:
-        self.status.leader_member_id = NULL_VALUE
+        self.status.set_leader(NULL_VALUE)
         self._change_phase(Closed())
 
     # ---- other members

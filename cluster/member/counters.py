@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.consumers import ConsumerTable
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import COUNTERS_MAX, Counter, CountersFile
 from cluster.protocol.counter_types import (
     CounterTypeId,
@@ -56,6 +56,7 @@ class MemberCounters:
         self.node_control_toggle = allocate(types.NODE_CONTROL_TOGGLE, NodeControlToggle.INACTIVE)
         self.election_count = allocate(types.ELECTION_COUNT)
         self.leadership_term_id = allocate(types.LEADERSHIP_TERM_ID, -1)
+        self.leader_member_id = allocate(types.LEADER_MEMBER_ID, NULL_VALUE)
         self.awaited_members = allocate(types.AWAITED_MEMBERS)
         self.standby_snapshots_received = (
             allocate(types.STANDBY_SNAPSHOTS_RECEIVED) if context.accept_standby_snapshots else None

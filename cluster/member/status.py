@@ -40,6 +40,11 @@ class MemberStatus:
     def module(self) -> ConsensusModuleState:
         return self._replica.module.state
 
+    def set_leader(self, member_id: int) -> None:
+        """Who is established now; NULL_VALUE for nobody."""
+        self.leader_member_id = member_id
+        self._counters.leader_member_id.set(member_id)
+
     def set_role(self, role: Role) -> None:
         if role is not self.role:
             self._reporter.event(f"role {self.role.name} -> {role.name}")

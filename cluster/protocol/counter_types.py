@@ -77,6 +77,7 @@ class CounterTypeId(IntEnum):
     SERVICE_POSITION = 1113
     BACKUP_MEMBERS_COMMIT_POSITION = 1114
     CONSUMER_POSITION = 1115
+    LEADER_MEMBER_ID = 1116
 
 
 class Scope(Enum):
@@ -135,6 +136,7 @@ TEXTS: Final = {
     _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
+    _T.LEADER_MEMBER_ID: CounterText("Cluster leader member id"),
     _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),

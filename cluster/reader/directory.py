@@ -288,12 +288,6 @@ class DirectoryLog:
             if entry.entry_type is TERM and entry.term_base_log_position >= self.start_position
         ]
 
-    def last_term(self) -> NewLeadershipTermEvent | None:
-        """How the newest leadership term in the log began, committed or not: it names who leads it."""
-        self.state.read_terms()
-        bases = self._term_bases()
-        return self._term_event_at(bases[-1]) if bases else None
-
     def _first_term_event(self) -> NewLeadershipTermEvent | None:
         """The log's very first entry: from its head, or as kept beside a log whose head was purged."""
         if self.start_position == 0:

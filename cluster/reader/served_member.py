@@ -12,7 +12,6 @@ from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol import link
 from cluster.protocol.consumer import positions_text
 from cluster.protocol.counter_types import CounterTypeId, consumer_group_of, members_of
-from cluster.protocol.enums import ElectionState
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
 from cluster.reader.served_recordings import ServedRecordings
@@ -88,7 +87,7 @@ class ServedMember:
             first_log_session_id=identity.log_session_id if identity else None,
             cluster_id=self._cluster_id,
             member_id=self._member_id,
-            leader_member_id=self._leader_member_id(values),
+            leader_member_id=values.get(CounterTypeId.LEADER_MEMBER_ID, NONE),  # the log's last term may be purged
             role=values.get(CounterTypeId.NODE_ROLE, NONE),
             election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
             module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),
@@ -104,13 +103,6 @@ class ServedMember:
             ipc_endpoints=ipc,
             consumers=positions_text(consumers),
         )
-
-    def _leader_member_id(self, values: dict[int, int]) -> int:
-        """Who leads the term that the log is in; none while there is an election."""
-        if values.get(CounterTypeId.ELECTION_STATE) != ElectionState.CLOSED:
-            return NONE
-        term = self._log.last_term()
-        return NONE if term is None else term.leader_member_id
 
     def _counters(self) -> tuple[dict[int, int], dict[str, int]]:
         """Values of the live counters by type, of CLIENT_SESSION how many there are; consumer groups."""

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cluster.consensus.context import NULL_VALUE
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member.log import publication
@@ -562,8 +563,11 @@ def test_the_election_state_counter_is_that_of_the_election_at_all_times():
             election = member.election
             if election is not None:
                 assert member.counters.election_state.get() == election.state
+                assert member.counters.leader_member_id.get() == NULL_VALUE
                 seen.add(election.state)
     assert len(seen) > 6
+    leader_id = cluster.leader.member_id
+    assert {m.counters.leader_member_id.get() for m in cluster.members} == {leader_id}
     assert {m.counters.election_state.get() for m in cluster.members} == {ElectionState.CLOSED}
 
 

@@ -48,6 +48,15 @@ def purged(tmp_path_factory):
         yield node, start
 
 
+def test_a_member_knows_its_leader_though_the_terms_begin_is_purged(purged):
+    """Who leads is told by the member, not read from a log that may be cut."""
+    node, _ = purged
+    assert run("tool", "is-leader", "--endpoints", endpoints_of(node, "tcp")).returncode == 0
+    client = open_log_client(parse_endpoint(f"ipc:{node.config.ipc_path}"), 5)
+    assert client.status().leader_member_id == 0
+    client.close()
+
+
 @pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
 def test_lanes_and_groups_are_those_that_the_directory_has(purged, medium):
     node, start = purged
