@@ -17,7 +17,8 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── MembersApart                   the operator: members that applied one log have different states
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
-│   └── MemberRestart              whoever runs the member: start it again, from what is on its disk now
+│   ├── MemberRestart              whoever runs the member: start it again, from what is on its disk now
+│   └── UnexpectedError            us: an exception that is meant for nothing ended a life of a member
 └── ProtocolError
     ├── LocalProtocolError         our own caller broke the rules of the protocol
     └── RemoteProtocolError        the peer did: drop its connection, keep running
@@ -231,6 +232,13 @@ class MemberRestart(AgentTermination):
     fix: ClassVar[str] = "Start the member again."
 
 
+class UnexpectedError(AgentTermination):
+    """An exception that is meant for nothing came out of a member's turn, whose state proves nothing now."""
+
+    code: ClassVar[str] = "CLUSTER_UNEXPECTED"
+    fix: ClassVar[str] = "The member starts again from its disk. Report it, with the traceback in node.log."
+
+
 class ProtocolError(ClusterError):
     """A rule of the protocol was broken; the subclass says by whom."""
 
@@ -257,3 +265,7 @@ class TlsFailed(RemoteProtocolError):
 
     code: ClassVar[str] = "CLUSTER_TLS"
     fix: ClassVar[str] = "Check the certificates of both sides: authority, names, days."
+
+
+# What a member's turn is meant to raise: it ends a life of the member. All else is an UnexpectedError.
+FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)

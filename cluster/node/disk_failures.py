@@ -1,4 +1,4 @@
-"""How a member lives on when its disk fails it: it lets go of everything, and begins again as after a crash.
+"""How a member lives on when its disk or a mistake fails it: it lets go of all, and begins again.
 
     disk refuses a write or sync ──▶ links, clients, files closed: others elect, nothing is acknowledged
         ▲                                  │ a pause, twice as long each time; a full disk must have room
@@ -9,7 +9,14 @@ disk like those of a process that was started anew. So no entry can come twice t
 """
 
 from cluster.archive.files import Files
-from cluster.errors import NO_SPACE, ClusterError, LogDamaged, MemberRestart, StorageError
+from cluster.errors import (
+    NO_SPACE,
+    ClusterError,
+    LogDamaged,
+    MemberRestart,
+    StorageError,
+    UnexpectedError,
+)
 
 FIRST_PAUSE_NS = 500_000_000
 PAUSE_MAX_NS = 8_000_000_000
@@ -17,14 +24,14 @@ CALM_NS = 60_000_000_000  # a life as long as that has proven that the disk is w
 SAME_DAMAGE_MAX = 3
 
 # What ends a life, and not the process.
-SURVIVED = (StorageError, LogDamaged, MemberRestart)
+SURVIVED = (StorageError, LogDamaged, MemberRestart, UnexpectedError)
 
 
 class DiskFailures:
     """The failures of one process, and when it begins again. Times are of its monotonic clock."""
 
     def __init__(self) -> None:
-        self.error: ClusterError | None = None  # of the disk, that ended the life before
+        self.error: ClusterError | None = None  # that ended the life before
         self.due_ns = 0
         self._pause_ns = 0
         self._damage = ""
@@ -35,7 +42,7 @@ class DiskFailures:
 
         The same damage again and again is none that a repair finds.
         """
-        if isinstance(error, StorageError | MemberRestart):
+        if isinstance(error, StorageError | MemberRestart | UnexpectedError):
             return True
         if not isinstance(error, LogDamaged) or is_alone:
             return False
@@ -63,12 +70,16 @@ class DiskFailures:
     @property
     def leaves_files_behind(self) -> bool:
         """What was written to in the life before is not written to again: copies of it go on."""
-        return self.error is not None and not self.is_full
+        return self._is_of_disk and not self.is_full
+
+    @property
+    def _is_of_disk(self) -> bool:
+        return isinstance(self.error, StorageError | LogDamaged)
 
     @property
     def distrusts_all(self) -> bool:
         """Damage was met while running: all of the log is to be looked at, however old."""
-        return self.error is not None and not self.is_full
+        return self._is_of_disk and not self.is_full
 
     def check_room(self, files: Files, directory: str, length: int) -> None:
         """With a disk that was full: raise StorageError unless ``length`` bytes can be had."""

@@ -11,10 +11,13 @@ when its disk fails it (``disk_failures.py``).
 
 from __future__ import annotations
 
+import os
+import traceback
 from contextlib import ExitStack
 
 from cluster.archive.mark_files import ClusterMarkFile, MarkFile
-from cluster.errors import AgentTermination, ClusterError
+from cluster.consensus.context import NULL_VALUE
+from cluster.errors import AgentTermination, ClusterError, UnexpectedError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy.lend import BusyTurns
 from cluster.member.busy.words import PREPARE, SERVICES
@@ -284,6 +287,19 @@ class MemberLife:
             service.mark_file.update_activity(now_ms)
 
     # -- ending --
+
+    def unexpected(self, error: Exception) -> UnexpectedError:
+        """For an exception that no turn is meant to raise: what it is, and what the member was at."""
+        module = self.consensus_module
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        recording = module.log.recording
+        appended = NULL_VALUE if recording is None else recording.append_position
+        place = f"{os.path.basename(last.filename)}:{last.lineno}"
+        return UnexpectedError(
+            f"{type(error).__name__}: {error}, in {last.name} ({place}); "
+            f"{module.phase.name.name}, term {module.replica.leadership_term_id}, log to {appended}, "
+            f"committed to {module.log.commit_position}, processed to {module.parts.processing.position}"
+        )
 
     def close(self, now_ns: int, cluster_time: int) -> None:
         """End in order: the agents, then what they used, last opened first.

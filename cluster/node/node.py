@@ -23,7 +23,15 @@ from typing import Any, Self
 
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.errors import ClusterError, ConfigurationError, MemberRestart, PortInUse, ServiceError
+from cluster.errors import (
+    FATAL,
+    ClusterError,
+    ConfigurationError,
+    MemberRestart,
+    PortInUse,
+    ServiceError,
+    UnexpectedError,
+)
 from cluster.member.busy.words import TIME
 from cluster.member.counters import MemberCounters
 from cluster.node import config_text
@@ -147,7 +155,6 @@ class ClusterNode:
             self._poller,
             self._clock,
             spin_ns=config.idle_spin_ns,
-            on_error=self._on_error,
             turn_busily=self._turn_busily,
             next_due_ns=self._next_due_ns,
         )
@@ -201,7 +208,7 @@ class ClusterNode:
         try:
             while not self._is_stop_asked:
                 try:
-                    self._runner.run()
+                    self._turn_life()
                     break
                 except SURVIVED as error:
                     if not self._failures.is_survived(error, is_alone=self._settings.is_alone):
@@ -219,12 +226,22 @@ class ClusterNode:
         finally:
             self._close_all()
 
+    def _turn_life(self) -> None:
+        """Turn until the member is to stop. What no turn is meant to raise comes out as UnexpectedError."""
+        try:
+            self._runner.run()
+        except FATAL:
+            raise
+        except Exception as error:
+            assert self._life is not None
+            raise self._life.unexpected(error) from error
+
     def _end_life(self, error: ClusterError) -> None:
         """Let go of everything, as a process that dies: others notice it by their links, and elect."""
         life = self._life
         assert life is not None
         if not isinstance(error, MemberRestart):
-            self._machine.record(self._mark_file, "disk", error)
+            self._record_end(error)
             life.counters.errors.get_and_add(1)
         self._errors_before = life.counters.errors.get()
         if self._is_leader and self._on_leader is not None:
@@ -254,8 +271,18 @@ class ClusterNode:
                     error, is_alone=self._settings.is_alone
                 ):
                     raise
-                self._machine.record(self._mark_file, "disk", error)
-                self._failures.on_failure(error, 0, time.monotonic_ns())
+                failure: ClusterError = error
+            except ClusterError:
+                raise
+            except Exception as error:
+                failure = UnexpectedError(f"{type(error).__name__}: {error}, while it started again")
+                failure.__cause__ = error
+            self._record_end(failure)
+            self._failures.on_failure(failure, 0, time.monotonic_ns())
+
+    def _record_end(self, error: ClusterError) -> None:
+        where = "consensus module" if isinstance(error, UnexpectedError) else "disk"
+        self._machine.record(self._mark_file, where, error)
 
     def _run_in_thread(self) -> None:
         try:
@@ -358,14 +385,6 @@ class ClusterNode:
             self._mark_file.abandon()
 
     # -- errors --
-
-    def _on_error(self, error: Exception) -> None:
-        """What no error is for is counted, and the next turn goes on with what comes next."""
-        if isinstance(error, ClusterError):
-            raise error  # the consensus module reports by itself what it can live with
-        assert self._life is not None
-        self._life.counters.errors.get_and_add(1)
-        self._machine.record(self._mark_file, "consensus module", error)
 
     def _on_security_error(self, error: Exception) -> None:
         """A file of principals or rights has become wrong, or a user's class has raised."""

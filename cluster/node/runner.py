@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from cluster.errors import AgentTermination
 from cluster.transport.clock import NEVER_NS
 from cluster.transport.poller import Poller
 
@@ -36,7 +35,7 @@ class Agent(Protocol):
 
 
 class AgentRunner:
-    """Turns its agent until ``stop`` is called or it raises AgentTermination."""
+    """Turns its agent until ``stop`` is called. Whatever is raised comes out."""
 
     def __init__(
         self,
@@ -45,13 +44,10 @@ class AgentRunner:
         cluster_clock: Callable[[], int],
         *,
         spin_ns: int,
-        on_error: Callable[[Exception], None],
         turn_busily: Callable[[], bool | None] = lambda: None,
         next_due_ns: Callable[[], int] = lambda: NEVER_NS,
     ) -> None:
-        """``on_error`` is told of every other exception of the agent, which is then called again.
-
-        ``turn_busily`` waits and turns in compiled code, until something is rare, and says whether a socket
+        """``turn_busily`` waits and turns in compiled code until something is rare, and says whether a socket
         may have it; None where it took no turn. A turn of the agent follows in any case. ``next_due_ns``: the
         monotonic time until which the agent may sleep at most.
         """
@@ -59,8 +55,7 @@ class AgentRunner:
         self._poller = poller
         self._cluster_clock = cluster_clock
         self._spin_ns = spin_ns
-        self._on_error = on_error
-        self._turn_in_compiled_code = turn_busily
+        self._turn_busily = turn_busily
         self._next_due_ns = next_due_ns
         self._is_stopped = False
 
@@ -70,7 +65,7 @@ class AgentRunner:
         self._poller.wake()
 
     def run(self) -> None:
-        """Turn until stopped; AgentTermination comes out."""
+        """Turn until stopped."""
         wait = self._poller.wait
         clock_ns = time.monotonic_ns
         work_count = 0
@@ -87,28 +82,9 @@ class AgentRunner:
             elif is_on_sockets is not False:
                 wait(0)
             now_ns = clock_ns()
-            work_count = self.turn(now_ns)
+            work_count = self._agent.do_work(now_ns, self._cluster_clock())
             if work_count:
                 spin_until_ns = now_ns + self._spin_ns
-
-    def _turn_busily(self) -> bool | None:
-        try:
-            return self._turn_in_compiled_code()
-        except AgentTermination:
-            raise
-        except Exception as error:
-            self._on_error(error)
-            return True
-
-    def turn(self, now_ns: int) -> int:
-        """Let the agent work once; returns how much was done."""
-        try:
-            return self._agent.do_work(now_ns, self._cluster_clock())
-        except AgentTermination:
-            raise
-        except Exception as error:
-            self._on_error(error)
-            return 0
 
 
 def cluster_clock(unit: str) -> Callable[[], int]:

@@ -47,8 +47,7 @@ class ServiceHost:
         self._files = files
         self._agent: ClusteredServiceAgent | None = None
         self._snapshots: ServiceSnapshots | None = None
-        self._error: Exception | None = None
-        self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0, on_error=self._on_error)
+        self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0)
 
     def stop(self) -> None:
         """End in order, from a signal handler too."""
@@ -58,11 +57,10 @@ class ServiceHost:
         """Turn until the service, its member or ``stop`` ends it. Raises what it ends of, and says that."""
         try:
             self._runner.run()
-        except AgentTermination as error:
-            self._error = error
-        self.end(self._error)
-        if self._error is not None:
-            raise self._error
+        except Exception as error:
+            self.end(error)
+            raise
+        self.end(None)
 
     def end(self, error: Exception | None) -> None:
         """End the container, and tell the member why."""
@@ -72,10 +70,6 @@ class ServiceHost:
         if error is not None:
             self._link.send(ServiceEnd(isinstance(error, LogDamaged), str(error).encode()))
         self._link.drain()
-
-    def _on_error(self, error: Exception) -> None:
-        self._error = error
-        self.stop()
 
     @property
     def awaits_events(self) -> bool:

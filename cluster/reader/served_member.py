@@ -87,7 +87,8 @@ class ServedMember:
             first_log_session_id=identity.log_session_id if identity else None,
             cluster_id=self._cluster_id,
             member_id=self._member_id,
-            leader_member_id=values.get(CounterTypeId.LEADER_MEMBER_ID, NONE),  # the log's last term may be purged
+            # Not by the log, whose last term may be purged.
+            leader_member_id=values.get(CounterTypeId.LEADER_MEMBER_ID, NONE),
             role=values.get(CounterTypeId.NODE_ROLE, NONE),
             election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
             module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, ServiceError, StorageError
+from cluster.errors import FATAL, ClusterError, ServiceError
 from cluster.member.busy.words import IDLE, TIME
 from cluster.member.ports import FetchedRecordings
 from cluster.node.disk_failures import DiskFailures
@@ -22,9 +22,8 @@ from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.effects import Effect
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.ports import SimulatedPorts, host_of
-from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
+from cluster.testing.world import Clock, Mistake, Process, ProcessDied, VirtualWorld
 
-FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)  # end the process
 TURN_NS = 30_000
 CLUSTER_ID = 7
 
@@ -166,6 +165,12 @@ class MemberProcess(Process):
                 return self._end_life(error)
             self._exit(error)
             return None
+        except Mistake as error:
+            if not self.is_up:
+                self._exit(error)
+                return None
+            assert self.life is not None
+            return self._end_life(self.life.unexpected(error))
         except ServiceError:
             raise  # a fault of the simulation, which none of its members survives
         except ClusterError as error:

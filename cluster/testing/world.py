@@ -105,6 +105,10 @@ class ProcessDied(BaseException):
     """
 
 
+class Mistake(Exception):
+    """An exception that nothing in production is meant for."""
+
+
 class Process:
     """What dies as one: it takes turns, each of which takes time, and may be killed at any of its effects.
 
@@ -120,6 +124,7 @@ class Process:
         self.is_paused = False
         self.effects = 0
         self.dies_at_effect: int | None = None
+        self.errs_at_effect: int | None = None
         self._spent_ns = 0
         self._next_turn_ns: int | None = None
         self._turn_number = 0
@@ -191,6 +196,13 @@ class Process:
         if self.dies_at_effect is not None and self.effects >= self.dies_at_effect:
             self.is_alive = False
             raise ProcessDied
+        if self.errs_at_effect is not None and self.effects >= self.errs_at_effect:
+            self.errs_at_effect = None
+            raise Mistake(f"at effect {self.effects}")
+
+    def err_soon(self, effects: int) -> None:
+        """Raise a Mistake at one of the next effects."""
+        self.errs_at_effect = self.effects + effects
 
     def die_soon(self, effects: int) -> None:
         """Be killed at one of the next effects."""

@@ -311,7 +311,7 @@ def test_a_cluster_of_another_history_is_refused_before_a_byte_of_it_is_taken():
 
 
 def test_a_backup_goes_on_in_a_term_of_a_few_bytes():
-    """What is compared with a member's log ends where the copy does: a member has not more than is committed."""
+    """What is compared with a member's log ends where the copy does: there may be no more."""
     cluster = a_busy_cluster()
     backup = Backup(cluster)
     backup.await_level()

@@ -25,7 +25,7 @@ def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_lea
 
 @pytest.mark.parametrize("silent_s", [0, 11, 71], ids=lambda s: f"silent for {s} s when it leads again")
 def test_a_close_for_silence_that_was_not_committed_is_not_written_in_a_new_term(silent_s):
-    """Nobody is judged by what was heard before the term: for a part of it there was no leader to speak to."""
+    """Nobody is judged by what was heard before the term: there may have been no leader to speak to."""
     sessions = Sessions()
     session_id = sessions.opens(1)
     commit_position = sessions.outside.position

@@ -23,7 +23,6 @@ class Member:
             self,
             lambda: 0,
             spin_ns=0,
-            on_error=lambda error: self.calls.append(error),
             turn_busily=self.turn_busily,
             next_due_ns=lambda: time.monotonic_ns() + self.due_in_ns,
         )
@@ -89,11 +88,6 @@ def test_time_alone_leaves_sockets_to_compiled_code(work):
     assert Member(work=[work] * 2, busy=[False, False]).run() == "turn turn"
 
 
-def test_an_error_of_compiled_code_is_told_and_the_turn_taken():
-    error = OSError(5, "input/output error")
-    assert Member(work=[0], busy=[error]).run() == f"{error} look turn"
-
-
 @pytest.mark.conformance("C-10")
 def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_slow_tick():
     """Aeron's client conductor runs in the slow tick; here sockets and their time-outs are every turn's.
@@ -105,14 +99,12 @@ def test_whatever_the_sockets_have_is_taken_before_each_turn_and_so_before_each_
     assert all(before in ("look", "sleep") for before, call in zip(["", *calls], calls) if call == "turn")
 
 
-def test_an_agent_that_fails_is_called_again():
-    failing = Member(work=[ValueError("once"), ClusterError("twice"), 1])
-    assert failing.run() == "look sleep turn once look sleep turn twice look sleep turn"
-
-
-def test_an_agent_that_ends_ends_the_runner():
-    with pytest.raises(AgentTermination):
-        Member(work=[1, AgentTermination("over"), 1]).run()
+@pytest.mark.parametrize("error", [AgentTermination("over"), ClusterError("it"), ValueError("what")])
+def test_whatever_an_agent_or_compiled_code_raises_ends_the_runner(error):
+    with pytest.raises(type(error)):
+        Member(work=[1, error, 1]).run()
+    with pytest.raises(type(error)):
+        Member(work=[1, 1], busy=[error]).run()
 
 
 def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
@@ -121,7 +113,7 @@ def test_a_sleeping_runner_can_be_stopped_from_elsewhere():
             return 0
 
     poller = Poller()
-    runner = AgentRunner(Idle(), poller, cluster_clock("ms"), spin_ns=0, on_error=print)
+    runner = AgentRunner(Idle(), poller, cluster_clock("ms"), spin_ns=0)
     thread = threading.Thread(target=runner.run)
     thread.start()
     runner.stop()

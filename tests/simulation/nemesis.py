@@ -71,6 +71,8 @@ class Nemesis:
         self._births = history.world.random("births")
         self._births_left = 0  # leaders that die as soon as they are elected
         self._draw_apart("kill leaders at birth", self._kill_at_birth, self._births, 0.25, 1)
+        self._mistakes = history.world.random("mistakes")
+        self._draw_apart("mistake in a turn", self._err_in_turn, self._mistakes, 0.2, 2)
         byzantine = Byzantine(self)
         self._draw_apart("says anything", byzantine.say, byzantine.random, 0.2, 3)
         for name in of_many:
@@ -295,7 +297,7 @@ class Nemesis:
             clock.set_rate(1.0)
             member = history.members[member_id]
             member.services_stalled_until_ns.clear()
-            member.dies_at_effect = None
+            member.dies_at_effect = member.errs_at_effect = None
             if not member.is_alive:
                 self._start(member_id)
             elif member.is_paused:
@@ -428,6 +430,15 @@ class Nemesis:
             return None
         effects = self.random.randint(1, 80)
         member.die_soon(effects)
+        return f"member {member.member_id} at its effect {effects} from now"
+
+    def _err_in_turn(self) -> str | None:
+        """What no error is for costs a life, and neither agreement nor the process."""
+        alive = [member for member in self.history.alive() if member.is_up]
+        if not alive:
+            return None
+        member, effects = self._mistakes.choice(alive), self._mistakes.randint(1, 80)
+        member.err_soon(effects)
         return f"member {member.member_id} at its effect {effects} from now"
 
     def _kill_all(self) -> str:

@@ -12,7 +12,7 @@ What fails begins the election anew, unless it ends the member.
 from cluster.consensus.actions import Action
 from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.election import Election
-from cluster.errors import AgentTermination, ClusterError, DataLoss, LogDamaged, StorageError
+from cluster.errors import FATAL, ClusterError
 from cluster.member.log.sender import LedLog
 from cluster.member.phase import Fetch, Next, Phase, PhaseName, Resume
 from cluster.member.phases.election_actions import ElectionActions, ElectionPorts
@@ -29,9 +29,6 @@ from cluster.protocol.consensus import (
 from cluster.protocol.enums import AppendPositionFlags, ElectionState, Role
 from cluster.protocol.link import CatchupProgress, LinkError, LogImage, ReplicationRequest
 from cluster.protocol.sbe import Message
-
-# What ends the member instead of beginning its election anew (C-45).
-FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)
 
 
 class Electing(Phase):

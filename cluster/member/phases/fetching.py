@@ -1,10 +1,10 @@
 """A member whose election rests while it fetches another member's snapshot: it has no say meanwhile."""
 
 from cluster.consensus.election import Election
-from cluster.errors import AgentTermination, ClusterError, DataLoss, StorageError
+from cluster.errors import FATAL, AgentTermination, ClusterError, DataLoss, StorageError
 from cluster.member.disk.snapshot_replication import SnapshotReplication
 from cluster.member.phase import Fetch, Next, Phase, PhaseName, Resume
-from cluster.member.phases.electing import FATAL, Electing
+from cluster.member.phases.electing import Electing
 from cluster.member.phases.election_actions import ElectionPorts
 from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
 from cluster.protocol.sbe import Message
