@@ -200,9 +200,9 @@ class MemberProcess(Process):
         now_ns = self.clock_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
         self.tell(f"ends a life: {type(error).__name__}: {error}")
+        self.on_life_ended(error)
         self._close_life()
         self.world.effects.add(Effect.ENDED, self.member_id, True)
-        self.on_life_ended(error)
         self.incarnation = self._next_incarnation()
         return pause_ns
 
@@ -283,7 +283,7 @@ class MemberProcess(Process):
         """A turn is over."""
 
     def on_life_ended(self, error: BaseException) -> None:
-        """Another one is to begin in this process."""
+        """It is about to be let go of; another one is to begin in this process."""
 
     def on_ended(self, error: BaseException | None) -> None:
         """The process has ended by itself; without an error in order."""

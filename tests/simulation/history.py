@@ -18,6 +18,7 @@ from random import Random
 
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import UnexpectedError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
@@ -173,6 +174,8 @@ class _Coverage(Observer):
             )
 
     def on_life_ended(self, member: Member, error: BaseException) -> None:
+        if isinstance(error, UnexpectedError):
+            self._invariants.on_killed(member)  # within a turn
         name = f"life, {type(error).__name__}"
         self.ends[name] = self.ends.get(name, 0) + 1
 
