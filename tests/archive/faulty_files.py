@@ -31,12 +31,16 @@ class Inode:
     def __init__(self) -> None:
         self.cache = bytearray()
         self.before: dict[int, bytes] = {}  # page: what the device has, where it differs
+        self.lost: dict[int, bytes] = {}  # the same of pages that a failed sync left as clean
         self.pushed: set[int] = set()
         self.size_before = 0
 
     def touch(self, begin: int, end: int) -> None:
         for page in range(begin // PAGE, -(-end // PAGE)):
-            self.before.setdefault(page, bytes(self.cache[page * PAGE : (page + 1) * PAGE]))
+            on_device = self.lost.pop(page, None)
+            if on_device is None:
+                on_device = bytes(self.cache[page * PAGE : (page + 1) * PAGE])
+            self.before.setdefault(page, on_device)
             self.pushed.discard(page)
 
     def durable(self) -> None:
@@ -44,7 +48,17 @@ class Inode:
         self.pushed.clear()
         self.size_before = len(self.cache)
 
+    def forget(self) -> None:
+        """A sync has failed: what was to be written counts as clean, and no later sync writes it."""
+        self.lost.update(self.before)
+        self.before.clear()
+        self.pushed.clear()
+
     def lose_power(self, random: Random) -> None:
+        for page, old in self.lost.items():
+            begin, end = page * PAGE, min((page + 1) * PAGE, len(self.cache))
+            self.cache[begin:end] = old.ljust(PAGE, b"\0")[: max(end - begin, 0)]
+        self.lost.clear()
         for page, old in self.before.items():
             begin, end = page * PAGE, min((page + 1) * PAGE, len(self.cache))
             old = old.ljust(PAGE, b"\0")
@@ -122,7 +136,7 @@ class FaultyFile:
     def datasync(self) -> None:
         fault = self._disk.begin("sync", self.path)
         if isinstance(fault, OSError):
-            self._inode.before.clear()  # "clean", says the kernel: a later sync will not write them
+            self._inode.forget()
         self._disk.end(fault)
         self._inode.durable()
         for inode in self._disk.pushed:

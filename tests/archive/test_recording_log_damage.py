@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import OsFiles, RecordingLog
-from cluster.errors import LogDamaged
+from cluster.errors import LogDamaged, StorageError
 from cluster.member.disk.recovery import leadership_terms
-from tests.archive.faulty_files import SECTOR, FaultyDisk, PowerCut
+from tests.archive.faulty_files import SECTOR, FaultyDisk, PowerCut, io_error
 from tests.archive.logs import a_descriptor
 
 DIRECTORY = "/member/cluster"
@@ -97,6 +97,25 @@ def test_terms_that_are_recorded_together_are_there_together_after_a_power_cut(f
         if at > disk.operations:
             return
     raise AssertionError("the history does not end")
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("level", [1, 2])
+def test_what_a_start_reads_after_a_failed_sync_is_there_after_a_power_cut(level, seed):
+    """The cache has what the device has not, and the kernel takes it for clean."""
+    disk = FaultyDisk(seed)
+    log = RecordingLog.open(DIRECTORY, files=disk, file_sync_level=level)
+    log.append_term(0, 0, 0, 1000)
+    disk.fail(3, io_error())  # the end of term 0, the entry of term 1, the sync
+    with pytest.raises(StorageError, match="syncing failed"):
+        log.append_term(0, 1, 960, 2000)
+    disk.restart()
+
+    read = RecordingLog.open(DIRECTORY, files=disk, file_sync_level=level, find_recording=find_recording(960))
+    found = terms_of(read)
+    disk.lose_power()
+
+    assert found == terms_of(RecordingLog.open(DIRECTORY, files=disk)) == [(0, 0, 960), (1, 960, -1)]
 
 
 def test_any_subset_of_the_sectors_of_a_term_and_of_the_end_before_it_can_be_read(tmp_path):

@@ -47,6 +47,26 @@ def test_another_leader_sends_what_the_client_lacks():
     assert due(answers) == [4, 5]
 
 
+@pytest.mark.conformance("S-187")
+def test_as_much_is_sent_over_another_connection_as_over_the_first():
+    answers = kept(9, bytes_max=300)
+    assert due(answers) == [1, 2, 3]
+    for _ in range(3):
+        answers.restart(SESSION)
+        assert due(answers) == [1, 2, 3]
+
+    answers.take(SESSION, SERVICE, 1)
+    assert due(answers) == [4]
+
+
+def test_what_was_taken_unsent_makes_no_room_for_what_is_in_flight():
+    """The client has it of the leader before."""
+    answers = kept(9, bytes_max=300)
+    answers.take(SESSION, SERVICE, 2)
+
+    assert due(answers) == [3, 4, 5]
+
+
 def test_an_answer_that_is_given_again_or_that_the_client_has_is_not_kept():
     answers = kept(3)
     answers.take(SESSION, SERVICE, 5)  # of another leader, whose service was further

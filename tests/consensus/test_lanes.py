@@ -328,6 +328,18 @@ def test_whoever_reads_the_log_has_what_its_leader_has():
 
 
 @pytest.mark.conformance("S-191")
+def test_a_lane_has_the_rows_of_all_sessions_that_held_it_for_the_batch():
+    lanes = Lanes()
+    for session_id, rows in ((1, 4), (2, 6), (3, 5), (4, 0)):
+        lanes.reads_open(session_id, LANE, 1000 * session_id)
+        lanes.writes(session_id, rows, position=1000 * session_id + 500)
+        lanes.reads_close(session_id)
+    lanes.reads_open(5, LANE, 5000)
+
+    assert lanes.manager.lanes.standing(5) == LaneStanding(rows=15, begin=1000, end=3500, session_id=1)
+
+
+@pytest.mark.conformance("S-191")
 def test_a_batch_that_is_greater_begins_with_no_rows_where_it_is_opened():
     lanes = Lanes()
     lanes.reads_open(1, LANE, 1000)
@@ -347,6 +359,27 @@ def test_an_application_is_forgotten_by_the_time_of_an_open(timestamp, is_known)
     lanes.reads_open(2, Lane("bills", 0, 1), 1100, timestamp=timestamp, retention=7)
 
     assert (b"orders" in {record.application for record in records(lanes)}) is is_known
+
+
+def test_an_application_is_kept_by_the_last_open_of_it():
+    lanes = Lanes()
+    for session_id, timestamp in ((1, 1), (2, 5)):
+        lanes.reads_open(session_id, LANE, 1000, timestamp=timestamp)
+        lanes.reads_close(session_id)
+    lanes.reads_open(3, Lane("bills", 0, 1), 1100, timestamp=12, retention=7)
+
+    assert [record.application for record in records(lanes)] == [b"bills", b"orders"]
+
+
+def test_a_close_frees_no_lane_that_another_session_holds_by_then():
+    lanes = Lanes()
+    lanes.reads_open(1, LANE, 1000)
+    lanes.reads_open(2, LANE, 1100)
+    lanes.writes(1, rows=4, position=1500)
+    lanes.reads_close(1)
+
+    assert lanes.manager.lanes.holder_ids(LANE) == [2]
+    assert lanes.manager.lanes.standing(2).rows == 0
 
 
 def test_an_application_that_a_session_holds_is_not_forgotten():

@@ -15,6 +15,44 @@ def test_a_session_goes_on_only_with_the_right_credentials():
     assert sessions.finds(99, credentials=b"secret") is None
 
 
+@pytest.mark.parametrize(("connection_id", "is_held"), [(1, True), (2, False)])
+def test_a_session_is_held_on_the_connection_that_it_was_told_of_and_on_no_other(connection_id, is_held):
+    """Over another one it has sent nothing yet that it was told to send again."""
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    table = sessions.manager.table
+    table.slots["held"][table.slot_of(session_id)] = 1
+
+    session = sessions.manager.sessions[session_id]
+    sessions.manager.link(session, connection_id, 0, has_heard_ok=True)
+
+    assert table.slots["held"][table.slot_of(session_id)] == is_held
+
+
+@pytest.mark.parametrize("has_heard_ok", [False, True])
+def test_a_client_that_comes_back_is_told_that_its_session_is_open_unless_it_knows(has_heard_ok):
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+
+    sessions.manager.link(sessions.manager.sessions[session_id], 2, 0, has_heard_ok=has_heard_ok)
+    sessions.tick()
+
+    assert sessions.outside.events(2) == ([] if has_heard_ok else sessions.outside.events(1))
+
+
+def test_a_session_that_comes_back_has_been_silent_for_no_time():
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+    timeout_ms = sessions.context.session_timeout_ns // 1_000_000
+
+    sessions.manager.link(sessions.manager.sessions[session_id], 2, timeout_ms, has_heard_ok=True)
+    sessions.tick(at=(timeout_ms + 1) * 1_000_000)
+    assert session_id in sessions.manager.sessions
+
+    sessions.tick(at=(2 * timeout_ms + 1) * 1_000_000)
+    assert session_id not in sessions.manager.sessions
+
+
 @pytest.mark.parametrize("token", [b"", bytes(16), TOKEN[:-1], TOKEN + b"\0"])
 def test_a_session_is_found_again_only_by_its_own_token(token):
     sessions = Sessions()
