@@ -1,0 +1,134 @@
+"""The border: compiled turns are lent what the member has, and what they leave is what it has then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+import pytest
+
+from cluster.archive.sync_proof import SyncProof
+from cluster.log.checksum import Checksum
+from cluster.member.busy import lend
+from cluster.member.busy import words as at
+from tests.member.busy.busy_cluster import PAYLOADS, processes, run
+
+# By word, where the member has it.
+OF_THE_LOG = {
+    at.APPEND_POSITION: "parts.log.recording.append_position",
+    at.SYNCED_POSITION: "parts.log.recording.synced_position",
+    at.WRITTEN_BACK: "parts.log.recording.written_back",
+    at.UNPROVEN_CRC: "parts.log.recording.unproven_crc",
+    at.IS_SINGLE_FRAME: "parts.log.recording.is_single_frame",
+    at.PROOF_SEQUENCE: "parts.log.recording.proof.last.sequence",
+    at.PROOF_FROM: "parts.log.recording.proof.last.from_position",
+    at.PROOF_TO: "parts.log.recording.proof.last.to_position",
+    at.PROOF_CRC: "parts.log.recording.proof.last.data_crc",
+    at.PROOF_SESSION: "parts.log.recording.proof.last.session_id",
+    at.SINGLE_FRAMES: "parts.log.recording.proof.single_frames",
+    at.READ_AT: "parts.processing.adapter.cursor.read_position",
+    at.PROCESSED: "parts.processing.adapter.cursor.position",
+    at.CLUSTER_TIME: "replica.cluster_time",
+    at.SLOW_TICK_NS: "turn.slow_tick_ns",
+    at.NOW_NS: "turn.now_ns",
+    at.LAST_NS: "last_turn_ns",
+}
+OF_A_LEADER = {
+    at.PUBLICATION_POSITION: "parts.log.publication.position",
+    at.FLUSHED: "parts.log.publication.flushed_position",
+    at.COMMIT_POSITION: "phase.leader.commit_position",
+    at.IS_COMMIT_UNSENT: "phase.is_commit_unsent",
+}
+OF_A_FOLLOWER = {
+    at.COMMIT_POSITION: "parts.log.commit_position",
+    at.NOTIFIED_COMMIT_POSITION: "phase.follower.notified_commit_position",
+    at.LAST_LEADER_MESSAGE_NS: "phase.follower.time_of_last_leader_message_ns",
+    at.SENT_POSITION: "phase.follower.sent_position",
+    at.SENT_NS: "phase.follower.sent_ns",
+}
+SIGNS = {at.IS_SINGLE_FRAME, at.IS_COMMIT_UNSENT}
+
+
+class Border:
+    """The agent of a member, with marks in what it lends, and none of it in the words yet."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, leads: bool) -> None:
+        self.cluster = run(PAYLOADS, is_compiled=True, checksums=("crc32c",) * 3)
+        leader_id = self.cluster.leader
+        member = next(m for m in processes(self.cluster) if (m.member_id == leader_id) is leads)
+        assert member.life is not None and member.life.busy is not None
+        self.busy, self.agent = member.life.busy, member.life.consensus_module
+        self.places = OF_THE_LOG | (OF_A_LEADER if leads else OF_A_FOLLOWER)
+        recording = self.agent.parts.log.recording
+        assert recording is not None and recording.proof is not None
+        recording.unproven_crc, recording.is_single_frame = 0x1234_5678, True
+        recording.proof.single_frames = 7
+        recording.proof.last = SyncProof(11, 64, 128, -9, 0x2345, Checksum.CRC_32C)
+        if leads:
+            self.agent.phase.is_commit_unsent = True
+        for word in self.places:
+            self.busy._words[word] = -5  # of no part
+        self._monkeypatch = monkeypatch
+
+    def run(self, turn: Callable[[at.Tables], None]) -> None:
+        def in_place_of_the_kernel(tables: at.Tables) -> int:
+            tables.words[at.REASON] = at.IDLE
+            turn(tables)
+            return at.IDLE
+
+        self._monkeypatch.setattr(lend, "busy_turns", in_place_of_the_kernel)
+        assert self.busy.run() == at.IDLE
+
+    def has(self) -> dict[int, Any]:
+        return {word: attrgetter(place)(self.agent) for word, place in self.places.items()}
+
+
+@pytest.fixture(params=[True, False], ids=["leader", "follower"])
+def border(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Border:
+    return Border(monkeypatch, leads=request.param)
+
+
+def test_what_is_lent_is_what_the_member_has(border):
+    has, lent = border.has(), {}
+
+    border.run(lambda tables: lent.update({word: int(tables.words[word]) for word in border.places}))
+
+    assert lent == has
+    assert border.has() == has, "and it has that again, where nothing was done"
+
+
+def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border):
+    left = {}
+
+    def turn(tables):
+        for number, word in enumerate(border.places):
+            changed = not tables.words[word] if word in SIGNS else tables.words[word] + 32 * (1 + number)
+            tables.words[word] = left[word] = int(changed)
+
+    border.run(turn)
+
+    assert border.has() == left
+
+
+def test_what_followers_report_and_are_sent_in_compiled_turns_is_known(monkeypatch):
+    border = Border(monkeypatch, leads=True)
+    parts, own_id = border.agent.parts, border.agent.context.member_id
+    others = [member for member in parts.members.values() if member.id != own_id]
+    told = {}
+
+    def turn(tables):
+        for row in range(0, len(tables.members), at.MEMBER_WORDS):
+            words = tables.members[row : row + at.MEMBER_WORDS]
+            words[at.REPORT_LEADERSHIP_TERM_ID] += 1
+            words[at.REPORT_POSITION] += 32
+            words[at.LAST_ACTIVITY_NS] += 7
+            words[at.STREAM_POSITION] += 64
+            told[int(words[at.ID])] = words[1:4].tolist(), int(words[at.STREAM_POSITION])
+
+    border.run(turn)
+
+    for member in others:
+        reports = [member.report_term_id, member.report_position, member.time_of_last_activity_ns]
+        stream = parts.log_sender.streams.get(member.id)
+        assert (reports, stream.position) == told[member.id]
