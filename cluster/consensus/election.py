@@ -1,6 +1,6 @@
 """How one member comes to lead a term, or to follow its leader.
 
-Aeron: Election; seeds *Canvass* and *Leader Replay*. Every state is here, in the order of their numbers. Each
+Aeron: Election. Every state is here, in the order of their numbers. Each
 reads as: on entry (``_enter_*``), each cycle (``_work_*``), on message, exits; what a message does in which
 state is written once, in its handler ``on_*`` behind the states. Every change passes through
 ``_change_state``, along ``TRANSITIONS``.

@@ -1,4 +1,4 @@
-"""The busy turn of a member, as one compiled function (the seed's *Duty Cycle*, for what is frequent).
+"""The busy turn of a member, as one compiled function (Aeron's duty cycle, for what is frequent).
 
     wait       for sockets, no longer than until the slow tick, or until a commit position is due
     tick       every 10 ms: whether an operator asks for something
@@ -7,7 +7,7 @@
     lead       flush, sync, quorum, commit, serve           leading.py
     follow     sync, report, process, serve                 following.py
 
-What the seed has in a turn, and where it is here:
+What Aeron has in a turn, and where it is here:
 
     idle strategy (AgentRunner)     wait: it is a part of the turn
     stall tracker                   the longest gap of a run goes to the agent's on_busy_turns
