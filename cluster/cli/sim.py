@@ -68,6 +68,8 @@ def sim(
                 print(json.dumps(outcome), flush=True)
             elif outcome["failure"] and failed <= SHOWN_MAX:
                 _show_failure(outcome, services, messages, members, is_whole=seed is not None)
+            elif seed is not None:
+                print("\n".join(outcome["story"]))
     if not as_json:
         if first_error:
             print(f"callbacks raised {totals['raised']} times, first: {first_error}")

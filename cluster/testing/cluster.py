@@ -19,7 +19,7 @@ from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.replay import Replay, replay_log
-from cluster.testing.world import MS, SECOND, Clock, VirtualWorld, readable
+from cluster.testing.world import MS, SECOND, Clock, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 
 TERM_LENGTH = 1024 * 1024
@@ -352,7 +352,7 @@ class SimulatedCluster:
     @property
     def story(self) -> list[str]:
         """The last things that happened, a line each."""
-        return [readable(event) for event in self.world.trace.events]
+        return self.world.trace.story
 
 
 def _difference(found: tuple[bytes, ...], expected: tuple[bytes, ...]) -> str:

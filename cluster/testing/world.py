@@ -10,6 +10,7 @@ import heapq
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
+from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -29,7 +30,6 @@ class Trace:
         self._hash = blake2b(digest_size=8)
         self.events: deque[tuple[int, str, str]] = deque(maxlen=None if keeps_all else LAST_EVENTS)
         self.count = 0
-        self.listen: Callable[[tuple[int, str, str]], None] | None = None
 
     def bytes_moved(self, now_ns: int, what: str, number: int, crc: int) -> None:
         """An event that nobody wants to read."""
@@ -41,12 +41,15 @@ class Trace:
         self.count += 1
         self._hash.update(f"{now_ns} {who} {what}\n".encode())
         self.events.append((now_ns, who, what))
-        if self.listen is not None:
-            self.listen((now_ns, who, what))
 
     @property
     def hash(self) -> str:
         return self._hash.hexdigest()
+
+    @property
+    def story(self) -> list[str]:
+        """Lines in the order of time: turns are taken one after the other, and overlap in it."""
+        return [readable(event) for event in sorted(self.events, key=itemgetter(0))]
 
 
 def readable(event: tuple[int, str, str]) -> str:

@@ -38,6 +38,15 @@ def test_a_sound_service_goes_well():
     assert done.stdout.startswith("1 of 1 histories went well: ")
 
 
+def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
+    status, said, _ = sim_here("--seed", "1", f"{HERE}:Counter")
+    *story, last = said.splitlines()
+
+    times = [float(line.split()[0]) for line in story]
+    assert (status, len(story) > 20, times) == (0, True, sorted(times))
+    assert last.startswith("1 of 1 histories went well: ")
+
+
 @pytest.mark.parametrize(
     "service",
     [

@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
 from cluster.service.compiled_callback import CompiledCallback
-from cluster.testing.world import readable
 from tests.simulation import effects, sought
 from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.history import History, Result
@@ -57,9 +56,11 @@ def tell_failure(result: Result) -> None:
 def tell_one(seed: int, *, story: bool) -> int:
     """Replay one seed."""
     history = History(seed, keeps_story=story)
-    if story:
-        history.world.trace.listen = lambda event: print(readable(event))
-    result = play(history)
+    try:
+        result = play(history)
+    finally:
+        if story:
+            print(*history.world.trace.story, sep="\n")
     if result.violation and not story:
         tell_failure(result)
     elif result.violation:

@@ -26,7 +26,7 @@ from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
-from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld, readable
+from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld
 from tests.simulation.application import Application
 from tests.simulation.backup_invariants import BackupInvariants, RestoredMember
 from tests.simulation.backups import Backup
@@ -371,7 +371,7 @@ class History:
             terms=len(self.invariants.leaders),
             acknowledged=self.invariants.acknowledged,
             violation=violation,
-            last_events=[readable(event) for event in world.trace.events],
+            last_events=world.trace.story,
             transitions=self.coverage.transitions,
             faults=self.nemesis.counts | {k: v for k, v in self.coverage.ends.items()},
         )
