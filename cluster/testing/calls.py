@@ -83,7 +83,7 @@ class SimulatedCalls:
             SEND: (self._send, 3),
             WRITE: (self._write, 4),
             SYNC_DATA: (self._sync, 1),
-            SYNC: (self._sync, 1),
+            SYNC: (self._full_sync, 1),
             SYNC_RANGE: (self._sync_range, 4),
         }
         self.table = np.zeros(CALLS, np.int64)
@@ -152,6 +152,10 @@ class SimulatedCalls:
 
     def _sync(self, file: int) -> int:
         self._owner.files.by_number[file].datasync()
+        return 0
+
+    def _full_sync(self, file: int) -> int:
+        self._owner.files.by_number[file].fullsync()
         return 0
 
     def _sync_range(self, file: int, offset: int, length: int, flags: int) -> int:

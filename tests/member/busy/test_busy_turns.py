@@ -44,6 +44,24 @@ def test_answers_come_in_order_whoever_takes_the_turns(level, checksums, members
     assert not any(compiled_turns(member) for member in processes(plain))
 
 
+@pytest.mark.parametrize(("level", "other"), [(1, "fullsync"), (2, "datasync")])
+def test_the_log_is_synced_by_the_call_of_its_level_whoever_takes_the_turns(monkeypatch, level, other):
+    """Once it is there: what is made or grows is synced with its metadata at each level."""
+    sync, counts = getattr(SimulatedFile, other), []
+
+    def counted(file):
+        counts[-1] += file.path.endswith("-0.rec")
+        sync(file)
+
+    monkeypatch.setattr(SimulatedFile, other, counted)
+    for is_compiled in (True, False):
+        for rows in (5, 40):
+            counts.append(0)
+            run([PAYLOADS[0][:rows]], is_compiled=is_compiled, file_sync_level=level)
+
+    assert counts[0] == counts[1] and counts[2] == counts[3], "none for messages"
+
+
 def test_members_have_one_log_and_one_count_of_each_session():
     cluster = run(PAYLOADS, is_compiled=True)
     cluster.check()
