@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -321,11 +320,10 @@ def _await_silence(members: dict[int, Endpoint]) -> None:
 
 
 def _is_listened_at(endpoint: Endpoint) -> bool:
-    with socket.socket(endpoint.family) as probe:
-        probe.settimeout(CONNECT_TIMEOUT_S)
-        try:
-            with endpoint.address() as address:
-                probe.connect(address)
-        except OSError:
-            return False
+    from cluster.transport.names import connect_within
+
+    try:
+        connect_within(endpoint, CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
     return True

@@ -16,6 +16,7 @@ from cluster.transport.message_frames import decode_first_frame, each_frame, lin
 from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000
+DIAL_TIMEOUT_NS = 3_000_000_000  # then the next address of its name is tried
 
 
 class MemberConnection(Protocol):
@@ -116,6 +117,7 @@ class IngressPublication:
         self.endpoint = endpoint
         self.connection = connection
         self.message_length_max = 0  # SBE header included; 0: not known
+        self.dial_ns = 0
         self.asked_ns = 0  # when a session was last asked for over it
         self.is_connected = False
         self._is_greeted = False
@@ -124,6 +126,12 @@ class IngressPublication:
     @property
     def is_closed(self) -> bool:
         return self.connection.is_closed
+
+    def is_unanswered(self, now_ns: int) -> bool:
+        """Whether its dial is to be made again."""
+        connection = self.connection
+        is_dialling = not (connection.is_connected or connection.is_closed)
+        return is_dialling and now_ns - self.dial_ns > DIAL_TIMEOUT_NS
 
     def do_work(self) -> None:
         """Say Hello and hear the reply; a refusal closes the connection, which says why."""
@@ -219,6 +227,8 @@ class IngressPublications:
         """Dial members that are not connected, once an interval each, and take the greetings on."""
         for member_id, endpoint in list(self.endpoints.items()):
             publication = self._publications.get(member_id)
+            if publication is not None and publication.is_unanswered(now_ns):
+                publication.connection.close("it does not answer")
             if publication is not None and publication.is_closed:
                 self.why_failed[member_id] = publication.connection.why_closed
                 if publication.connection.is_incompatible:
@@ -229,6 +239,7 @@ class IngressPublications:
                 self._next_dial_ns[member_id] = now_ns + DIAL_INTERVAL_NS
                 connection = self._world.dial(endpoint)
                 publication = IngressPublication(member_id, endpoint, connection, self._cluster_id)
+                publication.dial_ns = now_ns
                 self._publications[member_id] = publication
             if publication is not None:
                 publication.do_work()

@@ -56,6 +56,7 @@ from cluster.security.loading import load_security
 from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms
 from cluster.transport.member_tls import MemberTls
+from cluster.transport.names import Names
 from cluster.transport.poller import Poller, Target
 
 HOUSEKEEPING_INTERVAL_NS = 1_000_000_000
@@ -148,7 +149,7 @@ class ClusterNode:
         bounds, told = fit_descriptors(config.bounds)
         if told:
             self.log.info("strangers get less than was configured", why=told)
-        self._poller = Poller()
+        self._poller = Poller(Names(on_event=self.log.info))
         self._opened.callback(self._poller.close)
         self._runner = AgentRunner(
             self,

@@ -31,9 +31,10 @@ from cluster.protocol.service_link import (
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_loader import load_service
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection, ReceiveBuffer
 
 QUEUE_BYTES_MAX = 8 * SEND_QUEUE_BYTES_MAX  # never reached: the link asks before it sends
 

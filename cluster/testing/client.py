@@ -15,8 +15,9 @@ from cluster.protocol.lane import Lane
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer
 
 TICK_NS = 20 * MS
 TURN_NS = 20_000

@@ -26,6 +26,8 @@ from zlib import crc32
 
 from cluster.log.connection_table import ConnectionTable
 from cluster.testing.world import MS, Process, VirtualWorld
+from cluster.transport.endpoint import Endpoint
+from cluster.transport.names import Names
 from cluster.transport.poller import READABLE, WRITABLE
 
 CAPACITY = 256 * 1024  # bytes between two processes before the sender's socket takes no more
@@ -205,6 +207,16 @@ class SimulatedSocket:
         return mask
 
 
+class SimulatedNames(Names):
+    """Every host is known by its own name, at once."""
+
+    def __init__(self, process: Process) -> None:
+        super().__init__(lambda host, answer: answer((host,), ""), clock_ns=lambda: process.now_ns)
+
+    def own(self, endpoint: Endpoint) -> list[Endpoint]:
+        return [endpoint]
+
+
 class SimulatedPoller:
     """``cluster.transport.poller.Poller`` of one process."""
 
@@ -217,6 +229,7 @@ class SimulatedPoller:
         self._is_marked = False
         self.marked_count = 0  # since somebody set it to 0
         self.table = ConnectionTable()
+        self.names = SimulatedNames(process)
 
     def open_socket(self, family: socket.AddressFamily) -> SimulatedSocket:
         assert family == socket.AF_INET

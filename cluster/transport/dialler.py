@@ -11,15 +11,18 @@ from typing import TypeAlias
 from weakref import WeakMethod
 
 from cluster.protocol.resume import TOKEN_LENGTH
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.names import Names
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer
 from cluster.transport.tls import TlsFiles, TlsSession, client_context
 from cluster.transport.tls_connection import TlsConnection
 
 SPIN_NS = 25_000
 SPIN_REST = 16
 NEVER = 1 << 62
+NAME_PATIENCE_S = 0.02  # of the first dial of a name; /etc/hosts answers sooner
 
 Duty: TypeAlias = Callable[[], "float | None"]
 
@@ -34,7 +37,7 @@ class Dialler:
         """
         self._tls = tls
         self._context = None if tls is None else client_context(tls)
-        self._poller = Poller()
+        self._poller = Poller(Names(patience_s=NAME_PATIENCE_S))
         self._receive_buffer = ReceiveBuffer()
         self._sleeping = threading.Lock()  # held by the thread that waits
         self._spin_rest = 0  # waits for what is due, until one spins again

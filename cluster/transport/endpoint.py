@@ -59,7 +59,7 @@ class Endpoint:
 
     @property
     def family(self) -> socket.AddressFamily:
-        """The socket family that this address needs."""
+        """The socket family of a path or an address; a host name stands for any (``names.py``)."""
         if self.medium is Medium.IPC:
             return socket.AF_UNIX
         return socket.AF_INET6 if ":" in self.host else socket.AF_INET

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import socket
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-from cluster.errors import ClusterError, ConfigurationError, PortInUse, RemoteProtocolError
+from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
@@ -43,6 +43,7 @@ from cluster.transport.grpc_service import (
     STATUS_METHOD,
 )
 from cluster.transport.handed_over import HandedOver
+from cluster.transport.listener import bind_first
 from cluster.transport.log_server import (
     Ask,
     Control,
@@ -53,6 +54,7 @@ from cluster.transport.log_server import (
 )
 from cluster.transport.member_tls import ServerTls
 from cluster.transport.message_frames import link_frame
+from cluster.transport.names import Names
 from cluster.transport.sockets import SOCKET_BUFFER_BYTES
 
 READER_THREADS = 2
@@ -161,7 +163,8 @@ class GrpcGateway:
         server = grpc.aio.server(options=options)
         server.add_generic_rpc_handlers((_Handlers(self), frames_handlers(self)))
         _add_standard_services(server, self._log)
-        _check_free(self._listen)
+        # Before gRPC writes its own words to standard error about what the address does not allow.
+        bind_first(self._listen, Names(), partial(socket.socket, type=socket.SOCK_STREAM)).close()
         try:
             if self._tls is None:
                 self.port = server.add_insecure_port(self._listen.target)
@@ -353,17 +356,3 @@ def _add_standard_services(server: grpc.aio.Server, log: LogServer) -> None:
     )
     names = (SERVICE, FRAMES_SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME)
     reflection.enable_server_reflection(names, server)
-
-
-def _check_free(endpoint: Endpoint) -> None:
-    """Raise what the address does not allow, before gRPC writes its own words about it to standard error."""
-    with socket.socket(endpoint.family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            with endpoint.address() as address:
-                probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                raise PortInUse(f"{endpoint}: the address is in use by another process") from None
-            reason = error.strerror or str(error)
-            raise ConfigurationError(f"{endpoint}: cannot listen there: {reason}") from None

@@ -47,6 +47,7 @@ from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.clock import NEVER_NS
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
 from cluster.transport.link_peer import LinkClaim, LinkPeer
@@ -54,7 +55,7 @@ from cluster.transport.listener import Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
@@ -341,7 +342,7 @@ class MemberLinks:
         interval_ns = DIAL_INTERVAL_OF_LOST_NS if is_just_lost else DIAL_INTERVAL_NS
         peer.next_dial_ns = max(now_ns, peer.dial_ns + interval_ns)
         peer.refusals = peer.refusals + 1 if was_refused else 0
-        if peer.refusals >= REFUSALS_OF_GONE and (
+        if peer.refusals >= REFUSALS_OF_GONE * self._poller.names.count(peer.endpoint) and (
             peer.incarnation is not None or now_ns - peer.first_dial_ns >= FIRST_CONTACT_TIMEOUT_NS
         ):
             self._report_gone(peer, handler)

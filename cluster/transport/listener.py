@@ -15,11 +15,13 @@ from collections.abc import Callable
 
 from cluster.errors import ConfigurationError, PortInUse
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.names import Names
 from cluster.transport.poller import READABLE, Poller
 
 BACKLOG = 512
 ACCEPTS_PER_POLL_MAX = 8  # so that a flood of connects cannot hold up a turn
 SOCKET_MODE = 0o600
+NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
@@ -35,7 +37,7 @@ class Listener:
         assert endpoint.medium is not Medium.GRPC
         self._poller = poller
         self._on_stranger = on_stranger
-        self._sock = _bind(endpoint, poller)
+        self._sock = bind_first(endpoint, poller.names, poller.open_socket)
         self._sock.setblocking(False)
         self._sock.listen(BACKLOG)
         if endpoint.medium is Medium.TCP:
@@ -86,21 +88,41 @@ class Listener:
                 os.unlink(self.endpoint.path)
 
 
-def _bind(endpoint: Endpoint, poller: Poller) -> socket.socket:
-    sock = poller.open_socket(endpoint.family)
+def bind_first(
+    endpoint: Endpoint, names: Names, open_socket: Callable[[socket.AddressFamily], socket.socket]
+) -> socket.socket:
+    """A socket that is bound to the first of the endpoint's addresses that this host has.
+
+    Raises PortInUse, ConfigurationError.
+    """
+    failure: OSError | None = None
     try:
-        if endpoint.medium is Medium.IPC:
-            _bind_path(sock, endpoint)
+        for place in names.own(endpoint):
+            try:
+                return _bind(place, open_socket(place.family))
+            except OSError as error:
+                if error.errno not in NOT_HERE:
+                    raise
+                failure = failure or error
+    except OSError as error:
+        failure = error
+    assert failure is not None, "an endpoint has one address at least"
+    if failure.errno == errno.EADDRINUSE:
+        raise PortInUse(f"{endpoint}: the address is in use by another process")
+    raise ConfigurationError(f"{endpoint}: cannot listen there: {failure.strerror or failure}")
+
+
+def _bind(place: Endpoint, sock: socket.socket) -> socket.socket:
+    try:
+        if place.medium is Medium.IPC:
+            _bind_path(sock, place)
         else:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            with endpoint.address() as address:
+            with place.address() as address:
                 sock.bind(address)
-    except OSError as error:
+    except OSError:
         sock.close()
-        if error.errno == errno.EADDRINUSE:
-            raise PortInUse(f"{endpoint}: the address is in use by another process") from None
-        reason = error.strerror or str(error)
-        raise ConfigurationError(f"{endpoint}: cannot listen there: {reason}") from None
+        raise
     return sock
 
 

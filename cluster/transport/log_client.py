@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import ssl
 import threading
 import time
@@ -44,6 +43,7 @@ from cluster.transport.grpc_service import (
     STATUS_METHOD,
 )
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.names import connect_within
 from cluster.transport.sockets import FRAME_LENGTH_MAX
 from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
@@ -394,11 +394,11 @@ class _Exchange:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._splitter = FrameSplitter()
-        self._sock = socket.socket(endpoint.family, socket.SOCK_STREAM)
-        self._sock.settimeout(timeout_s)
         try:
-            with endpoint.address() as address:
-                self._sock.connect(address)
+            self._sock = connect_within(endpoint, timeout_s)
+        except OSError as error:
+            raise self._broken(error) from None
+        try:
             if tls is not None:
                 self._sock = wrap(self._sock, tls, endpoint)
             self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))

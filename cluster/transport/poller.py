@@ -13,6 +13,7 @@ import time
 from typing import Protocol
 
 from cluster.log.connection_table import ConnectionTable
+from cluster.transport.names import Names
 
 READABLE = select.EPOLLIN
 WRITABLE = select.EPOLLOUT
@@ -30,7 +31,9 @@ class Target(Protocol):
 class Poller:
     """Level-triggered epoll. Owned by one thread; others may ``wake`` it, and ``sleep``."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names | None = None) -> None:
+        """``names`` are what is dialled from here by."""
+        self.names = Names() if names is None else names
         self._epoll = select.epoll()
         self._targets: dict[int, Target] = {}
         self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)

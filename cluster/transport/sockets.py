@@ -26,7 +26,6 @@ from cluster.errors import RemoteProtocolError
 from cluster.log.connection_table import IS_ENDING, IS_KEPT, IS_PAUSED, IS_QUEUED
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.enums import Offer
-from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.poller import READABLE, WRITABLE, Poller
 
@@ -43,7 +42,6 @@ _ERROR_OR_HANG_UP = 0x008 | 0x010  # EPOLLERR, EPOLLHUP
 
 # A dial that ends with one of these met nobody; any other end says nothing about the peer's process.
 REFUSALS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
-_IN_PROGRESS = frozenset({errno.EINPROGRESS, errno.EAGAIN})
 
 
 class ReceiveBuffer:
@@ -84,6 +82,7 @@ class Connection:
         "_is_paused",
         "_limit",
         "_on_readable",
+        "_on_unconnected",
         "_poller",
         "_queue",
         "_queue_bytes_max",
@@ -120,10 +119,12 @@ class Connection:
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         check_header: Callable[[np.ndarray, int], None] | None = None,
         explain: Callable[[], Explanation] = lambda: ("", False),
+        on_unconnected: Callable[[], None] = lambda: None,
     ) -> None:
         """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet.
 
-        ``explain`` may know better than the socket why the peer ended.
+        ``explain`` may know better than the socket why the peer ended. ``on_unconnected`` is called when it
+        is closed before it was connected.
         """
         sock.setblocking(False)
         if sock.family == socket.AF_UNIX:
@@ -141,6 +142,7 @@ class Connection:
         self._queue_bytes_max = queue_bytes_max
         self._check_header = check_header
         self._explain = explain
+        self._on_unconnected = on_unconnected
         self._is_paused = False
         self._is_finishing = False
         self._events = WRITABLE if is_connecting else READABLE
@@ -205,7 +207,7 @@ class Connection:
     def _finish_connect(self) -> None:
         error = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            self._fail(OSError(error, os.strerror(error)))
+            self.fail(OSError(error, os.strerror(error)))
             return
         self._is_connecting = False
         self._mark(IS_ENDING, False)
@@ -356,7 +358,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._fail(error)
+            self.fail(error)
             return 0
         if received == 0:
             why, self.is_incompatible = self._explain()
@@ -465,7 +467,7 @@ class Connection:
         except (BlockingIOError, InterruptedError):
             return 0
         except OSError as error:
-            self._fail(error)
+            self.fail(error)
             return 0
 
     def want_writable(self) -> None:
@@ -512,7 +514,8 @@ class Connection:
             self._events = events
             self._poller.modify(self._sock.fileno(), events)
 
-    def _fail(self, error: OSError) -> None:
+    def fail(self, error: OSError) -> None:
+        """Close for what the system says."""
         self.error_number = error.errno or 0
         why, self.is_incompatible = self._explain()
         self.close(why or error.strerror or str(error))
@@ -539,7 +542,7 @@ class Connection:
             try:
                 self._sock.shutdown(socket.SHUT_WR)
             except OSError as error:
-                self._fail(error)
+                self.fail(error)
 
     def close(self, why: str = "closed by this side") -> None:
         """Close at once; what is queued is lost. Safe to call twice."""
@@ -549,6 +552,8 @@ class Connection:
         self.why_closed = why
         self._poller.unregister(self._sock.fileno())
         self._sock.close()
+        if self._is_connecting:
+            self._on_unconnected()
         self._queue.clear()
         self.queued_bytes = 0
         if self._on_readable is not None:
@@ -566,33 +571,3 @@ class Connection:
     def was_refused(self) -> bool:
         """Whether nobody listens at the address: the one sign that the peer's process is not there."""
         return self.error_number in REFUSALS
-
-
-def dial(
-    endpoint: Endpoint,
-    poller: Poller,
-    receive_buffer: ReceiveBuffer,
-    *,
-    make: Callable[..., Connection] = Connection,
-    **options: object,
-) -> Connection:
-    """Start to connect to ``endpoint`` and return at once; failures show as a closed connection.
-
-    ``options`` are those of what is made. Host names are resolved in line: give addresses where that matters.
-    """
-    assert endpoint.medium is not Medium.GRPC
-    sock = poller.open_socket(endpoint.family)
-    sock.setblocking(False)
-    try:
-        with endpoint.address() as address:
-            error = sock.connect_ex(address)
-        why = os.strerror(error)
-    except OSError as failure:  # a host name that does not resolve, a folder that is not there
-        error, why = failure.errno or errno.EHOSTUNREACH, failure.strerror or str(failure)
-    is_connecting = error in _IN_PROGRESS
-    if sock.family == socket.AF_UNIX and error == errno.EAGAIN:
-        is_connecting = False  # its backlog is full: a Unix socket does not connect later by itself
-    connection = make(sock, poller, receive_buffer, is_connecting=is_connecting, **options)
-    if error and not is_connecting:
-        connection._fail(OSError(error, why))
-    return connection

@@ -149,7 +149,7 @@ class TlsConnection(Connection):
         if self._is_connecting and not self._tls.is_accepting:
             self._refuse(TlsFailed(broken_off(self._tls.peer)))
         elif error is not None:
-            self._fail(error)
+            self.fail(error)
         else:
             self.close("the peer closed the connection")
 
@@ -180,7 +180,7 @@ class TlsConnection(Connection):
                 break
             except OSError as error:
                 self._sealed = memoryview(b"")
-                self._fail(error)
+                self.fail(error)
                 return False
         self._watch()
         return not self._sealed

@@ -7,6 +7,7 @@ import ssl
 
 from cluster.errors import TlsFailed
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.names import connect_within
 from cluster.transport.tls import TlsFiles, client_context, describe_failure
 
 DIAGNOSIS_TIMEOUT_S = 2.0
@@ -35,7 +36,7 @@ def _shake_hands(sock: socket.socket, context: ssl.SSLContext, endpoint: Endpoin
 def diagnose(endpoint: Endpoint, files: TlsFiles | None) -> str:
     """Why a gRPC client with ``files`` and who listens at ``endpoint`` cannot speak; empty: it is not TLS."""
     try:
-        with socket.create_connection((endpoint.host, endpoint.port), DIAGNOSIS_TIMEOUT_S) as sock:
+        with connect_within(endpoint, DIAGNOSIS_TIMEOUT_S) as sock:
             if files is None:
                 return f"{endpoint} {UNCHECKED}" if _speaks_tls(sock) else ""
             context = client_context(files)

@@ -6,9 +6,10 @@ from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, VirtualWorld
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer
 
 THERE = Endpoint(Medium.TCP, "b", 1)
 

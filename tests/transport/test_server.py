@@ -13,11 +13,12 @@ from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.bounds import SECOND_NS, Bounds
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import UNREAD_BYTES_MAX
-from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Connection, ReceiveBuffer
 from cluster.transport.tls import TlsSession, client_context
 from cluster.transport.tls_connection import TlsConnection
 from tests.transport.authorities import Certificates

@@ -10,9 +10,10 @@ import pytest
 from cluster.errors import RemoteProtocolError
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
+from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import Connection, ReceiveBuffer, dial
+from cluster.transport.sockets import Connection, ReceiveBuffer
 
 DEADLINE_S = 30
 

@@ -1,0 +1,156 @@
+"""Host names: asked beside the turns, and dialled at every address that they stand for."""
+
+import socket
+import time
+
+import pytest
+
+from cluster.errors import ConfigurationError
+from cluster.protocol.frame import frame
+from cluster.transport import names as names_module
+from cluster.transport.dial import dial
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.listener import Listener
+from cluster.transport.names import REST_MAX_NS, SECOND_NS, SLOW_NS, Names, connect_within
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import ReceiveBuffer
+from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, linked, turn_until
+
+
+class NameServer:
+    """Answers when it is told to."""
+
+    def __init__(self):
+        self.now_ns = 0
+        self.told = []
+        self.questions = []
+        self.names = Names(self.ask, clock_ns=lambda: self.now_ns, on_event=self.told.append)
+
+    def ask(self, host, answer):
+        self.questions.append((host, answer))
+
+    def answer(self, *addresses, why=""):
+        self.questions[-1][1](addresses, why)
+
+
+def of(host, port=9):
+    return Endpoint(Medium.TCP, host, port)
+
+
+def hosts(server, endpoint):
+    return [place.host for place in server.names.places(endpoint)]
+
+
+def test_the_last_good_answer_is_dialled_until_there_is_another():
+    server = NameServer()
+    assert hosts(server, of("db0")) == []
+    server.answer("10.0.0.1")
+    assert hosts(server, of("db0")) == ["10.0.0.1"]
+    server.now_ns += REST_MAX_NS
+    assert hosts(server, of("db0")) == ["10.0.0.1"]
+    server.answer(why="no such name")
+    assert hosts(server, of("db0")) == ["10.0.0.1"]
+    server.now_ns += REST_MAX_NS
+    hosts(server, of("db0"))
+    server.answer("10.0.0.2")
+    assert hosts(server, of("db0")) == ["10.0.0.2"]
+    assert server.told == [
+        "db0 does not resolve: no such name, 10.0.0.1 is dialled meanwhile",
+        "db0 resolves again: 10.0.0.2",
+    ]
+
+
+def test_a_name_is_asked_for_once_at_a_time_and_ever_more_rarely():
+    server = NameServer()
+    for _ in range(100):
+        hosts(server, of("db0"))
+        server.now_ns += SECOND_NS // 10
+    assert len(server.questions) == 1
+    assert server.told == [f"db0 does not resolve: no answer for {SLOW_NS // SECOND_NS} s"]
+    for _ in range(1200):
+        if len(server.questions) and server.names._names["db0"].is_asked:
+            server.answer(why="no such name")
+        hosts(server, of("db0"))
+        server.now_ns += SECOND_NS // 10
+    assert 12 <= len(server.questions) <= 18  # 2, 4, 8, 10, 10 … seconds apart, in two minutes
+    assert len(server.told) == 1
+
+
+def test_an_address_is_never_asked_for():
+    server = NameServer()
+    for host in ("10.0.0.1", "::1", "fe80::1%1"):
+        assert hosts(server, of(host)) == [host]
+    assert server.questions == []
+
+
+def test_a_dial_that_does_not_connect_leaves_the_next_address_to_the_dial_after_it():
+    server = NameServer()
+    hosts(server, of("db0"))
+    with socket.create_server(("127.0.0.2", 0)) as listening:
+        endpoint = of("db0", listening.getsockname()[1])
+        server.answer("127.0.0.1", "127.0.0.2")
+        poller = Poller(server.names)
+        deadline = time.monotonic() + DEADLINE_S
+        refused = 0
+        for _ in range(2):
+            connection = dial(endpoint, poller, ReceiveBuffer())
+            while not (connection.is_connected or connection.is_closed):
+                assert time.monotonic() < deadline
+                poller.wait(0.01)
+            refused += connection.is_closed
+        assert connection.is_connected and refused == 1
+        assert hosts(server, endpoint) == ["127.0.0.2", "127.0.0.1"]
+        connection.close()
+        poller.close()
+
+
+def test_turns_go_on_while_the_name_of_another_member_is_never_answered(monkeypatch):
+    monkeypatch.setattr(names_module, "look_up", lambda host: time.sleep(3600))
+    endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
+    endpoints[2] = of("silent.invalid", free_port())
+    a, b = (LinkedMember(n, endpoints) for n in range(2))
+    turn_until(lambda: a.links.is_up(1) and b.links.is_up(0), a, b)
+    sent = frame(b"x" * 32, session_id=0, stream_id=108)
+    end = time.monotonic() + 0.3
+    while time.monotonic() < end:  # six dials of the silent name, each of which would take an hour
+        assert a.links.send(1, sent) > 0
+        a.turn()
+        b.turn()
+    assert b.frames[0] and not a.links.is_up(2)
+    a.stop()
+    b.stop()
+
+
+def test_members_whose_names_have_an_address_of_ipv6_alone_find_each_other(monkeypatch):
+    found = [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0))]
+    real = socket.getaddrinfo
+
+    def getaddrinfo(host, *arguments, flags=0, **options):
+        if host == "six.invalid" and not flags:
+            return found
+        return real(host, *arguments, flags=flags, **options)
+
+    monkeypatch.setattr(names_module.socket, "getaddrinfo", getaddrinfo)
+    two = [LinkedMember(n, {m: of("six.invalid", port) for m, port in ports.items()}) for n, ports in pairs()]
+    turn_until(lambda: linked(*two), *two)
+    with connect_within(two[0].links.endpoint, DEADLINE_S) as sock:
+        assert sock.getpeername()[0] == "::1"
+    for member in two:
+        member.stop()
+
+
+def pairs():
+    ports = {0: free_port(), 1: free_port()}
+    return [(0, ports), (1, ports)]
+
+
+def test_a_listener_takes_the_first_address_that_its_host_has(monkeypatch):
+    monkeypatch.setattr(names_module, "look_up", lambda host: (("192.0.2.1", "127.0.0.3"), ""))
+    poller = Poller()
+    listener = Listener(of("own.invalid", 0), poller, lambda _: None)
+    connect_within(of("127.0.0.3", listener.endpoint.port), DEADLINE_S).close()
+    listener.close()
+    monkeypatch.setattr(names_module, "look_up", lambda host: (("192.0.2.1",), ""))
+    with pytest.raises(ConfigurationError, match=r"own2.invalid:9: cannot listen there: Cannot assign"):
+        Listener(of("own2.invalid"), poller, lambda _: None)
+    poller.close()
