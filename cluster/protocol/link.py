@@ -14,7 +14,8 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
-LINK_PROTOCOL_VERSION: Final = 1 << 16  # 1.0.0; the majors of both ends must be equal
+LINK_PROTOCOL_VERSION: Final = 1 << 16 | 1 << 8  # 1.1.0; the majors of both ends must be equal
+KEEPS_ALIVE_VERSION: Final = 1 << 16 | 1 << 8  # of members that send something each heartbeat interval
 
 
 class ConnectionKind(IntEnum):

@@ -10,10 +10,13 @@ from cluster.transport.sockets import Connection
 class LinkClaim:
     """A connection whose Hello is of another process than the one that we know at the member's address."""
 
-    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "question")
+    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "is_kept_alive", "question")
 
-    def __init__(self, connection: Connection, incarnation: int, crc: int, deadline_ns: int) -> None:
+    def __init__(
+        self, connection: Connection, incarnation: int, crc: int, deadline_ns: int, *, is_kept_alive: bool
+    ) -> None:
         self.connection = connection
+        self.is_kept_alive = is_kept_alive
         self.incarnation = incarnation
         self.crc = crc
         self.deadline_ns = deadline_ns  # of the answer
@@ -28,12 +31,15 @@ class LinkPeer:
         "dial_ns",
         "endpoint",
         "first_dial_ns",
+        "heard_ns",
         "incarnation",
         "incoming",
         "incoming_crc",
         "incoming_incarnation",
         "is_gone",
+        "is_kept_alive",
         "is_up",
+        "lent",
         "lost_ns",
         "member_id",
         "next_dial_ns",
@@ -42,6 +48,8 @@ class LinkPeer:
         "outgoing_crc",
         "outgoing_incarnation",
         "refusals",
+        "sent_crc",
+        "sent_ns",
         "up_since_ns",
     )
 
@@ -59,6 +67,11 @@ class LinkPeer:
         self.next_question_ns = now_ns
         self.is_up = False
         self.is_gone = False
+        self.is_kept_alive = False  # by the other side, too: members of earlier releases may be silent
+        self.heard_ns = 0  # when something came last, while it is up
+        self.sent_ns = 0  # when something went out last, and the checksum after it
+        self.sent_crc = 0
+        self.lent = (0, 0)  # what had come when it was lent: its checksum, and bytes beyond it
         self.up_since_ns = 0
         self.lost_ns: int | None = None  # when it was up last
         self.refusals = 0
@@ -70,7 +83,8 @@ class LinkPeer:
         """Frames can be sent, and come."""
         self.is_up = True
         self.is_gone = False
-        self.up_since_ns = now_ns
+        self.up_since_ns = self.heard_ns = self.sent_ns = now_ns
+        self.sent_crc = self.outgoing_crc
         self.refusals = 0
 
     def on_lost(self, now_ns: int) -> None:
@@ -78,6 +92,15 @@ class LinkPeer:
         self.is_up = False
         self.refusals = 0
         self.next_dial_ns = self.lost_ns = now_ns
+
+    def is_quiet(self, now_ns: int, quiet_ns: int) -> bool:
+        """Whether nothing was sent for so long; whoever hears that it is sends something now."""
+        if self.outgoing_crc != self.sent_crc:
+            self.sent_ns, self.sent_crc = now_ns, self.outgoing_crc
+        if now_ns - self.sent_ns < quiet_ns:
+            return False
+        self.sent_ns = now_ns
+        return True
 
     @property
     def awaits_dial(self) -> bool:
@@ -106,14 +129,17 @@ class LinkPeer:
         incoming, outgoing = self._connections()
         incoming.serve(LINK_IN, self.member_id)
         outgoing.serve(LINK_OUT, self.member_id)
+        self.lent = self.incoming_crc, incoming.partial_bytes
         table.set(incoming.descriptor, CRC, self.incoming_crc)
         table.set(outgoing.descriptor, CRC, self.outgoing_crc)
         return incoming.descriptor, outgoing.descriptor
 
-    def take_back(self, table: ConnectionTable) -> None:
+    def take_back(self, table: ConnectionTable, now_ns: int) -> None:
         """Kernels have used them."""
         incoming, outgoing = self._connections()
         self.incoming_crc = table.get(incoming.descriptor, CRC)
+        if (self.incoming_crc, incoming.partial_bytes) != self.lent:
+            self.heard_ns = now_ns
         self.outgoing_crc = table.get(outgoing.descriptor, CRC)
 
     def _connections(self) -> tuple[Connection, Connection]:

@@ -22,6 +22,9 @@ Losing a connection is a hint, not a fact:
     another incarnation answers   -> on_member_gone: the process that we knew is dead
     silence                       -> nothing is said; the caller's own time-outs decide
 
+Where its owner has nothing to say for a heartbeat interval, a link carries an empty envelope. One on which
+nothing came for the heartbeat time-out is lost, too: TCP would wait for longer the longer a network was cut.
+
 A member that never answered is only reported as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
 start together, some listen later than others.
 
@@ -50,10 +53,10 @@ from cluster.transport.clock import NEVER_NS
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
+from cluster.transport.link_hellos import LinkHellos
 from cluster.transport.link_peer import LinkClaim, LinkPeer
 from cluster.transport.listener import Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
-from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls_connection import TlsConnection
@@ -107,12 +110,16 @@ class MemberLinks:
         bounds: Bounds = DEFAULT_BOUNDS,
         local: Mapping[int, Endpoint] = MappingProxyType({}),
         tls: MemberTls | None = None,
+        heartbeat_interval_ns: int = 200 * MS,
+        heartbeat_timeout_ns: int = 10_000 * MS,
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
         ``local`` has the Unix sockets of members on this host, ours with them.
         ``secret``, of 63 bits at most, is new with each life of this process. ``on_error`` hears of peers
         that broke the protocol; their connection is dropped. With ``tls`` nothing else is spoken over TCP.
+        On a link that is up something goes out each ``heartbeat_interval_ns``; one on which nothing came for
+        ``heartbeat_timeout_ns`` is closed and dialled again.
         """
         self.member_id = member_id
         self.incarnation = link.incarnation_of(secret)
@@ -124,19 +131,20 @@ class MemberLinks:
         self._receive_buffer = ReceiveBuffer()
         self._local = local
         self._tls = tls
+        self._quiet_ns = heartbeat_interval_ns + heartbeat_interval_ns // 4  # the owner's come first
+        self._timeout_ns = heartbeat_timeout_ns
         self._listeners = [Listener(listen, poller, self._report)]
         self.endpoint = self._listeners[0].endpoint
         if member_id in local:
             self._listen_locally(local[member_id])
-        now_ns = clock_ns()
+        now_ns = self._polled_ns = clock_ns()
         self._peers = {
             other: LinkPeer(other, endpoint, now_ns)
             for other, endpoint in sorted(members.items())
             if other != member_id
         }
         self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
-        self._hello, self._hello_crc = self._sealed_hello(link.ConnectionKind.MEMBER, secret)
-        self._question, _ = self._sealed_hello(link.ConnectionKind.TOOL, 0)
+        self._hellos = LinkHellos(member_id, secret, cluster_id, self._peers.keys(), tls)
 
     def _listen_locally(self, endpoint: Endpoint) -> None:
         try:
@@ -144,16 +152,6 @@ class MemberLinks:
         except ClusterError:
             self._listeners[0].close()
             raise
-
-    def _sealed_hello(self, kind: link.ConnectionKind, secret: int) -> tuple[list[Buffer], int]:
-        hello = link.Hello(
-            member_id=self.member_id,
-            secret=secret,
-            cluster_id=self.cluster_id,
-            protocol_version=link.LINK_PROTOCOL_VERSION,
-            kind=kind,
-        )
-        return seal((link_frame(hello),), 0)
 
     # -- asked by the owner --
 
@@ -197,7 +195,7 @@ class MemberLinks:
 
     def take_back(self, member_id: int) -> None:
         """The link is ours again, which was lent."""
-        self._peers[member_id].take_back(self._poller.table)
+        self._peers[member_id].take_back(self._poller.table, self._clock_ns())
 
     @property
     def awaits_events(self) -> bool:
@@ -222,6 +220,12 @@ class MemberLinks:
     def poll(self, handler: LinksHandler) -> int:
         """Take one turn: members in ascending id, each at most one receive. Returns how much was done."""
         now_ns = self._clock_ns()
+        # A pause of ours is not the silence of others.
+        paused_ns = now_ns - self._polled_ns
+        self._polled_ns = now_ns
+        if paused_ns > self._timeout_ns // 2:
+            for peer in self._peers.values():
+                peer.heard_ns += paused_ns
         work = self._greet(now_ns, handler)
         for peer in self._peers.values():
             if peer.claim is not None:
@@ -242,10 +246,16 @@ class MemberLinks:
         is_ended = outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing))
         work = 0
         if incoming.is_readable or incoming.has_frames or incoming.is_closed:
+            peer.heard_ns = now_ns
             work = self._receive(peer, incoming, now_ns, handler)
+        if peer.is_up and peer.is_kept_alive and now_ns - peer.heard_ns >= self._timeout_ns:
+            self._report(f"member {peer.member_id}: nothing came for {self._timeout_ns / SECOND_NS:g} s")
+            is_ended = True
         if is_ended and peer.is_up:
             self._lose(peer, now_ns, handler)
             work = 1
+        if peer.is_up and peer.is_quiet(now_ns, self._quiet_ns):
+            self.send(peer.member_id)
         return work
 
     def _receive(self, peer: LinkPeer, incoming: Connection, now_ns: int, handler: LinksHandler) -> int:
@@ -293,8 +303,8 @@ class MemberLinks:
             peer.dial_ns = now_ns
             work = 1
         if outgoing.is_connected and outgoing.position == 0:
-            outgoing.offer(*self._hello)
-            peer.outgoing_crc = self._hello_crc
+            outgoing.offer(*self._hellos.hello)
+            peer.outgoing_crc = self._hellos.hello_crc
         if outgoing.is_readable and not outgoing.is_closed:
             self._read_reply(peer, outgoing, handler)
             work = 1
@@ -430,7 +440,7 @@ class MemberLinks:
     def _accept(self, sock: socket.socket) -> Connection:
         make: Callable[..., Connection] = Connection
         if self._tls is not None and sock.family != socket.AF_UNIX:
-            refusal = b"".join(map(bytes, self._reply(link.LinkErrorCode.TLS_REQUIRED, SPEAKS_TLS)))
+            refusal = b"".join(map(bytes, self._hellos.reply(link.LinkErrorCode.TLS_REQUIRED, SPEAKS_TLS)))
             make = partial(TlsConnection, tls=self._tls.accept_member(), plain_refusal=refusal)
         return make(
             sock,
@@ -462,13 +472,13 @@ class MemberLinks:
         except RemoteProtocolError as error:
             self._turn_away(connection, str(error))
             return True
-        code, detail = self._judge(hello, connection)
+        code, detail = self._hellos.judge(hello, connection)
         if code is not link.LinkErrorCode.OK:
             self._report(f"a peer that calls itself member {hello.member_id}: {detail}")
-            connection.offer(*self._reply(code, detail))
+            connection.offer(*self._hellos.reply(code, detail))
             connection.close(detail)
             return True
-        connection.offer(*self._reply(link.LinkErrorCode.OK, ""))
+        connection.offer(*self._hellos.reply(link.LinkErrorCode.OK, ""))
         if hello.kind is link.ConnectionKind.TOOL:
             connection.close()
             return True
@@ -476,13 +486,17 @@ class MemberLinks:
         connection.frame_length_max = FRAME_LENGTH_MAX
         peer = self._peers[hello.member_id]
         incarnation = link.incarnation_of(hello.secret)
+        is_kept_alive = hello.protocol_version >= link.KEEPS_ALIVE_VERSION
         if peer.outgoing_incarnation not in (None, incarnation):
             self._drop_claim(peer)
-            peer.claim = LinkClaim(connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS)
+            peer.claim = LinkClaim(
+                connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS, is_kept_alive=is_kept_alive
+            )
             return True
         if peer.is_up:
             self._lose(peer, now_ns, handler)
         self._take_incoming(peer, connection, incarnation, crc)
+        peer.is_kept_alive = is_kept_alive
         if peer.outgoing is None:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
         return True
@@ -502,7 +516,7 @@ class MemberLinks:
             question = claim.question = self._dial(peer)
             peer.next_question_ns = now_ns + DIAL_INTERVAL_NS
         if question.is_connected and question.position == 0:
-            question.offer(*self._question)
+            question.offer(*self._hellos.question)
         incarnation = None
         if question.is_readable and not question.is_closed:
             incarnation = self._read_incarnation(peer, question)
@@ -521,6 +535,7 @@ class MemberLinks:
             peer.claim = None
             question.close()
             self._take_incoming(peer, claim.connection, incarnation, claim.crc)
+            peer.is_kept_alive = claim.is_kept_alive
         else:
             self._report_stranger(peer)
             self._drop_claim(peer)
@@ -528,38 +543,6 @@ class MemberLinks:
 
     def _report_stranger(self, peer: LinkPeer) -> None:
         self._report(f"a stranger said that it was member {peer.member_id}, which is at {peer.endpoint}")
-
-    def _judge(self, hello: link.Hello, connection: Connection) -> tuple[link.LinkErrorCode, str]:
-        if hello.cluster_id != self.cluster_id:
-            detail = (
-                f"cluster {hello.cluster_id}, but member {self.member_id} is of cluster {self.cluster_id}"
-            )
-            return link.LinkErrorCode.WRONG_CLUSTER, detail
-        if hello.protocol_version >> 16 != link.LINK_PROTOCOL_VERSION >> 16:
-            ours = link.LINK_PROTOCOL_VERSION
-            detail = f"link protocol {hello.protocol_version:#x}, member {self.member_id} speaks {ours:#x}"
-            return link.LinkErrorCode.WRONG_VERSION, detail
-        if hello.member_id not in self._peers:
-            known = ", ".join(map(str, self._peers))
-            return link.LinkErrorCode.REFUSED, f"member {self.member_id} knows only the members {known}"
-        if self._tls is not None and not connection.is_local:
-            shown, expected = connection.certificate_name, self._tls.name_of(hello.member_id)
-            if shown != expected:
-                return link.LinkErrorCode.REFUSED, f"its certificate is of {shown!r}, expected {expected}"
-        return link.LinkErrorCode.OK, ""
-
-    def _reply(self, code: link.LinkErrorCode, detail: str) -> list[Buffer]:
-        reply = link_frame(
-            link.HelloReply(
-                member_id=self.member_id,
-                incarnation=self.incarnation,
-                cluster_id=self.cluster_id,
-                protocol_version=link.LINK_PROTOCOL_VERSION,
-                code=code,
-                detail=detail,
-            )
-        )
-        return seal((reply,), 0)[0]
 
     # -- ending --
 

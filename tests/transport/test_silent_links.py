@@ -1,0 +1,74 @@
+"""Links on which nothing comes: TCP waits for long, members do not."""
+
+import pytest
+
+from cluster.protocol import link
+from cluster.transport import link_hellos
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import MS
+from tests.transport.linked_members import LinkedMember, free_port, linked, turn_until
+
+TIMEOUT_MS = 10_000  # the default
+
+
+class Clock:
+    ns = 0
+
+    def __call__(self):
+        return self.ns
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def two(clock):
+    endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
+    members = [LinkedMember(n, endpoints, clock_ns=clock) for n in range(2)]
+    turn_until(lambda: linked(*members), *members)
+    yield members
+    for member in members:
+        member.stop()
+
+
+def pass_time(clock, duration_ms, *members, step_ms=100):
+    for _ in range(duration_ms // step_ms):
+        clock.ns += step_ms * MS
+        for member in members:
+            member.turn()
+
+
+def test_members_that_have_nothing_to_say_keep_their_link(two, clock):
+    pass_time(clock, 3 * TIMEOUT_MS, *two)
+    assert [event[0] for member in two for event in member.told] == ["up", "up"]
+    assert not any(any(member.frames.values()) for member in two)
+
+
+def test_a_link_on_which_nothing_came_for_the_time_out_is_closed_and_dialled_again(two, clock):
+    a, b = two
+    pass_time(clock, TIMEOUT_MS - 500, a)
+    assert linked(a, b)
+    pass_time(clock, 1_000, a)
+    assert a.told == [("up", 1, 1), ("down", 1)]  # a hint: nobody is gone
+    assert a.errors == ["member 1: nothing came for 10 s"]
+    turn_until(lambda: a.told[-1][0] == "up" and linked(a, b), a, b)
+    assert ("gone", 1) not in a.told
+
+
+def test_who_was_stopped_for_long_itself_does_not_close_its_links(two, clock):
+    pass_time(clock, 5 * TIMEOUT_MS, *two, step_ms=TIMEOUT_MS)
+    assert all(member.told[-1][0] == "up" and len(member.told) == 1 for member in two)
+
+
+def test_a_member_of_an_earlier_release_may_be_silent(clock, monkeypatch):
+    monkeypatch.setattr(link_hellos.link, "LINK_PROTOCOL_VERSION", 1 << 16)
+    endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
+    a, b = (LinkedMember(n, endpoints, clock_ns=clock) for n in range(2))
+    turn_until(lambda: linked(a, b), a, b)
+    pass_time(clock, 2 * TIMEOUT_MS, a)
+    assert a.told == [("up", 1, 1)]
+    assert link.KEEPS_ALIVE_VERSION > 1 << 16
+    a.stop()
+    b.stop()
