@@ -43,6 +43,7 @@ from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
 from cluster.node.machine import Machine
 from cluster.node.node_log import NodeLog
+from cluster.node.own_name import await_own_names, warn_of_loopback
 from cluster.node.ports import LifeSettings
 from cluster.node.runner import AgentRunner, cluster_clock
 from cluster.protocol.enums import (
@@ -124,6 +125,7 @@ class ClusterNode:
 
     def _open(self) -> None:
         config = self.config
+        waited = await_own_names(config)
         check_exposure(config)
         tls = _member_tls(config)
         files = OsFiles()
@@ -141,6 +143,9 @@ class ClusterNode:
         self.log = NodeLog(config.path / "node.log", config.log_level, member=config.member_id)
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
+        for line in waited:
+            self.log.info(line)
+        warn_of_loopback(config, self.log.info)
 
         audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(audit.close)

@@ -1,0 +1,69 @@
+"""The names that a member listens at: known soon after a host has started, and what others reach it by."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections.abc import Callable
+
+from cluster.errors import TimedOut
+from cluster.node.config import NodeConfig
+from cluster.node.exposure import is_loopback, listening
+from cluster.transport.endpoint import LOOPBACK_HOSTS
+from cluster.transport.names import is_numeric, look_up
+
+OWN_NAME_TIMEOUT_S = 30.0
+POLL_S = 0.5
+
+
+def await_own_names(
+    config: NodeConfig, sleep: Callable[[float], None] = time.sleep, timeout_s: float = OWN_NAME_TIMEOUT_S
+) -> list[str]:
+    """Wait until all names that it listens at resolve; what was waited for, in lines.
+
+    A host's name may come later than its processes do. Raises TimedOut, which asks for another start.
+    """
+    told = []
+    deadline = time.monotonic() + timeout_s
+    for key, endpoint in listening(config).items():
+        host, why = _host(endpoint), ""
+        while True:
+            addresses, reason = look_up(host)
+            if addresses:
+                break
+            why = reason
+            if time.monotonic() >= deadline:
+                raise TimedOut(f"{key} {endpoint}: {host} does not resolve, for {timeout_s:g} s now: {why}")
+            sleep(POLL_S)
+        if why:
+            told.append(f"{key} {endpoint} did not resolve at first: {why}")
+    return told
+
+
+def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:
+    """Warn, from a thread, where the own name is this host's loopback, and that of another member is not.
+
+    Debian has a host's own name at 127.0.1.1.
+    """
+    own = _host(config.member.consensus_endpoint)
+    if is_numeric(own) or own in LOOPBACK_HOSTS or not is_loopback(own):
+        return
+    threading.Thread(target=_warn, args=(config, own, warn), name="own name", daemon=True).start()
+
+
+def _warn(config: NodeConfig, own: str, warn: Callable[[str], None]) -> None:
+    for member in config.cluster_members:
+        host = _host(member.consensus_endpoint)
+        reached = [] if host == own else look_up(host)[0]
+        if any(not ipaddress.ip_address(address).is_loopback for address in reached):
+            warn(
+                f"warning: {own} is {', '.join(look_up(own)[0])} on this host, where member "
+                f"{member.member_id} at {host} cannot reach it: give it the host's address, in /etc/hosts or "
+                "in members"
+            )
+            return
+
+
+def _host(endpoint: str) -> str:
+    return endpoint.rpartition(":")[0].strip("[]")

@@ -1,0 +1,56 @@
+"""What a member listens at has a name: which comes late, or is this host's alone."""
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.errors import TimedOut
+from cluster.node import exposure, own_name
+
+
+@pytest.fixture
+def config():
+    members = [
+        SimpleNamespace(member_id=i, consensus_endpoint=f"db{i}:2", ingress_endpoint=f"db{i}:1")
+        for i in range(2)
+    ]
+    return SimpleNamespace(
+        member=members[0], cluster_members=members, grpc_gateway="thread", tcp_ingress_of=lambda _: ""
+    )
+
+
+def resolve(monkeypatch, look_up):
+    monkeypatch.setattr(own_name, "look_up", look_up)
+
+
+def test_a_name_that_does_not_resolve_yet_is_waited_for(config, monkeypatch):
+    answers = [((), "not yet"), ((), "not yet"), (("10.0.0.1",), "")]
+    resolve(monkeypatch, lambda host: answers.pop(0) if len(answers) > 1 else answers[0])
+    slept = []
+    told = own_name.await_own_names(config, slept.append)
+    assert told == ["the consensus endpoint db0:2 did not resolve at first: not yet"] and len(slept) == 2
+
+
+def test_a_name_that_never_resolves_is_no_wrong_usage(config, monkeypatch):
+    resolve(monkeypatch, lambda host: ((), "no such name"))
+    with pytest.raises(TimedOut, match=r"db0 does not resolve, for 0 s now: no such name") as raised:
+        own_name.await_own_names(config, timeout_s=0)
+    assert raised.value.exit_status == 1
+
+
+@pytest.mark.parametrize("other, is_told", [("10.0.0.2", True), ("127.0.1.1", False)])
+def test_an_own_name_on_loopback_is_told_where_another_member_is_elsewhere(
+    config, monkeypatch, other, is_told
+):
+    resolve(monkeypatch, lambda host: (("127.0.1.1",) if host == "db0" else (other,), ""))
+    found = [(0, 0, 0, "", ("127.0.1.1", 0))]
+    monkeypatch.setattr(exposure.socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(own_name, "is_numeric", lambda host: False)
+    told = []
+    own_name.warn_of_loopback(config, told.append)
+    for thread in threading.enumerate():
+        if thread.name == "own name":
+            thread.join()
+    assert len(told) == is_told
+    assert not is_told or "db0 is 127.0.1.1 on this host, where member 1 at db1 cannot reach it" in told[0]
