@@ -123,3 +123,36 @@ def test_two_followers_that_have_lost_each_other_both_follow(hosts, members_on):
         hosts.find(a, b)
         hosts.find(b, a)
         finish(hosts, members, load)
+
+
+@pytest.mark.parametrize("cut_s", [30, 60])
+@pytest.mark.parametrize("is_one_way", [False, True], ids=["both ways", "one way"])
+def test_a_host_that_was_cut_off_for_long_follows_soon_after(hosts, members_on, cut_s, is_one_way):
+    members = members_on(SHORT_TIMEOUTS)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        lost = members.await_leader()
+        others = [i for i in members.ids if i != lost]
+        if is_one_way:
+            for other in others:
+                hosts.lose(lost, other)
+        else:
+            hosts.unplug(lost)
+        until = time.monotonic() + cut_s
+        while time.monotonic() < until:
+            load.await_progress(members.tell)
+        if is_one_way:
+            for other in others:
+                hosts.find(lost, other)
+        else:
+            hosts.plug(lost)
+        healed = time.monotonic()
+        await_that(
+            lambda: members.leader() not in (None, lost) and lost in members.established(),
+            "the one that was cut off follows",
+            tell=members.tell,
+        )
+        took_s = time.monotonic() - healed
+        assert took_s < 6, f"{took_s:.1f} s after a cut of {cut_s} s"  # TCP alone: as long as the cut again
+        finish(hosts, members, load)
