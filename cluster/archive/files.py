@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import stat
+import weakref
 from typing import Any, Protocol, TypeAlias
 
 from cluster.errors import LogDamaged, StorageError
@@ -241,10 +242,13 @@ class OsFile:
 
 
 class OsLock:
+    """Held by this process alone: one that it forks has no part in it, and does not keep it."""
+
     _close = _CLOSE
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        _LOCKS.add(self)
 
     def release(self) -> None:
         if self._fd >= 0:
@@ -253,6 +257,17 @@ class OsLock:
 
     def __del__(self) -> None:
         self.release()
+
+
+_LOCKS: weakref.WeakSet[OsLock] = weakref.WeakSet()
+
+
+def _leave_locks_to_the_parent() -> None:
+    for lock in _LOCKS:
+        lock.release()
+
+
+os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 _KINDS = {

@@ -2,10 +2,13 @@
 
 driver/service-N.sock ◀── connects ── `cluster service`, whoever starts it; one at a time
 ends by itself, or is killed: started again after a pause that doubles up to ten seconds
+
+A child is gone when the kernel says so, not when its socket is at its end: what it forked may hold a copy.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import subprocess
@@ -27,7 +30,7 @@ from cluster.protocol.service_link import (
 )
 from cluster.protocol.versions import version_text
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.listener import Listener
+from cluster.transport.listener import Listener, peer_process
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
@@ -75,6 +78,7 @@ class ChildProcess:
         self._receive_buffer = ReceiveBuffer()
         self._connection: Connection | None = None
         self._is_greeted = False
+        self._peer: tuple[int, socket.socket] | None = None  # who has connected last, and its socket
         self._child: subprocess.Popen[bytes] | None = None
         self._began_ns = 0
         self._next_look_ns = 0
@@ -151,6 +155,7 @@ class ChildProcess:
         )
         if self._connection is None:
             self._connection, self._is_greeted = connection, False
+            self._peer = peer_process(sock)[0], sock
             return
         why = f"{self._name} runs already in another process"
         self._tell(why)
@@ -201,9 +206,16 @@ class ChildProcess:
                 self._start_child(now_ns)
         elif (status := child.poll()) is not None:
             self._child = None
+            self._end_input_of(child.pid)
             self._on_end(child.pid, status, now_ns)
         elif self._connection is None and self._is_hanging(now_ns):
             child.kill()
+
+    def _end_input_of(self, pid: int) -> None:
+        """What a child that is gone has sent is received still; then its stream ends, whoever has a copy."""
+        if self._connection is not None and self._peer is not None and self._peer[0] == pid:
+            with contextlib.suppress(OSError):  # at its end already
+                self._peer[1].shutdown(socket.SHUT_RDWR)
 
     def _is_hanging(self, now_ns: int) -> bool:
         return self._lost_ns is not None and now_ns - self._lost_ns > HANG_TIMEOUT_NS

@@ -58,18 +58,18 @@ class SnapshotChild:
             _run_child(say, said_to, parent_pid)
         os.close(said_to)
         os.set_blocking(self._pipe, False)
-        self._said = b""
 
     def poll(self) -> tuple[bytes, int] | None:
         """All that it has said, and its exit code (negative: a signal's number); None while it runs."""
-        try:
-            while piece := os.read(self._pipe, PIPE_BYTES):
-                self._said += piece
-        except BlockingIOError:
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid == 0:
             return None
+        try:
+            said = os.read(self._pipe, PIPE_BYTES)
+        except BlockingIOError:  # nothing, and another process has a copy of the child's end
+            said = b""
         os.close(self._pipe)
-        _, status = os.waitpid(self.pid, 0)
-        return self._said, os.waitstatus_to_exitcode(status)
+        return said, os.waitstatus_to_exitcode(status)
 
     def kill(self) -> None:
         """End it now."""

@@ -25,6 +25,13 @@ NOT_HERE = frozenset({errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT})
 _CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
 
 
+def peer_process(sock: socket.socket) -> tuple[int, int]:
+    """Process and user that connected this Unix socket; copies of it that others hold change neither."""
+    peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(peer)
+    return pid, uid
+
+
 class Listener:
     """One listening socket. ``endpoint`` has the port that was given when 0 was asked for."""
 
@@ -70,8 +77,7 @@ class Listener:
         """Whether the peer may come in here: over a Unix socket only a process of the own user."""
         if self.endpoint.medium is not Medium.IPC:
             return True
-        peer = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _ = _CREDENTIALS.unpack(peer)
+        pid, uid = peer_process(sock)
         if uid != os.geteuid():
             self._on_stranger(f"{self.endpoint}: process {pid} is of user {uid}, expected {os.geteuid()}")
             return False

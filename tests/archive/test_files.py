@@ -100,3 +100,25 @@ def test_a_file_goes_quietly_when_the_interpreter_has_let_go_of_os(tmp_path, mon
     for descriptor in descriptors:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
+
+
+def test_a_lock_is_not_kept_by_what_its_process_forked(tmp_path):
+    path = str(tmp_path / "lock")
+    lock = OsFiles().lock(path)
+    (waiting, go_on), (coming, here) = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go_on)
+        os.write(here, b".")
+        os.read(waiting, 1)  # lives until the test ends it
+        os._exit(0)
+    try:
+        os.read(coming, 1)
+        assert OsFiles().lock(path) is None, "its own process holds it still"
+        lock.release()
+        again = OsFiles().lock(path)
+        assert again is not None
+        again.release()
+    finally:
+        os.close(go_on)
+        os.waitpid(child, 0)
