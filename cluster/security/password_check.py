@@ -9,6 +9,7 @@ busy, all who guess take a tenth of one, and an idle one checks at once.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import os
@@ -46,6 +47,8 @@ class PasswordCheck:
                 del self._answers[attempt]  # the next attempt is checked again
             if answer is None and attempt not in self._pending:
                 self._enqueue(user if digest else NOBODY, attempt, password, known)
+            if self._waiting and not self._is_running:
+                self._start()
         return answer and digest is not None
 
     def _attempt(self, user: str, password: bytes, digest: PasswordDigest) -> bytes:
@@ -58,18 +61,25 @@ class PasswordCheck:
         if len(queue) < WAITING_MAX:
             queue.append((attempt, password, digest))
             self._pending.add(attempt)
-        if not self._is_running:
+
+    def _start(self) -> None:
+        thread = threading.Thread(target=self._run, name="password-check", daemon=True)
+        with contextlib.suppress(RuntimeError, MemoryError):  # no room for it: whoever asks next tries again
+            thread.start()
             self._is_running = True
-            threading.Thread(target=self._run, name="password-check", daemon=True).start()
 
     def _run(self) -> None:
-        os.nice(NICENESS)  # on Linux of this thread alone
+        with contextlib.suppress(OSError):  # not allowed here: then it is as important as others
+            os.nice(NICENESS)  # on Linux of this thread alone
         while (job := self._next()) is not None:
             attempt, password, digest = job
-            is_right = digest.fits(password)
+            is_right = None
+            with contextlib.suppress(Exception):  # no memory for it: who asks again is checked again
+                is_right = digest.fits(password)
             with self._lock:
                 self._pending.discard(attempt)
-                self._answers[attempt] = is_right
+                if is_right is not None:
+                    self._answers[attempt] = is_right
                 if len(self._answers) > REMEMBERED_MAX:
                     self._answers.popitem(last=False)
 

@@ -135,19 +135,21 @@ def check_name(name: str) -> str:
 def put(path: str, name: str, digest: PasswordDigest | TokenDigest) -> bool:
     """Write the line of a principal, in place of the one that it had; whether it had one.
 
-    The file is there whole, as it was before or as it shall be. Raises ConfigurationError, StorageError.
+    The file is there whole, as it was before or as it shall be; a link still leads to it.
+    Raises ConfigurationError, StorageError.
     """
     lines = read_lines(path) if os.path.lexists(path) else {}
     was_there = name in lines
     text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: str(digest)}.items())
-    aside = f"{path}.new"
+    target = os.path.realpath(path)
+    aside = f"{target}.new"
     try:
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         with open(fd, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(fd)
-        os.replace(aside, path)
+        os.replace(aside, target)
     except OSError as error:
         raise StorageError(path, error.errno, "cannot be written") from None
     return was_there

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from cluster.archive.files import open_regular
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, StorageError
 from cluster.transport.clock import monotonic_ns
 
 LOOK_INTERVAL_NS = 1_000_000_000
@@ -20,7 +21,8 @@ OnError = Callable[[ClusterError], None]
 class WatchedFile(Generic[T]):
     """What a file says, read again when it has changed; looked at once a second at most.
 
-    A new content that is wrong is reported once, and the one before it stays in force.
+    A new content that is wrong, or none, is reported once, and the one before it stays in force. The path may
+    lead over symbolic links; it has changed when they lead elsewhere.
     """
 
     def __init__(self, path: str, parse: Callable[[dict[str, str], str], T], on_error: OnError) -> None:
@@ -47,7 +49,10 @@ class WatchedFile(Generic[T]):
             return
         self._seen = signature
         try:
-            self._value = self._parse(read_lines(self._path), self._path)
+            lines = read_lines(self._path)
+            if not lines:
+                raise ConfigurationError(f"{self._path}: is empty")
+            self._value = self._parse(lines, self._path)
             self.version += 1
         except ConfigurationError as error:
             self._on_error(ConfigurationError(f"{error}; what it said before stays in force"))
@@ -74,15 +79,27 @@ def read_lines(path: str) -> dict[str, str]:
 
 def _read(path: str) -> str:
     try:
-        with open(open_regular(path, os.O_RDONLY), "rb") as file:
+        with open(open_regular(os.path.realpath(path), os.O_RDONLY), "rb") as file:
+            _check_owner(path, os.fstat(file.fileno()))
             data = file.read(BYTES_MAX + 1)
         if len(data) > BYTES_MAX:
             raise ConfigurationError(f"{path}: more than {BYTES_MAX} bytes")
         return data.decode()
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: not a text in UTF-8") from None
+    except StorageError as error:
+        raise ConfigurationError(str(error)) from None
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _check_owner(path: str, found: os.stat_result) -> None:
+    """Raise ConfigurationError where another user than root and this one could write the file."""
+    if found.st_uid not in (0, os.geteuid()):
+        raise ConfigurationError(f"{path}: is of user {found.st_uid}, expected {os.geteuid()} or root")
+    if found.st_mode & stat.S_IWOTH:
+        mode = stat.S_IMODE(found.st_mode)
+        raise ConfigurationError(f"{path}: everybody may write it (mode {mode:04o}), expected at most 0664")
 
 
 def _signature(path: str) -> tuple[int, ...]:
@@ -91,4 +108,4 @@ def _signature(path: str) -> tuple[int, ...]:
         found = os.stat(path)
     except OSError:
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -151,3 +151,50 @@ def test_a_file_of_principals_is_closed_to_others_whatever_the_umask_says(file):
 
 def test_words_of_rights_are_those_of_the_enumeration():
     assert parse_rights({"a": "write, read, admin"}, "F") == {"a": frozenset(Right)}
+
+
+def test_a_file_may_be_a_link_into_a_folder_that_is_swapped_as_kubernetes_does(tmp_path):
+    for version, text in (("1", "alice: write"), ("2", "alice: read  ")):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "rights").write_text(text)
+    (tmp_path / "..data").symlink_to("1")
+    (tmp_path / "rights").symlink_to("..data/rights")
+    rights = RightsFile(str(tmp_path / "rights"), pytest.fail)
+    assert rights_of(rights, b"alice") == [CONNECT]
+
+    (tmp_path / "..data_tmp").symlink_to("2")
+    (tmp_path / "..data_tmp").rename(tmp_path / "..data")
+    assert rights_of(rights, b"alice") == [READ_LOG]
+
+    put(str(tmp_path / "rights"), "bob", token_digest(b"x"))
+    assert (tmp_path / "rights").is_symlink() and "bob" in (tmp_path / "2" / "rights").read_text()
+
+
+@pytest.mark.parametrize("what", ["empty", "only a comment", "a fifo", "open to all"])
+def test_a_file_that_says_nothing_or_is_none_leaves_the_last_in_force(file, what):
+    told = []
+    file.write_text("alice: write")
+    rights = RightsFile(str(file), told.append)
+    if what == "a fifo":
+        file.unlink()
+        os.mkfifo(file)
+    elif what == "open to all":
+        file.write_text("alice: admin")
+        file.chmod(0o666)
+    else:
+        file.write_text("" if what == "empty" else "# nobody\n")
+    for _ in range(2):
+        assert rights_of(rights, b"alice") == [CONNECT]
+    [error] = told
+    assert str(error).startswith(str(file)) and str(error).endswith("; what it said before stays in force")
+
+
+def test_the_target_of_a_link_is_of_root_or_of_this_user(file, tmp_path, monkeypatch):
+    file.write_text("alice: write")
+    (tmp_path / "link").symlink_to(file)
+    assert read_lines(str(tmp_path / "link")) == {"alice": "write"}
+    if os.geteuid() == 0:
+        os.chown(file, 4711, -1)
+    monkeypatch.setattr(os, "geteuid", lambda: 4712)
+    with pytest.raises(ConfigurationError, match="link: is of user"):
+        read_lines(str(tmp_path / "link"))

@@ -107,3 +107,28 @@ def test_a_flood_is_bounded_and_who_finds_no_room_asks_again(checks):
     await_that(lambda: not checks.check._is_running, "the end of the queue")
     assert len(checks.began) <= WAITING_MAX + 1
     assert checks.decided("alice") is True
+
+
+def test_a_check_that_fails_is_made_again_when_its_user_asks_again(checks):
+    class NoMemory:
+        def fits(self, secret):
+            raise MemoryError
+
+    checks.let(10)
+    right, checks.known["alice"] = checks.known["alice"], NoMemory()
+    assert checks.ask("alice") is None
+    await_that(lambda: not checks.check._is_running, "the failed check")
+    checks.known["alice"] = right
+    assert checks.decided("alice") is True
+    assert checks.decided("bob") is True
+
+
+def test_where_no_thread_can_start_the_next_who_asks_starts_it(checks, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    checks.let(10)
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        assert checks.ask("alice") is None
+    assert checks.decided("alice") is True
