@@ -207,6 +207,7 @@ class LogServer:
         """
         if self._next_look is None:
             self._next_look = asyncio.create_task(self._look())
+            self._next_look.add_done_callback(_forget_failure)
         return await asyncio.shield(self._next_look)
 
     async def _look(self) -> link.LogStatus:
@@ -456,6 +457,12 @@ class LogServer:
 
 def _invalid(text: str) -> RequestRefused:
     return RequestRefused(link.LinkErrorCode.INVALID_ARGUMENT, text)
+
+
+def _forget_failure(look: asyncio.Task[link.LogStatus]) -> None:
+    """Everybody who asked may have left by now: else asyncio prints the traceback of a failure."""
+    if not look.cancelled():
+        look.exception()
 
 
 def _close_opened(opening: asyncio.Future[ServedLog]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from cluster.errors import NotAClusterDirectory
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport import log_server
@@ -283,3 +285,27 @@ def test_one_reader_that_asks_for_the_status_again_and_again_gets_so_many_looks_
         return asyncio.get_running_loop().time() - began
 
     assert asyncio.run(asyncio.wait_for(ask(), DEADLINE_S)) >= 4 * log_server.STATUS_INTERVAL_S
+
+
+def test_a_look_that_fails_after_its_asker_has_left_is_told_to_nobody():
+    told = []
+
+    def no_log():
+        raise NotAClusterDirectory("none yet")
+
+    async def ask_and_leave():
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+        with ThreadPoolExecutor(1) as executor:
+            server = LogServer(no_log, executor)
+            asking = asyncio.create_task(server.look())
+            await asyncio.sleep(0)
+            look = server._next_look
+            asking.cancel()
+            await asyncio.wait([asking, look])
+            del asking, look
+            gc.collect()
+            await asyncio.sleep(0)
+            server.close()
+
+    asyncio.run(ask_and_leave())
+    assert told == []
