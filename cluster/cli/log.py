@@ -15,6 +15,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, endpoints_unless
+from cluster.cli.printable import printable
 from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import LogDamaged, StorageError
 
@@ -428,4 +429,4 @@ def _text(value: Any) -> str:
     text = str(value)
     if text.isprintable() and " " not in text and text:
         return text
-    return json.dumps(text, ensure_ascii=False)
+    return printable(json.dumps(text, ensure_ascii=False))

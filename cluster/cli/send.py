@@ -16,6 +16,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import Endpoints
+from cluster.cli.printable import printable
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
 
 if TYPE_CHECKING:
@@ -218,6 +219,7 @@ class _Answers(_Events):
         super().__init__()
         self._is_binary = binary
         self._out = sys.stdout.buffer
+        self._is_terminal = sys.stdout.isatty()
         self.count = 0
         self.has_new_leader = False
 
@@ -227,6 +229,8 @@ class _Answers(_Events):
         if self._is_binary:
             self._out.write(b"".join(LENGTH_PREFIX.pack(len(payload)) + payload for payload in payloads))
         else:
+            if self._is_terminal:
+                payloads = [printable(payload.decode(errors="replace")).encode() for payload in payloads]
             self._out.write(b"\n".join(payloads) + b"\n")
         self._out.flush()
 

@@ -117,6 +117,15 @@ def test_text_has_one_line_an_entry_whatever_a_payload_holds(run, tmp_path):
     )
 
 
+def test_no_control_of_a_terminal_comes_through_in_text(run, tmp_path):
+    log = LogWriter()
+    log.term(0)
+    log.message("a\u009b31mb\u202ec\x7fd\u00e9".encode())
+    write_member(tmp_path, log)
+    _, out, _ = run("tail", "--dir", tmp_path, "--payload", "utf8")
+    assert out.endswith('payload="a\\u009b31mb\\u202ec\\u007fd\u00e9"\n')
+
+
 def test_tail_shows_the_last_entries_over_terms_and_segments(run, tmp_path):
     log = a_log(1000)
     write_member(tmp_path, log)
