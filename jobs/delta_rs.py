@@ -1,9 +1,10 @@
 """The tables without Spark: delta-rs writes what LogReader reads, in one process, without a JVM.
 
-The rows are those of the tables that Spark writes. Each commit has a transaction identifier (``txn``) of the
-Delta protocol whose version is the position that the table goes to. It is in the log of the table with the
-rows or not at all, so a job that is started again goes on exactly there, without a checkpoint. Of two jobs
-that take in the same entries, the protocol lets one commit.
+The rows are those of the tables that Spark writes. Each commit says the position that the table goes to. It
+is in the log of the table with the rows or not at all, so a job that is started again goes on exactly there,
+without a checkpoint. After a RESTORE it goes on where the restored version ends. Each commit also has
+a transaction identifier (``txn``) of the Delta protocol: of two jobs that take in the same entries, the
+protocol lets one commit. The identifier outlives a RESTORE, so it is no position to go on from.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 from cluster import ConfigurationError, PositionToken
 from cluster.errors import ClusterError, StorageError
 from jobs.delta_table import ATTEMPTS, Missing, is_name
-from jobs.history import check_token
+from jobs.history import RECENT, Recent, check_token, position_of
 from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
 from spark_connector.columns import arrow_schema
 from spark_connector.log import BEHIND_TIMEOUT_S, SourceLog, forget_reader, open_reader
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
+from spark_connector.planning import FRAME_ALIGNMENT
 from spark_connector.resolving import resolve_start
 from spark_connector.schema import ROW_COLUMNS
 
@@ -198,7 +200,7 @@ class _Keeper:
 
         def merged(table: DeltaTable, said: CommitProperties) -> int:
             assert self.job.reduced is not None
-            found = self._from_snapshots(table.transaction_version(self._application) is None, stop)
+            found = self._from_snapshots(self._goes_to() is None, stop)
             updates = self.job.reduced(_with(entries, found, self.job), table.to_pyarrow_table)
             return _merge(table, self.job, updates, found, said)
 
@@ -215,7 +217,7 @@ class _Keeper:
 
         if self._table is None:
             self._table = self._made()
-            if self._table.transaction_version(self._application) is not None:
+            if self._goes_to() is not None:
                 return  # another job has made it
         said = CommitProperties(
             custom_metadata={"userMetadata": PositionToken(self._log.cluster, stop).to_text()},
@@ -246,16 +248,33 @@ class _Keeper:
 
         Raises ConfigurationError for a table of another log, TimedOut for a log that stays behind.
         """
-        table = self._table
-        known = None
-        if table is not None:
-            known = table.transaction_version(self._application)
-            token = PositionToken(table.metadata().configuration[IDENTITY], known or 0)
-            check_token(self._place, token, self._log.cluster)
-        if known is None:
+        if self._table is None:
+            return resolve_start(self._log, self._source, EARLIEST, end)
+        token = PositionToken(self._table.metadata().configuration[IDENTITY], self._goes_to() or 0)
+        check_token(self._place, token, self._log.cluster)
+        if self._goes_to() is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
         self._reader.await_token(token.to_text(), BEHIND_TIMEOUT_S)
-        return self._log.retained(known)
+        at = self._log.retained(token.position)
+        return at if at % FRAME_ALIGNMENT == 0 else self._reader.boundary_at_or_after(at)
+
+    def _goes_to(self) -> int | None:
+        """Where the table goes to, as its commits say, or else its rows; None for one without rows.
+
+        Commits do not say it after a RESTORE to a time, a CLONE, or once the log of the table is cleaned up.
+        Rows that are merged say their newest entry, so that the byte after its first one is meant.
+        """
+        import pyarrow.compute as pc
+
+        if self._table is None:
+            return None
+        for count in (1, RECENT):
+            position = position_of(_recent(self._table, count))
+            if position is not None:
+                return position
+        column = self.job.layout.progress
+        found = pc.max(self._table.to_pyarrow_table(columns=[column])[column]).as_py()
+        return found if found is None or self.job.reduced is None else found + 1
 
     def open(self) -> None:
         """Look at the table as it is now.
@@ -318,6 +337,13 @@ def _named(
             raise
         said = next(iter(str(error).splitlines()), type(error).__name__)
         raise StorageError(place, None, f"{what}: {said}") from None
+
+
+def _recent(table: DeltaTable, count: int) -> list[Recent]:
+    return [
+        Recent(of["version"], of["operation"], of.get("operationParameters", {}), of.get("userMetadata"))
+        for of in table.history(count)
+    ]
 
 
 def _no_snapshots(is_first: bool, end: int) -> Found:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster import ConfigurationError, DataLoss, PositionToken, parse_token
 from jobs.delta_table import delta_table, read
@@ -12,7 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-_RECENT = 100  # commits in which the jobs' last one is looked for: those between are of OPTIMIZE and the like
+RECENT = 100  # commits in which the jobs' last one is looked for: those between are of OPTIMIZE and the like
+
+# What gives a table other rows than its job's last commit left; that commit's position stays in its log.
+_REPLACING = ("RESTORE", "CLONE", "CONVERT", "REPLACE TABLE", "CREATE OR REPLACE TABLE")
 
 
 class Version(NamedTuple):
@@ -23,10 +28,40 @@ class Version(NamedTuple):
     cluster: str | None
 
 
+class Recent(NamedTuple):
+    """What a commit says of itself; several of them are newest first."""
+
+    version: int
+    operation: str
+    parameters: dict[str, Any]
+    user_metadata: str | None
+
+    @property
+    def replaces(self) -> bool:
+        """Whether it is no job's, and the rows after it are not those before it and more."""
+        is_overwrite = self.operation == "WRITE" and self.parameters.get("mode") == "Overwrite"
+        return (is_overwrite or self.operation.startswith(_REPLACING)) and not _token(self.user_metadata)
+
+
 def token_of_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
-    """The position token of the end of a micro-batch, which Spark wrote down before it runs."""
+    """The position token of a micro-batch's end, with its begin; Spark wrote both down before it runs."""
     (offsets,) = spark.read.text(f"{checkpoint}/offsets/{batch_id}", wholetext=True).collect()
-    return parse_token(offsets.value.splitlines()[-1]).to_text()
+    text = offsets.value.splitlines()[-1]
+    return token_text(parse_token(text), json.loads(text).get("from"))
+
+
+def token_text(token: PositionToken, begin: int | None) -> str:
+    """``token``, and the position from which on its commit has taken the Log in, where that is known."""
+    return json.dumps(json.loads(token.to_text()) | ({} if begin is None else {"from": begin}))
+
+
+def recent(spark: SparkSession, table: str, count: int = RECENT) -> list[Recent]:
+    """The newest ``count`` commits of ``table``."""
+    commits = delta_table(spark, table).history(count)
+    return [
+        Recent(row.version, row.operation, row.operationParameters or {}, row.userMetadata)
+        for row in commits.select("version", "operation", "operationParameters", "userMetadata").collect()
+    ]
 
 
 def versions(spark: SparkSession, table: str) -> list[Version]:
@@ -41,9 +76,8 @@ def versions(spark: SparkSession, table: str) -> list[Version]:
 
 def check_log(spark: SparkSession, table: str, cluster: str | None) -> None:
     """Raise ConfigurationError where the newest commit that says so is of another log than ``cluster``'s."""
-    commits = delta_table(spark, table).history(_RECENT).select("userMetadata").collect()
-    tokens = (token for commit in commits if (token := _token(commit.userMetadata)))
-    token = next(tokens, None)
+    commits = recent(spark, table)
+    token = next((token for commit in commits if (token := _token(commit.user_metadata))), None)
     if token is not None:
         check_token(table, token, cluster)
 
@@ -57,25 +91,72 @@ def check_token(table: str, token: PositionToken, cluster: str | None) -> None:
         )
 
 
-def is_restored(spark: SparkSession, table: str) -> bool:
-    """Whether somebody has brought it back to an earlier version after the last commit of a job."""
-    for commit in delta_table(spark, table).history(_RECENT).select("operation", "userMetadata").collect():
-        if commit.operation == "RESTORE":
-            return True
-        if _token(commit.userMetadata):
+def position_of(commits: Sequence[Recent]) -> int | None:
+    """How far a table goes whose newest commits these are; None where they do not say.
+
+    A position holds for the rows that were there when it was written down. So it does not hold after a
+    RESTORE: there the commits up to the version that was restored say it.
+    """
+    for i, commit in enumerate(commits):
+        if token := _token(commit.user_metadata):
+            return token.position
+        if commit.replaces:
+            target = str(commit.parameters.get("version"))  # None in a RESTORE to a time, and in others
+            older = commits[i + 1 :]
+            return position_of([c for c in older if c.version <= int(target)]) if target.isdecimal() else None
+    return None
+
+
+def replaced_by(commits: Sequence[Recent]) -> str:
+    """What has replaced the rows of the job's newest commit, as ``RESTORE (version 4)``; else empty."""
+    for commit in commits:
+        if commit.replaces:
+            return f"{commit.operation} (version {commit.version})"
+        if _token(commit.user_metadata):
             break
-    return False
+    return ""
+
+
+def gap(commits: Sequence[Recent]) -> tuple[int, int] | None:
+    """The part of the Log that a table lacks since the job's newest commit, which did not know of a RESTORE.
+
+    It came between the last look at the table and the commit, which goes on beyond the restored version.
+    """
+    for i, commit in enumerate(commits):
+        if _token(commit.user_metadata):
+            begin, reached = json.loads(commit.user_metadata or "").get("from"), position_of(commits[i + 1 :])
+            return (reached, begin) if None not in (begin, reached) and reached < begin else None
+    return None
+
+
+def check_rows_are_its_own(spark: SparkSession, table: str, since: int, expected: str) -> None:
+    """Raise ConfigurationError where a RESTORE or the like took rows from a table that its job had put in.
+
+    The rows may have been replaced up to version ``since``. What was ``expected`` instead is the caller's to
+    say. A gap is refused whenever it arose. Of a table that its job alone writes two commits say all.
+    """
+    commits = recent(spark, table, 2)
+    if not all(_token(commit.user_metadata) for commit in commits):
+        commits = recent(spark, table)
+    if found := gap(commits):
+        raise ConfigurationError(
+            f"table {table} lacks [{found[0]:,}, {found[1]:,}) of the Log, since a RESTORE between two "
+            "batches; expected a table without a gap: rebuild it, or restore an earlier version"
+        )
+    if by := replaced_by([commit for commit in commits if commit.version > since]):
+        raise ConfigurationError(f"table {table} had its rows replaced by {by}; expected {expected}")
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:
-    """The version that goes farthest, of those up to ``latest``.
+    """The version that goes farthest, of those up to ``latest`` and, if any, since a RESTORE or the like.
 
     Raises DataLoss when none says how far it goes.
     """
     known = [found for found in versions(spark, table) if latest is None or found.version <= latest]
     if not known:
         raise DataLoss(f"no commit of table {table} says how far in the Log it goes: run its job once")
-    return known[-1]
+    replaced = next((commit.version for commit in recent(spark, table) if commit.replaces), -1)
+    return max(known, key=lambda found: (found.version > replaced, found))
 
 
 def _token(user_metadata: str | None) -> PositionToken | None:

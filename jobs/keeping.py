@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from cluster import ConfigurationError, parse_token
 from jobs import delta_rs
 from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, start
-from jobs.delta_table import Commit, exists, open_table
-from jobs.history import check_log, is_restored, token_of_batch
+from jobs.delta_table import Commit, exists, latest_version, open_table
+from jobs.history import check_log, check_rows_are_its_own, token_of_batch
 from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 from spark_connector.log import SourceLog
@@ -88,6 +88,7 @@ def keeping(
     gate = gate or BatchGate()
     _check_none_is_short(spark, tables, checkpoint)
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
+    opened_at = {table: latest_version(spark, table) for table in tables}
     cluster = SourceLog(SourceOptions.parse(source)).cluster
     for table in known:
         if known[table] is not None:
@@ -109,6 +110,7 @@ def keeping(
             batch = batch.persist()  # the Log is read once, whatever is made of it
         try:
             for table, job in tables.items():
+                check_rows_are_its_own(batch.sparkSession, table, opened_at[table], _expected(checkpoint))
                 commit = Commit(f"{job.name}-{query}", batch_id, token)
                 entries = _beyond(batch, known[table], job.progress)
                 found: list[dict[str, Any]] = []
@@ -124,28 +126,28 @@ def keeping(
 
 def _check_none_is_short(spark: SparkSession, tables: Collection[str], checkpoint: str) -> None:
     """Raise ConfigurationError where a table lacks batches after which the checkpoint would go on."""
-    short = ((table, why) for table in tables if (why := _why_short(spark, table)))
-    table, why = next(short, ("", ""))
-    if table and _has_commits(spark, checkpoint):
-        raise ConfigurationError(
-            f"table {table} {why}, and checkpoint {checkpoint} goes on after batches that it lacks; expected "
-            "no checkpoint: delete it, and the job goes on after what each table has"
-        )
+    goes_on = _has_batches(spark, checkpoint)
+    for table in tables:
+        if exists(spark, table):
+            since = -1 if goes_on else latest_version(spark, table)
+            check_rows_are_its_own(spark, table, since, _expected(checkpoint))
+        elif goes_on:
+            raise ConfigurationError(f"table {table} is not there; expected {_expected(checkpoint)}")
 
 
-def _why_short(spark: SparkSession, table: str) -> str:
-    """Why it may lack what a job had put into it; empty where nothing says so."""
-    if not exists(spark, table):
-        return "is not there"
-    return "was brought back to an earlier version by RESTORE" if is_restored(spark, table) else ""
+def _expected(checkpoint: str) -> str:
+    return (
+        f"no checkpoint {checkpoint}, which goes on after batches that the table lacks: delete it, and "
+        "the job goes on after what each table has"
+    )
 
 
-def _has_commits(spark: SparkSession, checkpoint: str) -> bool:
-    """Whether a batch is done over ``checkpoint``, on whichever file system it is."""
+def _has_batches(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether a batch is planned in ``checkpoint``, done or not, on whichever file system it is."""
     from pyspark.errors import AnalysisException
 
     try:
-        return not spark.read.text(f"{checkpoint}/commits").isEmpty()
+        return not spark.read.text(f"{checkpoint}/offsets").isEmpty()
     except AnalysisException:  # there is no such folder
         return False
 

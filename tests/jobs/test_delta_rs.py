@@ -12,7 +12,7 @@ import deltalake
 import pytest
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from cluster import ConfigurationError, LogReader, TimedOut, parse_token
+from cluster import ConfigurationError, LogReader, PositionToken, TimedOut, parse_token
 from cluster.errors import LogPurged, StorageError
 from jobs import as_of, delta_rs, verify
 from jobs.delta_rs import IDENTITY
@@ -178,7 +178,8 @@ def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, t
         run(member_dir, table)
 
     metadata.alter.set_table_properties({IDENTITY: identity}, raise_if_not_exists=False)
-    beyond = deltalake.CommitProperties(app_transactions=[deltalake.Transaction("cluster.log", 250_176)])
+    token = PositionToken(identity, 250_176).to_text()
+    beyond = deltalake.CommitProperties(custom_metadata={"userMetadata": token})
     nothing = metadata.to_pyarrow_table().slice(0, 0)
     deltalake.write_deltalake(metadata, nothing, mode="append", commit_properties=beyond)
     with pytest.raises(TimedOut, match=r"position 250176 .* committed up to 250144"):
