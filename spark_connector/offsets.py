@@ -26,7 +26,7 @@ from typing import Any
 
 from cluster.errors import ConfigurationError, DataLoss
 from cluster.reader.token import TOKEN_VERSION, is_one_log
-from spark_connector.planning import PlanLimits
+from spark_connector.planning import FRAME_ALIGNMENT, PlanLimits
 
 OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token
 MANY_OFFSET_VERSION = 3  # maps the names of several clusters to their offsets (many_clusters.py)
@@ -68,7 +68,7 @@ class Offset:
         position: Any = given.get("position")
         begin: Any = given.get("from") if ends_a_batch else None
         positions = [position, begin] if ends_a_batch else [position]
-        are_positions = all(type(value) is int and value >= 0 for value in positions)
+        are_positions = all(type(at) is int and at >= 0 and at % FRAME_ALIGNMENT == 0 for at in positions)
         if not are_positions or not isinstance(given.get("cluster"), str | None):
             raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
         limits = _limits(given) if ends_a_batch and given["v"] > 1 else None

@@ -76,6 +76,8 @@ PLAN = {"maxBytesPerPartition": 64, "minPartitions": 1, "maxPartitions": 2}
         {"v": 1, "cluster": CLUSTER, "position": "96", "from": 0},
         {"v": 1, "cluster": CLUSTER, "position": True, "from": 0},
         {"v": 2, "cluster": CLUSTER, "position": "96"},
+        {"v": 2, "cluster": CLUSTER, "position": 104},
+        {"v": 2, "cluster": CLUSTER, "position": 96, "from": 8, "plan": PLAN},
         {"v": 2, "cluster": CLUSTER, "position": 96, "from": None, "plan": PLAN},
         {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0},
         {"v": 2, "cluster": CLUSTER, "position": 96, "from": 0, "plan": [64, 1, 2]},
