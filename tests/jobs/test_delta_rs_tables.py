@@ -20,18 +20,11 @@ from jobs.timers import LOG_COLUMNS, on_match_and_missing
 from spark_connector.columns import arrow_schema
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.timelines import Timeline
-from tests.jobs.without_spark import IN_THREE, options, run, run_alone
+from tests.jobs.without_spark import IN_THREE, options, rows, run, run_alone
 
 MERGED = ("sessions", "timers", "leadership_terms")
 
 pytestmark = pytest.mark.timeout(600)  # Spark starts, on a machine that may be busy
-
-
-def rows(table):
-    """By their keys, which are the first columns."""
-    found = [tuple(row.values()) for row in deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist()]
-    assert len({row[0] for row in found}) == len(found)
-    return sorted(found, key=lambda row: row[0])
 
 
 @pytest.mark.parametrize("name", MERGED)

@@ -17,8 +17,7 @@ from jobs.delta_table import read
 from jobs.history import Recent, gap, position_of, replaced_by
 from jobs.keeping import keep
 from jobs.tables import tables_in
-from tests.jobs.test_delta_rs_tables import rows
-from tests.jobs.without_spark import IN_THREE, run
+from tests.jobs.without_spark import IN_THREE, rows, run
 
 pytestmark = pytest.mark.timeout(600)
 

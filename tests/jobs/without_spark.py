@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import deltalake
+
 from jobs.command import add_table, add_writer, options_of, parser
 from jobs.delta_rs import keep
 from jobs.schemas import DELTA_RS
@@ -55,3 +57,10 @@ def run_alone(name, member_dir, *arguments):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stderr.splitlines()
+
+
+def rows(table):
+    """By their keys, which are the first columns."""
+    found = [tuple(row.values()) for row in deltalake.DeltaTable(str(table)).to_pyarrow_table().to_pylist()]
+    assert len({row[0] for row in found}) == len(found)
+    return sorted(found, key=lambda row: row[0])
