@@ -125,7 +125,7 @@ def gap(commits: Sequence[Recent]) -> tuple[int, int] | None:
     for i, commit in enumerate(commits):
         if _token(commit.user_metadata):
             begin, reached = json.loads(commit.user_metadata or "").get("from"), position_of(commits[i + 1 :])
-            return (reached, begin) if None not in (begin, reached) and reached < begin else None
+            return None if begin is None or reached is None or reached >= begin else (reached, begin)
     return None
 
 

@@ -114,7 +114,7 @@ class GrpcGateway:
         self._server: grpc.aio.Server | None = None
         self._is_started = threading.Event()
         self._readers: set[asyncio.Task[None]] = set()
-        self._error: ClusterError | None = None
+        self._error: Exception | None = None  # that it could not start for
         self.port = listen.port
 
     def start(self) -> Endpoint:
@@ -127,15 +127,17 @@ class GrpcGateway:
 
     def stop(self) -> None:
         """End all streams and the thread; what a stream still has to say is given a moment."""
-        if self._thread.is_alive():
+        if not self._is_started.is_set():
+            return
+        if self._error is None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        self._thread.join()  # which closes the loop by itself where it could not start
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
         try:
             self._loop.run_until_complete(self._listen_on_port())
-        except ClusterError as error:
+        except Exception as error:  # ``start`` waits for it
             self._error = error
         self._is_started.set()
         if self._error is None:
