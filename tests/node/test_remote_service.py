@@ -11,6 +11,7 @@ from cluster import AgentTermination, ServiceError
 from cluster.member.busy import words as at
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.service import ScheduleTimer
+from cluster.service.channel import RecoveryState
 from tests.node.service_in_memory import SECOND, Module, Numbering, led
 
 
@@ -133,6 +134,30 @@ def test_a_join_is_acknowledged_while_the_service_is_away_or_busy(leader):
     leader.join(Role.FOLLOWER)
     leader.turn()
     assert [ack.log_position for ack in leader.acks[acked:]] == [leader.commit_position]
+
+
+def test_the_module_starts_joins_and_commits_while_its_service_does_not_come_up(a_module):
+    module, prompt = a_module(), led(a_module(name="prompt"))
+    module.process.is_stuck = True
+    module.channel.recovery = RecoveryState()
+    module.turn()
+    assert module.acks == []
+    module.now_ns += 11 * SECOND
+    module.turn()
+    module.join(Role.LEADER)
+    module.log.term()
+    module.log.opened(7)
+    module.commit()
+    module.turn(20)
+    assert [ack.log_position for ack in module.acks] == [0, 0], "of the start, and of the join"
+    for each in (module, prompt):
+        each.log.message(7, b"x")
+        each.commit()
+        each.turn(20)
+    assert module.answers == []
+    module.process.is_stuck = False
+    assert results(module.settle()) == results(prompt.settle())
+    assert module.answers
 
 
 def test_a_snapshot_waits_for_a_service_that_is_busy_and_not_for_ever(leader):

@@ -2,9 +2,10 @@
 
     consensus module ── ServiceChannel ── RemoteService ── ServiceProcess ··· socket ··· the service
 
-The service may be slow, or die and be started again: the module leads or follows as before. A join of a log
-is acknowledged at once, for the service reads the log from its file whenever it comes to it; only the place
-of a snapshot and an orderly end wait for the service to come there, and not for ever. What it writes into the
+The service may be slow, not come up, or die and be started again: the module elects, leads or follows with
+its disk alone. A join of a log is acknowledged at once, for the service reads the log from its file whenever
+it comes to it; only its start, the place of a snapshot and an orderly end wait for the service to come there,
+and not for ever. What it writes into the
 snapshot then comes when it comes (ServiceSnapshot). (Aeron's module waits for each join, and ends with
 its service's process, C-311; an inline service is as Aeron's.)
 
@@ -50,6 +51,7 @@ from cluster.transport.message_frames import link_frame
 
 NULL_VALUE = -1
 LIMITS_MAX = 16  # that were sent and not reached: a service that does not read costs no memory
+START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
 LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
 
 
@@ -138,7 +140,9 @@ class RemoteService:
         self._inlet = SnapshotInlet(service_id, ports.snapshots, ports.on_error)
         self._script = LogScript()
         self._is_live = False  # the log that was joined last has no end that is known
-        self._taken: TakenFromService | None = None  # from the first process's start on
+        self._taken: TakenFromService | None = None  # from the module's start on
+        self._has_started = False  # any of its processes
+        self._start_due_ns: int | None = None  # until when its start is waited for
         self._next_ack_id = 0
         self._acks_waiting: deque[ServiceAck] = deque()  # of joins, until a snapshot's is given
         self._given_up: set[int] = set()  # positions of snapshots that were not waited for any longer
@@ -206,8 +210,12 @@ class RemoteService:
         channel = self._channel
         has_room = not (channel.control_room.is_half_used or channel.egress_room.is_half_used)
         work_count = self._ports.process.do_work(now_ns, self, is_receiving=has_room)
-        if self._is_connected and not self._is_told and channel.recovery is not None:
-            self._tell_start(channel.recovery)
+        if channel.recovery is not None:
+            if self._taken is None:
+                self._taken = TakenFromService(channel.recovery.log_position)
+                self._start_due_ns = now_ns + START_PATIENCE_NS
+            if self._is_connected and not self._is_told:
+                self._tell_start(channel.recovery, self._taken)
         work_count += self._take_from_module()
         if self._is_told:
             self._send_limit()
@@ -234,16 +242,13 @@ class RemoteService:
             self._taken.on_process_lost()
         self._forget_process()
 
-    def _tell_start(self, recovery: RecoveryState) -> None:
+    def _tell_start(self, recovery: RecoveryState, taken: TakenFromService) -> None:
         """Let the process start where the log is to be read from, up to where the one before it was."""
         self._is_told = True
-        taken, recording = self._taken, self._ports.recording()
-        if taken is not None:
-            recovery = self._ports.newest_snapshot(taken.position) or recovery
+        recovery = self._ports.newest_snapshot(taken.position) or recovery
         self._send(self._start_at(recovery))
-        if taken is None:
-            self._taken = TakenFromService(recovery.log_position)
-        elif recovery.log_position < taken.position:
+        if recovery.log_position < taken.position:
+            recording = self._ports.recording()
             assert recording is not None
             member_id = self._start.member_id
             self._send_item(replay(recording, recovery.log_position, taken.position, member_id))
@@ -351,6 +356,9 @@ class RemoteService:
     def _check_patience(self) -> None:
         """A service that does not come is not waited for longer than was configured."""
         self._check_snapshot()
+        if self._start_due_ns is not None and self._now_ns >= self._start_due_ns:
+            self._ports.tell(f"{self._name} has not come up in time: it is not waited for")
+            self._give_start(self._ack(self._taken_position, self._service_id + 1))
         if self._termination is not None and self._now_ns >= self._termination[1]:
             self._ports.tell(f"{self._name} has not ended in time: it is not waited for")
             self._end(self._ack(self._termination[0]))
@@ -368,6 +376,11 @@ class RemoteService:
             )
             self._given_up.add(position)
             self._give_snapshot(self._ack(position))
+
+    def _give_start(self, ack: ServiceAck) -> None:
+        if self._start_due_ns is not None:
+            self._start_due_ns = None
+            self._give(ack)
 
     def _give_snapshot(self, ack: ServiceAck) -> None:
         self._channel.awaited_snapshot = None
@@ -417,8 +430,9 @@ class RemoteService:
         """Start, joins, snapshots, end: in which order they come says which one this is."""
         if not self._is_started:
             self._is_started = True
-            if self._next_ack_id == 0 and ack.relevant_id != NULL_VALUE:  # else it is about to say why
-                self._give(ack)
+            if ack.relevant_id != NULL_VALUE:  # else it is about to say why
+                self._has_started = True
+                self._give_start(ack)
         elif self._is_taking_snapshot:
             self._is_taking_snapshot = False  # acknowledged when it began
         elif self._joins:
@@ -484,7 +498,7 @@ class RemoteService:
         why = message.why.decode(errors="replace")
         if message.is_damage:
             raise LogDamaged(None, None, f"{self._name}: {why}")
-        if self._next_ack_id == 0:
+        if not self._has_started:
             raise AgentTermination(why)
         self._ports.tell(why)
 
