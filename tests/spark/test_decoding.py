@@ -5,6 +5,7 @@ import json
 import pickle
 import random
 import struct
+import time
 from decimal import Decimal
 
 import numpy as np
@@ -95,6 +96,62 @@ def test_what_is_no_such_object_is_null_and_harms_no_other():
         assert (row is None) == (payload in NO_TRADES), payload
         assert row is None or row["id"] == json.loads(payload)["id"]
     assert set(failures) == {i for i, payload in enumerate(payloads) if payload in NO_TRADES}
+
+
+def test_a_batch_with_broken_objects_takes_a_small_multiple_of_the_time_of_a_good_one():
+    size, decoder = 4096, JsonDecoder(pa.struct([("id", pa.int64()), ("name", pa.string())]))
+
+    def seconds(is_bad, bad):
+        payloads = binary([bad if is_bad(i) else b'{"id": %d, "name": "n"}' % i for i in range(size)])
+        begin = time.process_time()
+        found = decoder(payloads)
+        taken = time.process_time() - begin
+        assert set(found.failures) == {i for i in range(size) if is_bad(i)}
+        assert found.column.null_count == len(found.failures)
+        return taken
+
+    for bad in (b'{"id": "7"}', b'{"id": 7.5}', b'{"id": 7', b'{"name": "\xff"}'):
+        good = min(seconds(lambda i: False, bad) for _ in range(3))
+        for is_bad in (lambda i: True, lambda i: i % 100 == 0, lambda i: i == size // 3):
+            assert min(seconds(is_bad, bad) for _ in range(2)) < 3 * good + 0.1, (bad, good)
+
+
+VALUES = [
+    "1", "-0", "127", "128", "-129", "2147483648", "9223372036854775808", "1.5", "1.0", "1e2", "1e400",
+    "0e400", "1.8e308", "0.0001e311", "1" * 310, "1" * 4400, "3.5e38", "NaN", "-NaN", "Inf", "-Infinity",
+    "+1", "01", ".5", "5.", "1e", "true", "True", "null", "nul", '"x"', '""', '"1"', r'"\ud800"',
+    r'"\udc00"', r'"\ud83d\ude00"', r'"\\ud800"', r'"\u0000"', '"a\nb"', r'"\x"', "[]", "[1]", "[1,]",
+    "[1,2.5]", "[null]", "[[1]]", "{}", '{"a":1}', '{"a":1,"a":2}', '{"a":null,"a":null}', '{"q":1,"q":2}',
+    '{"a":"x"}', "[" * 5000 + "]" * 5000, '"2026-01-02"', '"2026-01-02 03:04:05"', '"2026-01-02T03"',
+    '"2026-01-02T03:04Z"', '"2026-01-02Z"', '"2026-01-02T03:04:05.1234567"', '"2026-01-02T03:04:05.123"',
+    '"2026-01-02T24:00:00"', '"2026-02-29"', '"0000-02-29"', '"2026-1-2"', '"2026-01-02T03:04:05+0530"',
+    '"2026-01-02T03:04:05+05"', '"2026-01-02T03Z"', '"2026-01-02T03:04:05-24:00"', '"2026-01-02t03:04:05"',
+    '"2026-01-02T03:04:60Z"', '"2026-01-02T0304Z"', "12.345", "12.340", "1234.5", "99999", "123456",
+    "0.001", "0.000", "1e3", "1e-3", '"+1.5"', '" 1"', '"."', '"1e5"', "0.0e5", "100000e-3", '"0x1"',
+    '"1_0"', '"\u0661"', "1" * 39, "1e38",
+]  # fmt: skip
+COLUMNS = [
+    pa.int8(), pa.int64(), pa.float64(), pa.float32(), pa.bool_(), pa.string(), pa.timestamp("us", "UTC"),
+    pa.decimal128(5, 2), pa.decimal128(38, 0), pa.list_(pa.int32()), pa.struct([("a", pa.int32())]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", COLUMNS, ids=str)
+def test_many_broken_objects_leave_what_each_would_be_alone(column):
+    decoder = JsonDecoder(pa.struct([("v", column)]))
+    payloads = [f'{{"v":{value}}}'.encode() for value in VALUES]
+    payloads += [
+        b' {"v":null,"v":null}\n',
+        b'{"w":1,"w":1}',
+        b'\x0c{"v":null}',
+        b'{"v":null}\xc2\xa0',
+        b'{"V":0}',
+    ]
+    together = decoder(binary(payloads))
+    for i, payload in enumerate(payloads):
+        alone = decoder(binary([payload]))
+        assert (i in together.failures) == (0 in alone.failures), payload
+        assert together.column.slice(i, 1).equals(alone.column) or b"NaN" in payload, payload
 
 
 # ---- numpy
