@@ -145,7 +145,8 @@ def overwrite(rows: DataFrame, table: str, token: str) -> None:
 def retried(commit: Callable[[], T]) -> T:
     """What ``commit`` returns, which is made again when another one excluded it.
 
-    A merge and an OPTIMIZE exclude each other when they touch the same files; whichever is later fails.
+    A merge and an OPTIMIZE exclude each other when they touch the same files; whichever is later fails. So
+    does a commit that began before the table's schema, properties or protocol changed.
     """
     from delta import exceptions
 
@@ -154,6 +155,8 @@ def retried(commit: Callable[[], T]) -> T:
         exceptions.ConcurrentDeleteDeleteException,
         exceptions.ConcurrentDeleteReadException,
         exceptions.ConcurrentWriteException,
+        exceptions.MetadataChangedException,
+        exceptions.ProtocolChangedException,
     )
     for attempts_left in reversed(range(ATTEMPTS)):
         try:

@@ -152,19 +152,24 @@ def test_maintenance_makes_few_files_of_many_and_changes_no_row(spark, place, ru
 
 
 @pytest.mark.conformance("P-106")
-def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(spark):
-    from delta.exceptions import ConcurrentDeleteReadException
+@pytest.mark.parametrize(
+    "excluded", ["ConcurrentDeleteReadException", "MetadataChangedException", "ProtocolChangedException"]
+)
+def test_a_commit_that_another_one_excludes_is_made_again_a_few_times(excluded):
+    from delta import exceptions
+
+    error = getattr(exceptions, excluded)
 
     def commit():
         attempts.append(1)
         if len(attempts) < fails_until:
-            raise ConcurrentDeleteReadException("a file that was read is gone")
+            raise error("another commit was first")
         return "done"
 
     attempts, fails_until = [], 3
     assert retried(commit) == "done" and len(attempts) == 3
     attempts, fails_until = [], 100
-    with pytest.raises(ConcurrentDeleteReadException):
+    with pytest.raises(error):
         retried(commit)
     assert len(attempts) == 5
 
