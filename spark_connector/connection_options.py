@@ -28,6 +28,21 @@ NEEDED_BESIDE = (
     ("user", "passwordFile"),
     ("passwordFile", "user"),
 )
+# What options of Spark's Kafka source and sink are here, by their lower-cased names.
+_NO_TOPICS = "a log has no topics; entryTypes, sessions and templateIds say which of its entries are read"
+OF_KAFKA = {
+    "kafka.bootstrap.servers": "give option endpoints, such as 0=host:9000,1=host:9010",
+    "subscribe": _NO_TOPICS,
+    "subscribepattern": _NO_TOPICS,
+    "assign": _NO_TOPICS,
+    "topic": "a log has no topics; all rows go to the cluster of option endpoints",
+    "groupidprefix": "give option consumerGroup, the whole name of a group",
+    "kafka.group.id": "give option consumerGroup",
+    "maxoffsetspertrigger": "give option maxEntriesPerTrigger",
+    "minoffsetspertrigger": "give option minEntriesPerTrigger",
+    "startingoffsetsbytimestamp": "give option startingTimestamp",
+    "endingoffsetsbytimestamp": "give option endingTimestamp",
+}
 T = TypeVar("T", bound="Options")
 
 
@@ -132,6 +147,8 @@ def unknown_option(
         )
     if name.lower() in elsewhere:
         return ConfigurationError(elsewhere[name.lower()])
+    if name.lower() in OF_KAFKA:
+        return ConfigurationError(f"unknown {kind} option {name!r}, one of Kafka's; {OF_KAFKA[name.lower()]}")
     option, dot, _ = name.partition(".")
     if dot and (of_one := [known for known in names if known.lower() == option.lower()]):
         return ConfigurationError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from spark_connector.decoded import DECODED
 from spark_connector.options import SinkOptions, SourceOptions
 from spark_connector.places import GROUP, Instant
 
@@ -41,6 +42,9 @@ def remarks(given: Mapping[str, str], parsed: Sequence[SourceOptions], *, is_str
     """Lines for who has ``given`` them; ``parsed`` are the options of each cluster."""
     yield from _unused(given, parsed, is_stream)
     for option in parsed:
+        if option.decode and option.columns and DECODED not in option.columns:
+            columns = ",".join(option.columns)
+            yield f"option decode does nothing, for option columns is {columns}, without {DECODED}"
         for name, place in (
             ("startingTimestamp", option.starting_timestamp),
             ("endingTimestamp", option.ending_timestamp),
