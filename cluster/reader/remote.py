@@ -29,6 +29,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.reader.preference import FOLLOWER, ReadPreference, in_order
+from cluster.reader.token import identity_text
 from cluster.transport.clock import epoch_ms, pause
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.endpoint import (
@@ -213,8 +214,12 @@ class RemoteLog:
             if self._identity is None or self._identity.log_session_id is None:
                 self._identity = identity
             elif identity != self._identity:
+                held, read = identity_text(*identity), identity_text(*self._identity)
                 raise ConfigurationError(
-                    f"endpoints: member {status.member_id} holds the log {identity}, others {self._identity}"
+                    f"endpoints: member {status.member_id} holds the log of cluster {held}, but what was "
+                    f"read before is cluster {read}; an identity is cluster id, timestamp and log session id "
+                    "of the first leadership term. Name members of one cluster; one that was made anew takes "
+                    "a new reader and a new checkpoint"
                 )
         elif identity is not None and self._identity is None:
             self._identity = identity

@@ -478,6 +478,15 @@ def test_endpoints_of_two_clusters_are_refused(members):
     assert all(member.is_closed for member in members)
 
 
+def test_a_cluster_of_one_that_was_made_anew_is_refused_with_both_logs(members):
+    with open_reader(members[:1]) as reader:
+        assert positions(reader)
+        members[0].session_id = 6
+        said = r"member 0 holds the log of cluster 0:\d+:6, but what was read before is cluster 0:\d+:\d+;"
+        with pytest.raises(ConfigurationError, match=said):
+            reader.end_position()
+
+
 @pytest.mark.conformance("P-39", "P-60")
 def test_silence_of_all_ends_in_an_error_that_names_each(members):
     reader = open_reader(members)
