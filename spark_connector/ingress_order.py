@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql._typing import ColumnOrName
 
 ORDER = ("position", "payload")  # rows equal in both are the same message: either may be the first
+COMPUTED = "for_ingress"  # a column of no meaning
 BATCH_ROWS = 32_768
 
 
@@ -26,9 +27,15 @@ def for_ingress(df: DataFrame, n: int, key: ColumnOrName, *keys: ColumnOrName) -
     """
     if not isinstance(n, int) or n < 1:
         raise ConfigurationError(f"for_ingress: n is {n!r}; expected a number of tasks from 1 on")
-    spread = df.repartition(n, key, *keys).select(*ORDER)
     if not df.isStreaming:
+        spread = df.repartition(n, key, *keys).select(*ORDER)
         return spread.sortWithinPartitions(*ORDER).select("payload")
+    from pyspark.sql.functions import bitwise_not
+
+    # Rows of a stateful pandas operator are columnar, and Spark's shuffle takes none. A column that has to be
+    # computed makes rows of its own of them; the optimiser drops one that nobody reads behind the shuffle.
+    computed = df.withColumn(COMPUTED, bitwise_not("position"))
+    spread = computed.repartition(n, key, *keys).select(*ORDER, COMPUTED)
     return spread.mapInArrow(_in_order, df.select("payload").schema)
 
 

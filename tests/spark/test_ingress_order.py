@@ -1,5 +1,6 @@
 """Rows that were shuffled on their way back: one order, whatever the shuffle did."""
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as f
@@ -69,6 +70,41 @@ def test_a_stream_is_in_order_too(spark, tmp_path):
         query.awaitTermination()
     finally:
         log.stop()
+    (tasks,) = taken
+    assert sum(map(len, tasks.values())) == 3 * ROWS
+    check_order(tasks)
+
+
+def counted(key, tables, state):
+    """The rows of a key as they are, and how many there have been."""
+    rows = pd.concat(tables)
+    state.update(((state.get[0] if state.exists else 0) + len(rows),))
+    yield rows[["position", "payload", "key"]]
+
+
+@pytest.mark.slow
+def test_rows_of_a_stateful_pandas_operator_are_in_order(spark, live, tmp_path):
+    live.lines(live.session_id, 0, ROWS)
+    source = spark.readStream.format("cluster").options(
+        clusterDir=str(tmp_path / "member-0"), startingOffsets="earliest"
+    )
+    entries = source.load().where("entryType = 'SESSION_MESSAGE'").selectExpr("position DIV 32 AS position")
+    answers = (
+        numbered(entries)
+        .groupBy("key")
+        .applyInPandasWithState(
+            counted, "position LONG, payload STRING, key LONG", "n LONG", "append", "NoTimeout"
+        )
+    )
+    taken = []
+    query = (
+        for_ingress(answers, 3, answers["key"])
+        .writeStream.foreachBatch(lambda rows, _: taken.append(by_task(rows)))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
     (tasks,) = taken
     assert sum(map(len, tasks.values())) == 3 * ROWS
     check_order(tasks)
