@@ -7,18 +7,21 @@ how often each came stands in the distinct error logs (mark files), which Aeron'
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import threading
 import traceback
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from cluster.archive.files import FILE_MODE, make_directories
+from cluster.archive.files import make_directories
+from cluster.security.line_file import LineFile
 
+BYTES_MAX = 64 * 1024 * 1024
 DISTINCT_ERRORS_MAX = 1_000
 REPEATED_KINDS_MAX = 100
 REPEATED_INTERVAL_NS = 10_000_000_000
@@ -40,31 +43,37 @@ class _Repeated:
 
 
 class _Lines:
-    """A file that takes whole lines, each at once. What the disk does not take is counted and left out.
+    """What structlog writes to. What the disk does not take is counted and left out.
 
     The disk that a member complains of is the one that its log is on: to complain must not fail too.
     """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        self._path = path
+        self._file = LineFile(str(path), BYTES_MAX)
         self._lost = 0
+        self._why = ""
 
     def write(self, text: str) -> None:
         if self._lost:
-            text = f'{{"event": "{self._lost} lines were lost: the disk did not take them"}}\n{text}'
-        data = text.encode()
+            text = f"{self._note()}\n{text}"
         try:
-            if os.write(self._fd, data) < len(data):
-                os.write(self._fd, b"\n")  # half a line, which the next must not join
+            self._file.append(text.encode())
             self._lost = 0
-        except OSError:
+        except OSError as error:
             self._lost += 1
+            self._why = error.strerror or str(error)
+
+    def _note(self) -> str:
+        event = f"{self._lost} lines were lost: {self._path}: {self._why}"
+        timestamp = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        return json.dumps({"event": event, "level": "error", "timestamp": timestamp})
 
     def flush(self) -> None:
         pass
 
     def close(self) -> None:
-        os.close(self._fd)
+        self._file.close()
 
 
 class NodeLog:

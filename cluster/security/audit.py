@@ -9,11 +9,10 @@ were left out. At 1 MiB the file becomes ``audit.log.1``, in place of the one be
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 
-from cluster.archive.files import FILE_MODE
+from cluster.security.line_file import LineFile
 from cluster.transport.clock import monotonic_ns
 
 BYTES_MAX = 1024 * 1024
@@ -26,9 +25,8 @@ class AuditLog:
     """Takes refusals from any thread. What the disk does not take is counted as left out."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
         self._lock = threading.Lock()
-        self._fd = _open(path)
+        self._file = LineFile(path, BYTES_MAX)
         self._allowed = float(LINES_AT_ONCE)
         self._counted_ns = monotonic_ns()
         self._left_out = 0
@@ -62,21 +60,10 @@ class AuditLog:
 
     def _write(self, line: bytes) -> None:
         try:
-            if os.fstat(self._fd).st_size + len(line) > BYTES_MAX:
-                self._begin_anew()
-            os.write(self._fd, line)
+            self._file.append(line)
             self._left_out = 0
         except OSError:
             self._left_out += 1
 
-    def _begin_anew(self) -> None:
-        os.replace(self._path, f"{self._path}.1")
-        fd, self._fd = self._fd, _open(self._path)
-        os.close(fd)
-
     def close(self) -> None:
-        os.close(self._fd)
-
-
-def _open(path: str) -> int:
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, FILE_MODE)
+        self._file.close()

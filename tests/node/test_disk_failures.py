@@ -13,7 +13,6 @@ from cluster import ClusterClient, ClusterNode
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
 from cluster.log.calls import SYNC_DATA
-from cluster.node.node_log import NodeLog
 from cluster.transport.system_calls import system_calls
 from tests.node.processes import await_that, free_base_port
 from tests.node.three import Three, check_level, damage, numbers_in, said, send
@@ -253,22 +252,3 @@ def test_a_member_whose_other_files_are_damaged_is_filled_again_by_the_others(tm
         check_level(cluster, 150)
     assert f"{path} at offset " in said(again)
     await_that(lambda: "whole again" in said(again), "it says that it is whole again")
-
-
-def test_what_a_full_disk_does_not_take_of_the_members_own_log_is_counted(tmp_path, monkeypatch):
-    log = NodeLog(tmp_path / "node.log", "info")
-    write = os.write
-    monkeypatch.setattr(os, "write", _full)
-    log.info("one")
-    log.error("somewhere", ValueError("two"))
-    monkeypatch.setattr(os, "write", write)
-    log.info("three")
-    log.close()
-    lines = (tmp_path / "node.log").read_text().splitlines()
-    assert len(lines) == 2
-    assert "2 lines were lost" in lines[0]
-    assert "three" in lines[1]
-
-
-def _full(*_: object) -> int:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

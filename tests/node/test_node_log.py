@@ -1,6 +1,10 @@
-"""node.log stays short, whatever strangers do."""
+"""node.log stays short, whatever strangers do, and consists of whole lines, whatever the disk does."""
 
+import errno
 import json
+import os
+
+import pytest
 
 from cluster.node.node_log import REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
 
@@ -45,3 +49,76 @@ def test_kinds_without_end_take_a_bounded_number_of_lines(tmp_path):
 
     assert len(lines(path)) == REPEATED_KINDS_MAX + 1
     assert lines(path)[-1]["more"] == 5_000 - REPEATED_KINDS_MAX
+
+
+@pytest.fixture
+def room(monkeypatch):
+    """The bytes that the disk still takes, in a list of one number; None: all that comes."""
+    room = [None]
+    write = os.write
+
+    def limited(fd, data):
+        if room[0] is None:
+            return write(fd, data)
+        if not room[0]:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        data = bytes(data)[: room[0]]
+        room[0] -= len(data)
+        return write(fd, data)
+
+    monkeypatch.setattr(os, "write", limited)
+    return room
+
+
+@pytest.mark.parametrize("bytes_left", [0, 1, 20])
+def test_after_a_full_disk_every_line_is_whole_and_one_says_how_many_are_missing_and_why(
+    tmp_path, room, bytes_left
+):
+    path = tmp_path / "node.log"
+    log = NodeLog(path, "info")
+    log.info("zero")
+    room[0] = bytes_left
+    log.info("one")
+    assert len(lines(path)) == 1, "no half line while the disk is full"
+    log.error("somewhere", ValueError("two"))
+    room[0] = None
+    log.info("three")
+    log.info("four")
+    log.close()
+
+    zero, note, three, four = lines(path)
+    assert [line["event"] for line in (zero, three, four)] == ["zero", "three", "four"]
+    assert note["event"] == f"2 lines were lost: {path}: No space left on device"
+    assert note["level"] == "error"
+    assert note["timestamp"].endswith("Z")
+
+
+def test_a_half_line_that_cannot_be_cut_off_is_joined_by_no_other(tmp_path, room, monkeypatch):
+    path = tmp_path / "node.log"
+    log = NodeLog(path, "info")
+    room[0] = 20
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "ftruncate", _refused)
+        log.info("one")
+    room[0] = None
+    log.info("two")
+    log.close()
+
+    half, *whole = path.read_text().splitlines()
+    assert len(half) == 20
+    assert [json.loads(line)["event"][:16] for line in whole] == ["1 lines were los", "two"]
+
+
+def test_a_half_line_of_a_process_that_was_killed_is_joined_by_no_other(tmp_path):
+    path = tmp_path / "node.log"
+    path.write_text('{"event": "sta')
+    log = NodeLog(path, "info")
+    log.info("starts")
+    log.close()
+
+    half, whole = path.read_text().splitlines()
+    assert (half, json.loads(whole)["event"]) == ('{"event": "sta', "starts")
+
+
+def _refused(*_):
+    raise OSError(errno.EIO, os.strerror(errno.EIO))

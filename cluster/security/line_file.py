@@ -1,0 +1,58 @@
+"""A file of whole lines that people read, and that does not grow without an end."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from cluster.archive.files import FILE_MODE
+
+
+class LineFile:
+    """Takes lines from any thread. Beyond ``bytes_max`` it becomes ``PATH.1``, in place of the one before."""
+
+    def __init__(self, path: str, bytes_max: int) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._lock = threading.RLock()  # a signal's handler may write too
+        self._open()
+
+    def append(self, lines: bytes) -> None:
+        """Raises OSError when the disk does not take all of it; the file then ends as it did before."""
+        with self._lock:
+            size = os.fstat(self._fd).st_size
+            if size and size + len(lines) > self._bytes_max:
+                self._begin_anew()
+                size = 0
+            data = b"\n" + lines if self._is_torn else lines
+            try:
+                taken = 0
+                while taken < len(data):
+                    taken += os.write(self._fd, data[taken:])
+            except OSError:
+                self._cut(size)
+                raise
+            self._is_torn = False
+
+    def _cut(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError:
+            self._is_torn = True  # the next line must not join what is there
+
+    def _begin_anew(self) -> None:
+        with suppress(FileNotFoundError):  # moved by somebody, or no new file could be made the last time
+            os.replace(self._path, f"{self._path}.1")
+        before = self._fd
+        self._open()
+        os.close(before)
+
+    def _open(self) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._fd = os.open(self._path, flags, FILE_MODE)
+        size = os.fstat(self._fd).st_size
+        self._is_torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
+
+    def close(self) -> None:
+        os.close(self._fd)
