@@ -160,6 +160,11 @@ class BackupConfig(BaseModel):
     token_file: str = key("", "The token to show, in the first line of a file.")
     user: str = key("", "The user to be, with password_file.")
     password_file: str = key("", "The user's password, in the first line of a file.")
+    node_log_bytes: Size = _as_member(
+        "node_log_bytes",
+        "At this length backup.log becomes backup.log.1, in place of the one before.",
+        section="Process",
+    )
 
     @model_validator(mode="after")
     def _check_service_modes(self) -> BackupConfig:

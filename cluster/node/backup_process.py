@@ -67,7 +67,7 @@ class BackupProcess:
         self._world = Dialler(config.tls_files)
         opened.callback(self._world.close)
         suppliers = [self._supplier(endpoint) for endpoint in self.endpoints]
-        self._log = NodeLog(config.path / LOG_FILE_NAME, "info")
+        self._log = NodeLog(config.path / LOG_FILE_NAME, "info", config.node_log_bytes)
         opened.callback(self._log.close)
         self._directory = BackupDirectory(
             str(config.path),

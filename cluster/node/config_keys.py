@@ -561,6 +561,13 @@ class NodeKeys(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = _key(
         "info", "Least level written to `dir`/node.log, one JSON object a line."
     )
+    node_log_bytes: Size = _key(
+        "64m",
+        """At this length node.log becomes node.log.1, in place of the one before: both take twice this at most.
+        output.log of `cluster up` is moved like it, but only when a member starts.""",
+        unit=SIZE,
+        ge=65_536,
+    )
 
 
 KEYS = tuple(key_of(name) for name in NodeKeys.model_fields)

@@ -140,7 +140,9 @@ class ClusterNode:
             ingress_channel="aeron:udp",
         )
         self._opened.callback(self._close_mark_file)
-        self.log = NodeLog(config.path / "node.log", config.log_level, member=config.member_id)
+        self.log = NodeLog(
+            config.path / "node.log", config.log_level, config.node_log_bytes, member=config.member_id
+        )
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
         for line in waited:

@@ -48,9 +48,9 @@ class _Lines:
     The disk that a member complains of is the one that its log is on: to complain must not fail too.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path
-        self._file = LineFile(str(path), BYTES_MAX)
+        self._file = LineFile(str(path), bytes_max)
         self._lost = 0
         self._why = ""
 
@@ -79,10 +79,10 @@ class _Lines:
 class NodeLog:
     """The log of one member; lines are written as they come."""
 
-    def __init__(self, path: Path, level: str, **context: Any) -> None:
-        """``context`` stands in every line."""
+    def __init__(self, path: Path, level: str, bytes_max: int = BYTES_MAX, **context: Any) -> None:
+        """``context`` stands in every line. At ``bytes_max`` the file becomes ``PATH.1``."""
         make_directories(path.parent)
-        self._file = _Lines(path)
+        self._file = _Lines(path, bytes_max)
         self._counts: Counter[str] = Counter()
         self._repeated: dict[tuple[str, str], _Repeated] = {}
         self._repeated_lock = threading.Lock()

@@ -209,7 +209,7 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         name_process(config.member_id)
         die_with(parent_pid, signal.SIGTERM)
-        _redirect(config.path / "output.log")
+        _redirect(config.path / "output.log", config.node_log_bytes)
         status = entry(config, link)
     except StorageError as error:
         tell(link, event="failed", error=str(error))
@@ -236,13 +236,18 @@ def die_with(parent_pid: int, number: signal.Signals) -> None:
         os._exit(1)
 
 
-def _redirect(path: Path) -> None:
-    """What a library or the interpreter prints goes to a file: standard output is the supervisor's."""
+def _redirect(path: Path, bytes_max: int) -> None:
+    """What a library or the interpreter prints goes to a file: standard output is the supervisor's.
+
+    A file beyond ``bytes_max`` becomes ``PATH.1`` first.
+    """
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     try:
         make_directories(path.parent)
+        if path.exists() and path.stat().st_size > bytes_max:
+            os.replace(path, f"{path}.1")
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     except OSError as error:
         raise StorageError(path, error.errno, "cannot be opened") from None

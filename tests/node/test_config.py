@@ -265,7 +265,7 @@ USED_ELSEWHERE = {
     "cluster.node.exposure": {"insecure_network"},
     "cluster.security.loading": {"authenticator", "authenticator_file", "authorisation"},
     "cluster.node.machine": {"grpc_gateway", "ipc_ingress", "log_export_watermark", "standby_token_file"},
-    "cluster.node.node": {"idle_spin_ns", "log_level", "tls_client_certificates"},
+    "cluster.node.node": {"idle_spin_ns", "log_level", "node_log_bytes", "tls_client_certificates"},
 }
 
 

@@ -51,6 +51,18 @@ def test_kinds_without_end_take_a_bounded_number_of_lines(tmp_path):
     assert lines(path)[-1]["more"] == 5_000 - REPEATED_KINDS_MAX
 
 
+def test_it_is_bounded_by_two_files_and_no_line_is_lost_between_them(tmp_path):
+    path = tmp_path / "node.log"
+    log = NodeLog(path, "info", 1_000)
+    for number in range(12):
+        log.info("event", number=number)
+    log.close()
+
+    before = path.with_name("node.log.1")
+    assert max(path.stat().st_size, before.stat().st_size) <= 1_000
+    assert [line["number"] for line in lines(before) + lines(path)] == list(range(12))
+
+
 @pytest.fixture
 def room(monkeypatch):
     """The bytes that the disk still takes, in a list of one number; None: all that comes."""
