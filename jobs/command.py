@@ -23,6 +23,7 @@ from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options import SourceOptions
 from spark_connector.places import EARLIEST
 from spark_connector.resolving import resolve_start
+from spark_connector.starting import NOT_UP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 AVAILABLE_NOW = "available-now"
 SESSION_CATALOG = "spark_catalog"
-# Spark's words for a Python process that was not up within ten seconds, which no setting changes.
-NOT_UP = "Python worker failed to connect back"
 JVM_ENDED = "Spark's JVM has ended in the middle of the job; the next start repeats the batch at work"
 # Options of the source that leave out entries or columns, or make others of them.
 NOT_OF_TABLES = (

@@ -10,18 +10,14 @@ from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError
-from jobs.command import JVM_ENDED, NOT_UP, JobOptions
+from jobs.command import JVM_ENDED, JobOptions
 from spark_connector.schema import ROW_COLUMNS, ddl_type
+from spark_connector.starting import STARTS, came_up_too_late
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
 
 POLL_SECONDS = 1
-
-# Spark gives a query's Python process ten seconds to come up, which no setting changes, and a machine that is
-# busy may need more. Nothing has been read then, and the query may simply be started again.
-STARTS = 3
 
 
 def read_log(spark: SparkSession, source: dict[str, str], columns: Sequence[str] = ()) -> DataFrame:
@@ -149,11 +145,6 @@ def _finish_batch(gate: BatchGate, interrupted: Interrupted, name: str, options:
     while not gate.close(POLL_SECONDS):
         if interrupted.once_more:
             raise KeyboardInterrupt
-
-
-def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
-    """Whether ``query`` failed with ``error`` before it did anything, for want of its Python process."""
-    return NOT_UP in str(error) and not query.recentProgress
 
 
 class Interrupted(Event):

@@ -3,8 +3,8 @@
 ``source.py`` and ``sink.py`` do the I/O; ``options.py``, ``directory_options.py``, ``offsets.py`` and
 ``planning.py`` only compute. ``decoding.py`` makes columns of payloads. ``snapshot_rows.py`` reads what
 members keep beside the log; ``replay.py`` gives the log to a service once more. ``ingress_order.py`` is for
-rows that were shuffled on their way back. Never here: starting nodes, the consensus core, Delta tables. Read
-``data_source.py`` first.
+rows that were shuffled on their way back, ``starting.py`` for queries that began too slowly. Never here:
+starting nodes, the consensus core, Delta tables. Read ``data_source.py`` first.
 
 Importing this package, which every Spark session does that looks for data sources, loads neither
 numba nor grpc.
@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 from spark_connector.ingress_order import for_ingress
 from spark_connector.replayed_service import replay_service
+from spark_connector.starting import start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["register", "for_ingress", "replay_service"]
+__all__ = ["register", "for_ingress", "replay_service", "start_query"]
 
 
 def register(spark: SparkSession) -> None:

@@ -6,14 +6,14 @@ Python process takes more than ten seconds to come up, as it may where two start
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.demo import statistics
 from jobs.keeping import keeping
 from jobs.log_to_delta import log_job
-from jobs.streaming import STARTS, came_up_too_late, read_log
+from jobs.streaming import read_log
+from spark_connector import start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LOG_EVERY = "2 seconds"
 ANSWER_EVERY = "5 seconds"
-LOOK_EVERY_S = 0.1
 MESSAGE_COLUMNS = ("position", "payload")
 
 
@@ -31,7 +30,7 @@ class LiveQueries:
     def __init__(self, spark: SparkSession, endpoints: str, home: Path) -> None:
         source = {"endpoints": endpoints, "startingOffsets": "earliest"}
         checkpoints = home / "checkpoints"
-        self._log = started(
+        self._log = start_query(
             keeping(spark, {str(home / "delta" / "log"): log_job()}, source, str(checkpoints / "log"))
             .queryName("log_to_delta")
             .trigger(processingTime=LOG_EVERY)
@@ -40,7 +39,7 @@ class LiveQueries:
         self._endpoints = endpoints
         self.answers = 0  # statistics that the sink has had acknowledged as committed
         self.answering_sessions = 0  # that the sink opened: one for each batch that had something to say
-        self._answers = started(
+        self._answers = start_query(
             statistics.statistics(messages)
             .writeStream.queryName("answers")
             .outputMode("update")
@@ -84,21 +83,6 @@ class LiveQueries:
         self._log.processAllAvailable()
         self._of_log.rows()
         self._log.stop()
-
-
-def started(writer: Any) -> StreamingQuery:
-    """A query that has done its first batch; raises what made it fail."""
-    pause = threading.Event()
-    for starts_left in reversed(range(STARTS)):
-        query: StreamingQuery = writer.start()
-        while query.isActive and not query.recentProgress:
-            pause.wait(LOOK_EVERY_S)
-        failure = query.exception()
-        if failure is None:
-            break
-        if not starts_left or not came_up_too_late(query, failure):
-            raise failure
-    return query
 
 
 class Batches:
