@@ -1,0 +1,149 @@
+"""The time that a leader stamps (cluster time): agreed between the members' clocks, and never standing still.
+
+    clocks of a majority    the own clock, kept between two bounds                  see ``agreed_clock``
+    too few, or far apart   by monotonic time from what was agreed last, at first from the log's last timestamp
+    behind that             jumps forward to it
+    ahead of it             goes on at nine tenths of monotonic time until it is met
+
+With q members a majority of n, at most n - q clocks are wrong. So of the q lowest clocks that are heard one
+is right at least, and so is one of the q highest: a clock between those two is no further off than right
+ones are. Whoever led with a clock that was wrong leaves timestamps behind that nobody takes back. They cost a
+tenth of the speed for a while, and no interval of a session, a timer or a snapshot.
+
+A clock that is heard is off by half of the round trip at most. That is not added to the bounds: what is
+stamped is then within ``clock_skew_max`` of clocks that are known within this error.
+
+All times are nanoseconds. ``now_ns`` is of the own monotonic clock, ``clock_ns`` of a wall clock, since the epoch.
+"""
+
+from collections import deque
+from collections.abc import Collection
+from typing import NamedTuple
+
+from cluster.consensus.context import SECOND
+
+KEPT_NS = 10 * SECOND  # so long a reading of another's clock is good for
+TENTHS_FULL, TENTHS_BEHIND = 10, 9  # of monotonic time
+
+
+class Reading(NamedTuple):
+    """Of another member's clock, at ``heard_ns``; ``ahead_ns`` of the own monotonic clock."""
+
+    heard_ns: int
+    ahead_ns: int
+    error_ns: int
+
+
+class HeardClocks:
+    """Clocks of other members: the reading of the last 10 s that took the shortest time, of each."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, deque[Reading]] = {}  # with rising errors: the first is the best
+
+    def hear(self, member_id: int, asked_ns: int, now_ns: int, clock_ns: int) -> None:
+        """It was asked at ``asked_ns``, and has answered with its ``clock_ns``."""
+        assert asked_ns <= now_ns
+        error_ns = (now_ns - asked_ns) // 2
+        readings = self._of.setdefault(member_id, deque())
+        while readings and readings[-1].error_ns >= error_ns:
+            readings.pop()
+        readings.append(Reading(now_ns, clock_ns + error_ns - now_ns, error_ns))
+
+    def forget(self, member_id: int | None = None) -> None:
+        """What this member has said, or all of them: the own monotonic clock may have stood still."""
+        if member_id is None:
+            self._of.clear()
+        else:
+            self._of.pop(member_id, None)
+
+    def best(self, now_ns: int) -> dict[int, Reading]:
+        """By member id."""
+        for readings in self._of.values():
+            while readings and readings[0].heard_ns < now_ns - KEPT_NS:
+                readings.popleft()
+        return {member_id: readings[0] for member_id, readings in self._of.items() if readings}
+
+
+def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_max_ns: int) -> int | None:
+    """The own clock, no further than ``skew_max_ns`` outside of what a majority of all clocks shows.
+
+    None where fewer than ``quorum`` clocks are known, or no time is near enough to so many.
+    """
+    clocks = sorted((clock_ns, *others_ns))
+    if len(clocks) < quorum:
+        return None
+    low_ns, high_ns = clocks[quorum - 1] - skew_max_ns, clocks[-quorum] + skew_max_ns
+    return min(max(clock_ns, low_ns), high_ns) if low_ns <= high_ns else None
+
+
+class ClusterTime:
+    """Cluster time while this member leads: it never falls, and passes at nine tenths at least.
+
+    ``jumped_ns``: how much faster than monotonic time it has passed, at worst between two moments since the
+    last timestamp before this leader's. ``ahead_ns``: of what is agreed.
+    """
+
+    def __init__(self, quorum: int, skew_max_ns: int) -> None:
+        self._quorum = quorum
+        self._skew_max_ns = skew_max_ns
+        self._now_ns = self.time_ns = self._agreed_ns = 0
+        self._gained_ns = self._gained_min_ns = 0
+        self.jumped_ns = 0
+
+    def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
+        """This member is about to lead a log whose last timestamp is ``last_ns``; None: it is new.
+
+        A new log whose members' clocks do not agree begins with the earliest of them.
+        """
+        is_new = last_ns is None
+        self.time_ns = self._agreed_ns = min((clock_ns, *others_ns)) if last_ns is None else last_ns
+        self._now_ns = now_ns
+        self._gained_ns = self._gained_min_ns = self.jumped_ns = 0
+        self.advance(now_ns, clock_ns, others_ns)
+        if is_new:
+            self._gained_ns = self.jumped_ns = 0
+        return self.time_ns
+
+    def advance(self, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
+        """The time to stamp now, and how far it has jumped forward beyond the time that has passed."""
+        before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
+        self._go_on(now_ns, TENTHS_BEHIND)
+        agreed_ns = agreed_clock(clock_ns, others_ns, self._quorum, self._skew_max_ns)
+        if agreed_ns is not None:
+            self._agreed_ns = agreed_ns
+        self.time_ns = max(self.time_ns, self._agreed_ns)
+        self._count(self.time_ns - before_ns - passed_ns)
+        return self.time_ns
+
+    @property
+    def ahead_ns(self) -> int:
+        return self.time_ns - self._agreed_ns
+
+    # ---- compiled turns stamp ``time_ns`` and so many tenths of what passes since ``now_ns``
+
+    @property
+    def now_ns(self) -> int:
+        """When it was ``time_ns``."""
+        return self._now_ns
+
+    @property
+    def tenths(self) -> int:
+        return TENTHS_BEHIND if self.time_ns > self._agreed_ns else TENTHS_FULL
+
+    def go_on(self, now_ns: int) -> None:
+        """Such turns were taken until now."""
+        before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
+        self._go_on(now_ns, self.tenths)
+        self._count(self.time_ns - before_ns - passed_ns)
+
+    def _go_on(self, now_ns: int, tenths: int) -> None:
+        passed_ns = now_ns - self._now_ns
+        assert passed_ns >= 0
+        self._now_ns = now_ns
+        self._agreed_ns += passed_ns
+        self.time_ns += -(-passed_ns * tenths // 10)
+
+    def _count(self, gained_ns: int) -> None:
+        self._gained_ns += gained_ns
+        self._gained_min_ns = min(self._gained_min_ns, self._gained_ns)
+        self.jumped_ns = max(self.jumped_ns, self._gained_ns - self._gained_min_ns)
