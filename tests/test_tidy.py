@@ -49,7 +49,7 @@ FLOORS = (
     ("admission",),
     ("phase", "clients", "services", "disk"),
     ("log",),
-    ("control", "status"),
+    ("clocks", "control", "status"),
     ("liveness", "counters", "frames", "ports", "reporter", "turn"),
 )
 

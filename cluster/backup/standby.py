@@ -219,7 +219,7 @@ class StandbyLife:
 
     def do_work(self, now_ns: int, committed: int) -> int:
         """Process what is committed, and let the services follow. Returns how much was done."""
-        self._turn.begin(now_ns)
+        self._turn.begin(now_ns, 0)
         work_count = self._process(committed)
         work_count += self._host.do_work(now_ns, self.replica.cluster_time)
         work_count += self._keep_answers()

@@ -1,7 +1,7 @@
 """The time that a leader stamps (cluster time): agreed between the members' clocks, and never standing still.
 
     clocks of a majority    the own clock, kept between two bounds                  see ``agreed_clock``
-    too few, or far apart   by monotonic time from what was agreed last, at first from the log's last timestamp
+    too few, or far apart   monotonic time from what was agreed last, at first from the log's last timestamp
     behind that             jumps forward to it
     ahead of it             goes on at nine tenths of monotonic time until it is met
 
@@ -13,7 +13,7 @@ tenth of the speed for a while, and no interval of a session, a timer or a snaps
 A clock that is heard is off by half of the round trip at most. That is not added to the bounds: what is
 stamped is then within ``clock_skew_max`` of clocks that are known within this error.
 
-All times are nanoseconds. ``now_ns`` is of the own monotonic clock, ``clock_ns`` of a wall clock, since the epoch.
+All times are nanoseconds: ``now_ns`` of the own monotonic clock, ``clock_ns`` of a wall clock.
 """
 
 from collections import deque
@@ -90,30 +90,29 @@ class ClusterTime:
         self._gained_ns = self._gained_min_ns = 0
         self.jumped_ns = 0
 
-    def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
+    def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> None:
         """This member is about to lead a log whose last timestamp is ``last_ns``; None: it is new.
 
         A new log whose members' clocks do not agree begins with the earliest of them.
         """
-        is_new = last_ns is None
         self.time_ns = self._agreed_ns = min((clock_ns, *others_ns)) if last_ns is None else last_ns
         self._now_ns = now_ns
         self._gained_ns = self._gained_min_ns = self.jumped_ns = 0
         self.advance(now_ns, clock_ns, others_ns)
-        if is_new:
+        if last_ns is None:
             self._gained_ns = self.jumped_ns = 0
-        return self.time_ns
 
     def advance(self, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
-        """The time to stamp now, and how far it has jumped forward beyond the time that has passed."""
+        """Returns how far it jumps forward, beyond the time that has passed; 0 or less where it does not."""
         before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
         self._go_on(now_ns, TENTHS_BEHIND)
         agreed_ns = agreed_clock(clock_ns, others_ns, self._quorum, self._skew_max_ns)
         if agreed_ns is not None:
             self._agreed_ns = agreed_ns
         self.time_ns = max(self.time_ns, self._agreed_ns)
-        self._count(self.time_ns - before_ns - passed_ns)
-        return self.time_ns
+        gained_ns = self.time_ns - before_ns - passed_ns
+        self._count(gained_ns)
+        return gained_ns
 
     @property
     def ahead_ns(self) -> int:

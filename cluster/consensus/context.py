@@ -48,6 +48,8 @@ class ConsensusModuleContext:
     time_unit: ClusterTimeUnit = ClusterTimeUnit.MILLIS
 
     session_timeout_ns: int = 10 * SECOND
+    # A leader's clock is kept so near to those of a majority (Aeron: no bound).
+    clock_skew_max_ns: int = 1 * SECOND
     leader_heartbeat_timeout_ns: int = 10 * SECOND
     leader_heartbeat_interval_ns: int = 200 * MS
     startup_canvass_timeout_ns: int = 60 * SECOND

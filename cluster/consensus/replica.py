@@ -39,7 +39,8 @@ _STATE_OF_ACTION = {
 class ReplicatedState:
     """Sessions and answers to them, timers, pending service messages and state of the consensus module.
 
-    ``cluster_time`` is in the log's unit, never before an entry or a clock that was seen; it never falls.
+    ``cluster_time`` is in the log's unit: the last timestamp that was read or, by a leader, stamped.
+    0 in a new log; it never falls.
     ``leadership_term_id`` is that of the log that is read or written; NULL_VALUE before the first.
     ``sessions`` and ``module`` hold besides what is of this member alone: its clients' connections, its end.
     """
@@ -61,13 +62,8 @@ class ReplicatedState:
         ]
         self._context = context
 
-    @property
-    def now_ms(self) -> int:
-        """Cluster time in milliseconds, for what the protocol keeps in them."""
-        return self.cluster_time * 1000 // self._context.time_unit.per_second
-
     def advance_time(self, cluster_time: int) -> None:
-        """A clock or the log shows this time; an earlier one changes nothing."""
+        """A leader stamps this time, or the log shows it; an earlier one changes nothing."""
         if cluster_time > self.cluster_time:
             self.cluster_time = cluster_time
 

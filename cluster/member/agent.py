@@ -8,8 +8,8 @@
               messages of the services, a little of a snapshot                     services/
 
 What a handler of a phase returns is entered here, in one place, along the table of ``phase.py``. All time is
-handed in: ``now_ns`` of a monotonic clock for time-outs, ``cluster_time`` for what is written into the log,
-which never falls (I-20).
+handed in: ``now_ns`` of a monotonic clock for time-outs, ``clock`` of the wall clock in the log's unit. What
+is written into the log is cluster time, which never falls (I-20): ``clocks.py``.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from random import Random
 from cluster.archive.mark_files import MarkFile
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.authentication import Security
-from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member.consensus_adapter import ConsensusAdapter
@@ -134,19 +134,19 @@ class ConsensusModuleAgent:
         self._on_terminated = on_terminated
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
         self._is_node_startup = True
+        self._unit_ns = SECOND // context.time_unit.per_second
 
     # ---- the start
 
-    def on_start(self, now_ns: int, cluster_time: int) -> None:
+    def on_start(self, now_ns: int, clock: int) -> None:
         """Recover from the disk and let the services start; the first election follows their acks.
 
         A damaged log is repaired first, if others can, in the turns to come, or a newer snapshot of a standby
         is fetched. Raises LogDamaged, DataLoss,
         StorageError, as ``do_work`` may then.
         """
-        self.turn.begin(now_ns)
+        self.turn.begin(now_ns, clock * self._unit_ns)
         self.turn.slow_tick_ns = now_ns
-        self.replica.advance_time(cluster_time)
         self._tracker.update(now_ns)
         self.parts.liveness.start(now_ns)
         self.parts.promise_keeper.begin()
@@ -193,11 +193,14 @@ class ConsensusModuleAgent:
 
     # ---- the turn
 
-    def do_work(self, now_ns: int, cluster_time: int) -> int:
+    def do_work(self, now_ns: int, clock: int) -> int:
         """Take one turn; returns how much was done, 0 lets the runner wait."""
         turn = self.turn
-        turn.begin(now_ns)
-        self.replica.advance_time(cluster_time)
+        turn.begin(now_ns, clock * self._unit_ns)
+        if self.phase.name is PhaseName.LEADING:
+            self.parts.clocks.advance()
+        else:
+            self.replica.advance_time(self.replica.sessions.table.last_timestamp)
         gap_ns = self._tracker.measure_and_update(now_ns)
         if self.is_closed:
             return 0
@@ -433,7 +436,7 @@ class ConsensusModuleAgent:
             self.parts.services.terminate(self.log.commit_position, None)
             self.status.set_module(ConsensusModuleState.CLOSED)
             self._leave_for_good()
-        self.log.stop(self.replica.now_ms)
+        self.log.stop(self.turn.now_ms)
 
     def _leave_for_good(self) -> None:
         self.status.set_leader(NULL_VALUE)

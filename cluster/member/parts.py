@@ -25,6 +25,7 @@ from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.ingress_adapter import IngressAdapter
 from cluster.member.clients.session_outlet import SessionOutlet
 from cluster.member.clients.supervision import Supervision
+from cluster.member.clocks import MemberClocks
 from cluster.member.control import NodeControl, Toggles
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import MemberFiles
@@ -121,6 +122,7 @@ class Parts:
             context,
         )
         self.replica = ReplicatedState(context, self._outlet, security)
+        self.clocks = MemberClocks(context, self.replica, self._turn, reporter)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
@@ -207,6 +209,7 @@ class Parts:
             self.replica,
             self.status,
             self.services,
+            self._turn,
             reporter,
         )
         self.transfer = LeadershipTransfer(
@@ -255,6 +258,7 @@ class Parts:
             log_sender=self.log_sender,
             processing=self.processing,
             replica=self.replica,
+            clocks=self.clocks,
             services=self.services,
             status=self.status,
             election_state=self.counters.election_state,

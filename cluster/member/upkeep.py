@@ -27,7 +27,7 @@ class Upkeep:
         if now_ns >= self._next_mark_file_update_ns:
             self._next_mark_file_update_ns = now_ns + self._mark_file_interval_ns
             if self._mark_file is not None:
-                self._mark_file.update_activity(parts.replica.now_ms)
+                self._mark_file.update_activity(self._turn.now_ms)
         self._session_counters.update(parts.replica.sessions.sessions)
         self._consumer_counters.update(parts.replica.sessions.consumers)
         for member_id in parts.liveness.update(now_ns, parts.links.is_stable):

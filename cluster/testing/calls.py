@@ -31,7 +31,7 @@ from cluster.log.calls import (
     WRITE,
 )
 from cluster.log.connection_table import KIND, LINK_OUT, OWNER
-from cluster.member.busy.system import EVENT_DATA, EVENT_LENGTH, REALTIME, START_WRITING
+from cluster.member.busy.system import EVENT_DATA, EVENT_LENGTH, START_WRITING
 from cluster.member.busy.words import READY_MAX
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.testing.disk import SimulatedFiles
@@ -48,8 +48,6 @@ class CallingProcess(Protocol):
 
     poller: SimulatedPoller
     files: SimulatedFiles
-
-    def epoch_ms(self) -> int: ...
 
     def clock_ns(self) -> int: ...
 
@@ -70,10 +68,8 @@ def put_call(table: np.ndarray, place: int, function: Callable[..., int], count:
 class SimulatedCalls:
     """``table`` goes to the compiled turn; it holds for as long as this object is there."""
 
-    def __init__(self, owner: CallingProcess, time_unit_ns: int) -> None:
-        """Cluster time is the process's milliseconds, whatever the unit is called."""
+    def __init__(self, owner: CallingProcess) -> None:
         self._owner = owner
-        self._time_unit_ns = time_unit_ns
         self._raised: BaseException | None = None
         self._error_number = ctypes.c_int32()
         functions: dict[int, tuple[Callable[..., int], int]] = {
@@ -128,9 +124,7 @@ class SimulatedCalls:
         return len(ready)
 
     def _clock(self, clock: int, time: int) -> int:
-        owner = self._owner
-        now_ns = owner.epoch_ms() * self._time_unit_ns if clock == REALTIME else owner.clock_ns()
-        _TIME.pack_into(_memory(time, _TIME.size), 0, *divmod(now_ns, SECOND_NS))
+        _TIME.pack_into(_memory(time, _TIME.size), 0, *divmod(self._owner.clock_ns(), SECOND_NS))
         return 0
 
     def _receive(self, descriptor: int, buffer: int, length: int, flags: int) -> int:

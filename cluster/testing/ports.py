@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from cluster.archive.files import Buffer, Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import open_security
-from cluster.consensus.context import SECOND, ConsensusModuleContext
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
 from cluster.log.frames import message_length_max
@@ -97,7 +97,7 @@ class SimulatedPorts:
         self.idle_spin_ns = 0
         self.calls: SimulatedCalls | None = None
         if member.is_compiled:
-            self.calls = SimulatedCalls(member, SECOND // context.time_unit.per_second)
+            self.calls = SimulatedCalls(member)
         self._member = member
         self._context = context
         self.security = open_security()

@@ -17,11 +17,13 @@ class Led:
 
     def __init__(self, quorum, last, clock=EPOCH, others=()):
         self.now, self.time = 5 * SECOND, ClusterTime(quorum, SKEW)
-        self.first = self.time.begin(last, self.now, clock, others)
+        self.time.begin(last, self.now, clock, others)
+        self.first = self.time.time_ns
 
     def after(self, passed, clock, others=()):
         self.now += passed
-        return self.time.advance(self.now, clock, others)
+        self.time.advance(self.now, clock, others)
+        return self.time.time_ns
 
 
 def test_a_clock_within_a_second_of_a_majority_is_stamped_as_it_is():

@@ -19,6 +19,7 @@ from cluster.member.phase import Elect, Phase, PhaseName
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.termination import Termination
+from cluster.member.turn import Turn
 from cluster.protocol.consensus import CommitPosition, TerminationAck, Vote
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
 from cluster.protocol.link import LogImage
@@ -229,7 +230,9 @@ def a_termination(log, reporter, links, leader_member_id, *, services):
     members = {member_id: ClusterMember(member_id) for member_id in CONTEXT.member_ids}
     replica = SimpleNamespace(leadership_term_id=TERM)
     peers = Peers([1, 2], set(), links)
-    return Termination(CONTEXT, members, peers, log, replica, status(leader_member_id), services, reporter)
+    return Termination(
+        CONTEXT, members, peers, log, replica, status(leader_member_id), services, Turn(), reporter
+    )
 
 
 class Services:

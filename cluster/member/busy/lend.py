@@ -263,6 +263,7 @@ class BusyTurns:
             streams.has_laggards = True
         self._take_back_links(outgoing)
         self._take_back_log(recording)
+        parts.clocks.take_back()
         phase.take_back(
             commit_position=words[at.COMMIT_POSITION],
             taken_in=words[at.TAKEN_IN],
@@ -384,6 +385,7 @@ class BusyTurns:
         words, agent, table = self._words, self._agent, self._poller.table
         self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
+        words[at.TIME_AT_NS], words[at.TIME_REST_NS], words[at.TIME_TENTHS] = agent.parts.clocks.lend()
         words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
         words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
         words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
@@ -486,7 +488,6 @@ class BusyTurns:
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
         self._services.take_back()
-        agent.replica.advance_time(words[at.CLUSTER_TIME])
 
     def _end(self, recording: Recording) -> int:
         """What was left to Python at the end of the turns. Raises StorageError."""

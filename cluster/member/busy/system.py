@@ -34,7 +34,7 @@ from cluster.member.busy.words import (
     TIME_AT,
 )
 
-MONOTONIC, REALTIME = 1, 0
+MONOTONIC = 1
 READABLE = 1  # EPOLLIN
 # The kernel packs struct epoll_event on x86-64 alone.
 IS_PACKED = platform.machine() == "x86_64"
@@ -49,9 +49,9 @@ def error_number(t):  # type: ignore[no-untyped-def]
 
 
 @routine
-def read_clock(t, clock):  # type: ignore[no-untyped-def]
-    """Nanoseconds of a clock."""
-    call_2(t.calls[CLOCK], clock, address_of(t.scratch, TIME_AT))
+def read_clock(t):  # type: ignore[no-untyped-def]
+    """Nanoseconds of the monotonic clock."""
+    call_2(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, TIME_AT))
     return get_i64(t.scratch, TIME_AT) * 1_000_000_000 + get_i64(t.scratch, TIME_AT + 8)
 
 

@@ -48,9 +48,7 @@ from cluster.member.busy.leading import (
 )
 from cluster.member.busy.remote import receive_from_service, send_limit
 from cluster.member.busy.system import (
-    MONOTONIC,
     READABLE,
-    REALTIME,
     event,
     read_clock,
     wait,
@@ -90,7 +88,10 @@ from cluster.member.busy.words import (
     TABLES,
     TICK_NS,
     TIME,
+    TIME_AT_NS,
     TIME_DIVISOR,
+    TIME_REST_NS,
+    TIME_TENTHS,
     TOGGLE_NEUTRAL,
     UNSENT_END,
     WORK_TURNS,
@@ -130,12 +131,12 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     timeout_ms = 0
     due_ns = min(w[SLOW_TICK_NS], w[DUE_NS], w[LIMIT_DUE_NS])
     if not w[IS_STEPPED]:
-        w[NOW_NS] = read_clock(t, MONOTONIC)
+        w[NOW_NS] = read_clock(t)
         is_look = w[SLEEPS] == 0
         look_until_ns = max(w[SPIN_UNTIL_NS], w[NOW_NS] + LOOK_NS * is_look)
         while w[NOW_NS] < look_until_ns and w[NOW_NS] < due_ns:
             found = wait(t, 0)
-            w[NOW_NS] = read_clock(t, MONOTONIC)
+            w[NOW_NS] = read_clock(t)
             if found != 0 or (w[ROLE] == LEADER_ROLE and is_commit_due(t)):
                 w[LOOKS_IN_VAIN] *= found <= 0
                 return found
@@ -146,7 +147,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
                 left_ns = max(w[COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[NOW_NS], 0)
                 timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
-    w[NOW_NS] = read_clock(t, MONOTONIC)
+    w[NOW_NS] = read_clock(t)
     return found
 
 
@@ -246,6 +247,16 @@ def _receive_as_follower(t):  # type: ignore[no-untyped-def]
             break
 
 
+@routine
+def _stamp(t):  # type: ignore[no-untyped-def]
+    """Cluster time goes on; Python looks at clocks after the run."""
+    w = t.words
+    w[TIME_REST_NS] += (w[NOW_NS] - w[TIME_AT_NS]) * w[TIME_TENTHS] // 10
+    w[TIME_AT_NS] = w[NOW_NS]
+    w[CLUSTER_TIME] += w[TIME_REST_NS] // w[TIME_DIVISOR]
+    w[TIME_REST_NS] %= w[TIME_DIVISOR]
+
+
 @kernel(I64(TABLES), modules=MODULES, nogil=True)
 def busy_turns(t):  # type: ignore[no-untyped-def]
     """Turn until something is rare; returns why, bits of ``words.py``."""
@@ -276,8 +287,8 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             continue
         w[RUN_TURNS] += 1
         w[SPIN_UNTIL_NS] = w[NOW_NS] + w[SPIN_NS]
-        w[CLUSTER_TIME] = max(w[CLUSTER_TIME], read_clock(t, REALTIME) // w[TIME_DIVISOR])
         if w[ROLE] == LEADER_ROLE:
+            _stamp(t)
             _receive_as_leader(t)
             leader_work(t)
         else:

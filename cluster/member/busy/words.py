@@ -96,6 +96,9 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LOOKS_IN_VAIN,  # one after the other
     SLEEPS,  # so many waits sleep at once before the next look
     CLUSTER_TIME,
+    TIME_AT_NS,  # when it was CLUSTER_TIME and TIME_REST_NS
+    TIME_REST_NS,
+    TIME_TENTHS,  # of monotonic time: how fast it goes on
     TIME_DIVISOR,  # nanoseconds in a unit of cluster time
     GIVEN,
     GIVEN_BEGIN,
@@ -181,7 +184,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(96)
+) = range(99)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -71,7 +71,7 @@ class ClientRequests:
             request,
             is_leader=self._status.is_leading,
             now_ns=self._turn.now_ns,
-            now_ms=self._replica.now_ms,
+            now_ms=self._turn.now_ms,
         )
         self._turn.hasten_slow_tick()
 
@@ -105,7 +105,7 @@ class ClientRequests:
 
     def _may_resume(self, session: ClusterSession, connection_id: int, request: SessionResume) -> bool | None:
         credentials = bytes(request.encoded_credentials)
-        return self._sessions.admission.may_resume(session, connection_id, credentials, self._replica.now_ms)
+        return self._sessions.admission.may_resume(session, connection_id, credentials, self._turn.now_ms)
 
     @property
     def has_undecided(self) -> bool:
@@ -191,7 +191,7 @@ class ClientRequests:
             response.correlation_id,
             bytes(response.encoded_credentials),
             self._turn.now_ns,
-            self._replica.now_ms,
+            self._turn.now_ms,
         )
 
     def on_admin_request(self, connection_id: int, request: AdminRequest) -> None:

@@ -137,7 +137,7 @@ class IngressAdapter:
                 ):
                     self._requests.close_session(session.id, CloseReason.CLIENT_ACTION)
             case BackupQuery() | HeartbeatRequest() | StandbySnapshot():
-                self._backups.on_request(connection_id, message, self._turn.now_ns, self._replica.now_ms)
+                self._backups.on_request(connection_id, message, self._turn.now_ns, self._turn.now_ms)
                 self._turn.hasten_slow_tick()
             case ChallengeResponse() if self._is_of_backup(message):
                 self._turn.hasten_slow_tick()
@@ -155,5 +155,5 @@ class IngressAdapter:
             response.correlation_id,
             bytes(response.encoded_credentials),
             self._turn.now_ns,
-            self._replica.now_ms,
+            self._turn.now_ms,
         )

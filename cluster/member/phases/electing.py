@@ -65,9 +65,7 @@ class Electing(Phase):
                 # Ahead of the question whether it is level: under a steady load each turn brings a commit.
                 limit = min(election.effective_commit_position, election.append_position)
                 self._process(limit, ports.context.replay_limit_per_poll)
-            turn.work_count += self.actions.carry_out(
-                election.do_work(turn.now_ns, ports.replica.cluster_time)
-            )
+            turn.work_count += self.actions.carry_out(election.do_work(turn.now_ns, ports.clocks.own))
             if election.state is not ElectionState.CLOSED:
                 replay = self.actions.log_replay
                 if replay is not None and replay.is_joined:

@@ -11,6 +11,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import Counter
+from cluster.member.clocks import MemberClocks
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.frames import consensus_frame
 from cluster.member.log.member_log import MemberLog
@@ -52,6 +53,7 @@ class ElectionPorts:
     status: MemberStatus
     election_state: Counter
     turn: Turn
+    clocks: MemberClocks
     reporter: Reporter
     leave: Callable[[int], None]  # undo what an earlier leadership left, back to the commit position
     request_ids: Iterator[int]  # of replays and of requests for the log
@@ -124,7 +126,7 @@ class ElectionActions:
 
     def _propose_term(self, action: actions.ProposeTerm) -> None:
         ports = self._ports
-        ports.node_state.propose(action.candidate_term_id, action.log_position, ports.replica.now_ms)
+        ports.node_state.propose(action.candidate_term_id, action.log_position, ports.turn.now_ms)
 
     def _keep_promises(self, action: actions.KeepPromises) -> None:
         self._ports.promise_keeper.store()
@@ -136,7 +138,7 @@ class ElectionActions:
             action.leadership_term_id,
             action.term_base_log_position,
             action.log_position,
-            ports.replica.cluster_time,
+            ports.clocks.own,
         )
 
     def _truncate_log(self, action: actions.TruncateLog) -> None:
@@ -190,6 +192,7 @@ class ElectionActions:
         assert publication is not None
         # The whole log is processed: what it says of time, no clock takes back (I-20).
         replica.advance_time(replica.sessions.table.last_timestamp)
+        ports.clocks.begin()
         event = NewLeadershipTermEvent(
             leadership_term_id=action.leadership_term_id,
             log_position=0,

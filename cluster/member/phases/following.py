@@ -124,7 +124,7 @@ class Following(Phase):
         turn, replica = ports.turn, ports.replica
         ports.log_requests.request()
         if replica.module.is_active:
-            turn.work_count += ports.backups.process_pending(turn.now_ns, replica.now_ms)
+            turn.work_count += ports.backups.process_pending(turn.now_ns, turn.now_ms)
         if not replica.module.reads_log or self._is_end_near:
             return None
         reason = None

@@ -286,8 +286,8 @@ class Leading(Phase):
         sessions, turn = replica.sessions, ports.turn
         ids = (replica.leadership_term_id, ports.context.member_id, replica.cluster_time)
         if sessions.pending_count:
-            turn.work_count += sessions.process_pending(*ids, turn.now_ns, replica.now_ms)
-        turn.work_count += ports.backups.process_pending(turn.now_ns, replica.now_ms)
+            turn.work_count += sessions.process_pending(*ids, turn.now_ns, turn.now_ms)
+        turn.work_count += ports.backups.process_pending(turn.now_ns, turn.now_ms)
         before = sessions.timed_out_count
         if self._is_ingress_read:
             turn.work_count += sessions.check_sessions(*ids)
@@ -367,7 +367,7 @@ class Leading(Phase):
         reason = self.leader.on_vote(message)
         if reason is not None:
             position = ports.log.commit_position
-            ports.node_state.propose(message.candidate_term_id, position, self._replica.now_ms)
+            ports.node_state.propose(message.candidate_term_id, position, ports.turn.now_ms)
         return reason
 
     def on_link_down(self, member_id: int) -> Next | None:

@@ -18,6 +18,7 @@ from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.status import MemberStatus
+from cluster.member.turn import Turn
 from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ConsensusModuleState
 
@@ -37,6 +38,7 @@ class Termination:
         replica: ReplicatedState,
         status: MemberStatus,
         services: ServiceAdapter,
+        turn: Turn,
         reporter: Reporter,
     ) -> None:
         self._timeout_ns = context.termination_timeout_ns
@@ -46,6 +48,7 @@ class Termination:
         self._replica = replica
         self._status = status
         self._services = services
+        self._turn = turn
         self._reporter = reporter
         self.position = NULL_POSITION
         self.is_over = False
@@ -155,7 +158,7 @@ class Termination:
     def end(self) -> None:
         """The member ends here: its last term does, if all of the log is recorded. Raises StorageError."""
         self.is_over = True
-        self._log.stop(self._replica.now_ms)
+        self._log.stop(self._turn.now_ms)
         if self.position != NULL_POSITION:
             self._log.close_term(self._leadership_term_id, self.position)
         self._status.set_module(ConsensusModuleState.CLOSED)

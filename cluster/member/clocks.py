@@ -1,0 +1,81 @@
+"""The clocks of the members, and the cluster time that a leader stamps by them."""
+
+from cluster.consensus.cluster_time import ClusterTime, HeardClocks
+from cluster.consensus.context import SECOND, ConsensusModuleContext
+from cluster.consensus.replica import ReplicatedState
+from cluster.member.reporter import Reporter
+from cluster.member.turn import Turn
+
+
+class MemberClocks:
+    """``begin`` when this member is about to lead, then ``advance`` in each turn."""
+
+    def __init__(
+        self, context: ConsensusModuleContext, replica: ReplicatedState, turn: Turn, reporter: Reporter
+    ) -> None:
+        self._replica = replica
+        self._turn = turn
+        self._reporter = reporter
+        self._skew_max_ns = context.clock_skew_max_ns
+        self._unit_ns = SECOND // context.time_unit.per_second
+        self._heard = HeardClocks()
+        self._time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
+        self._is_behind_told = False
+
+    @property
+    def own(self) -> int:
+        """This member's wall clock in the unit of the log."""
+        return self._turn.clock_ns // self._unit_ns
+
+    # ---- cluster time
+
+    def begin(self) -> None:
+        """The log is processed, and its next entry is this member's."""
+        last = self._replica.cluster_time
+        self._time.begin(last * self._unit_ns if last else None, *self._clocks())
+        self._is_behind_told = False
+        self._stamp()
+        self._tell_behind()
+
+    def advance(self) -> None:
+        """A turn of the leader begins."""
+        gained_ns = self._time.advance(*self._clocks())
+        self._stamp()
+        if gained_ns > self._skew_max_ns:
+            self._reporter.event(f"cluster time jumps forward by {gained_ns / SECOND:.3f} s")
+        self._tell_behind()
+
+    def _clocks(self) -> tuple[int, int, list[int]]:
+        now_ns = self._turn.now_ns
+        others = [now_ns + reading.ahead_ns for reading in self._heard.best(now_ns).values()]
+        return now_ns, self._turn.clock_ns, others
+
+    def _stamp(self) -> None:
+        self._replica.advance_time(self._time.time_ns // self._unit_ns)
+
+    def _tell_behind(self) -> None:
+        ahead_ns = self._time.ahead_ns
+        if not self._is_behind_told and ahead_ns > self._skew_max_ns:
+            self._is_behind_told = True
+            self._reporter.event(
+                f"cluster time is {ahead_ns / SECOND:.3f} s ahead of the members' clocks: it goes on at nine "
+                "tenths of the speed until they have met it"
+            )
+        elif self._is_behind_told and not ahead_ns:
+            self._is_behind_told = False
+            self._reporter.event("cluster time is that of the members' clocks again")
+
+    # ---- compiled turns
+
+    def lend(self) -> tuple[int, int, int]:
+        """When ``replica.cluster_time`` was stamped, nanoseconds that it lacks, and at what speed it goes on.
+
+        The speed is in tenths of monotonic time.
+        """
+        time = self._time
+        return time.now_ns, time.time_ns - self._replica.cluster_time * self._unit_ns, time.tenths
+
+    def take_back(self) -> None:
+        """Compiled turns have stamped it until the present turn."""
+        self._time.go_on(self._turn.now_ns)
+        self._stamp()

@@ -1,0 +1,19 @@
+"""Cluster time of members whose clocks are wrong."""
+
+from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
+
+HOUR_NS = 3600 * SECOND
+
+
+def test_after_a_leader_whose_clock_was_an_hour_ahead_time_goes_on():
+    cluster = SimulatedCluster(1)
+    leader = cluster.await_leader()
+    leader.clock.jump(HOUR_NS)
+    cluster.run(SECOND)
+    leader.clock.jump(-HOUR_NS)
+    cluster.run(SECOND)
+    before, clock = leader.life.consensus_module.replica.cluster_time, leader.cluster_time
+    assert before > clock + HOUR_NS // MS - 2_000
+    cluster.run(10 * SECOND)
+    passed = leader.cluster_time - clock
+    assert passed * 9 // 10 <= leader.life.consensus_module.replica.cluster_time - before < passed
