@@ -58,6 +58,8 @@ from cluster.member.upkeep import Upkeep
 from cluster.protocol.consensus import TerminationAck
 from cluster.protocol.enums import ConsensusModuleState, ElectionState
 from cluster.protocol.link import (
+    ClockReply,
+    ClockRequest,
     LogGeometry,
     LogRangeRequest,
     PromiseStatement,
@@ -204,6 +206,8 @@ class ConsensusModuleAgent:
         gap_ns = self._tracker.measure_and_update(now_ns)
         if self.is_closed:
             return 0
+        if gap_ns >= self.context.lease_ns:
+            self.parts.clocks.forget()
         self.enter(self.lease.on_turn(gap_ns, now_ns, self.phase))
         if turn.is_slow_tick_due:
             self._slow_tick()
@@ -289,6 +293,7 @@ class ConsensusModuleAgent:
         turn = self.turn
         before = turn.work_count
         self._upkeep.show_life()
+        self.parts.clocks.ask()
         if self._is_recording_stopped:
             turn.work_count += 1
             self.enter(Elect("log recording stopped"))
@@ -454,6 +459,10 @@ class ConsensusModuleAgent:
                 self.parts.promise_keeper.on_statement(member_id, message)
             case LogGeometry():
                 self.parts.election_ports.geometry_of[member_id] = message
+            case ClockRequest():
+                self.parts.clocks.on_request(member_id, message)
+            case ClockReply():
+                self.parts.clocks.on_reply(member_id, message)
             case LogRangeRequest():
                 self.parts.links.send(member_id, range_answer(self.files, message))
             case RecordingFetch():  # what is wrong with our own recordings ends this life
@@ -484,6 +493,7 @@ class ConsensusModuleAgent:
         """A hint: what came over the link proves nothing any more, and its streams are cut."""
         self.parts.log_sender.streams.stop(member_id)
         self.parts.members[member_id].clear_report()
+        self.parts.clocks.forget(member_id)
         self.parts.promise_keeper.on_link_down(member_id)
         self.parts.log_requests.on_link_down(member_id)
         self.parts.snapshot_server.stop(member_id)

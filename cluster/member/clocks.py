@@ -3,16 +3,27 @@
 from cluster.consensus.cluster_time import ClusterTime, HeardClocks
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
+from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
+from cluster.protocol.link import ClockReply, ClockRequest
+from cluster.transport.message_frames import link_frame
 
 
 class MemberClocks:
     """``begin`` when this member is about to lead, then ``advance`` in each turn."""
 
     def __init__(
-        self, context: ConsensusModuleContext, replica: ReplicatedState, turn: Turn, reporter: Reporter
+        self,
+        context: ConsensusModuleContext,
+        replica: ReplicatedState,
+        peers: Peers,
+        turn: Turn,
+        reporter: Reporter,
     ) -> None:
+        self._peers = peers
+        self._interval_ns = context.leader_heartbeat_interval_ns
+        self._asked_ns: int | None = None
         self._replica = replica
         self._turn = turn
         self._reporter = reporter
@@ -26,6 +37,33 @@ class MemberClocks:
     def own(self) -> int:
         """This member's wall clock in the unit of the log."""
         return self._turn.clock_ns // self._unit_ns
+
+    # ---- the others'
+
+    def ask(self) -> None:
+        """Ask all others, each heartbeat interval."""
+        now_ns = self._turn.now_ns
+        if self._asked_ns is not None and now_ns - self._asked_ns < self._interval_ns:
+            return
+        self._asked_ns = now_ns
+        frame = link_frame(ClockRequest(now_ns))
+        for member_id in self._peers.ids:
+            self._peers.links.send(member_id, frame)
+
+    def on_request(self, member_id: int, request: ClockRequest) -> None:
+        """Another member asks."""
+        self._peers.links.send(member_id, link_frame(ClockReply(request.asked_ns, self._turn.clock_ns)))
+
+    def on_reply(self, member_id: int, reply: ClockReply) -> None:
+        """To the last question; an older one has taken longer than an interval, and tells little."""
+        if reply.asked_ns == self._asked_ns:
+            self._heard.hear(member_id, reply.asked_ns, self._turn.now_ns, reply.clock_ns)
+
+    def forget(self, member_id: int | None = None) -> None:
+        """A link is down; None: this member did not run for a while."""
+        self._heard.forget(member_id)
+        if member_id is None:
+            self._asked_ns = None
 
     # ---- cluster time
 

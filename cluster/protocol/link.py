@@ -341,6 +341,19 @@ class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
     known: tuple[KnownPromises, ...] = ()
 
 
+class ClockRequest(Message, template_id=37, schema=LINK_SCHEMA):
+    """What does the member's wall clock show? A member of 0.1 steps over it."""
+
+    asked_ns: i64  # of the monotonic clock of who asks
+
+
+class ClockReply(Message, template_id=38, schema=LINK_SCHEMA):
+    """``clock_ns`` since the epoch; ``asked_ns`` is the request's."""
+
+    asked_ns: i64
+    clock_ns: i64
+
+
 class TransferLeadership(Message, template_id=28, schema=LINK_SCHEMA):
     """The leader of the term wants a follower to lead the next one, whose log ends where its own does.
 

@@ -17,3 +17,12 @@ def test_after_a_leader_whose_clock_was_an_hour_ahead_time_goes_on():
     cluster.run(10 * SECOND)
     passed = leader.cluster_time - clock
     assert passed * 9 // 10 <= leader.life.consensus_module.replica.cluster_time - before < passed
+
+
+def test_a_leader_whose_clock_is_an_hour_ahead_stamps_within_a_second_of_the_others():
+    cluster = SimulatedCluster(3)
+    leader = cluster.await_leader()
+    leader.clock.jump(HOUR_NS)
+    cluster.run(2 * SECOND)
+    ahead = leader.life.consensus_module.replica.cluster_time - cluster.followers[0].cluster_time
+    assert abs(ahead) <= 1_001
