@@ -486,6 +486,7 @@ class ConsensusModuleAgent:
     def on_link_up(self, member_id: int) -> None:
         self.parts.liveness.on_seen(member_id)
         self.parts.promise_keeper.on_link_up(member_id)
+        self.parts.clocks.on_link_up(member_id)
         self.enter(self.phase.on_link_up(member_id))
         self.parts.log_requests.on_link_up(member_id)
 

@@ -23,7 +23,8 @@ class MemberClocks:
     ) -> None:
         self._peers = peers
         self._interval_ns = context.leader_heartbeat_interval_ns
-        self._asked_ns: int | None = None
+        self._ask_at_ns = 0
+        self._asked_ns: dict[int, int] = {}  # the last time, by member
         self._replica = replica
         self._turn = turn
         self._reporter = reporter
@@ -43,12 +44,15 @@ class MemberClocks:
     def ask(self) -> None:
         """Ask all others, each heartbeat interval."""
         now_ns = self._turn.now_ns
-        if self._asked_ns is not None and now_ns - self._asked_ns < self._interval_ns:
-            return
-        self._asked_ns = now_ns
-        frame = link_frame(ClockRequest(now_ns))
-        for member_id in self._peers.ids:
-            self._peers.links.send(member_id, frame)
+        if now_ns >= self._ask_at_ns:
+            self._ask_at_ns = now_ns + self._interval_ns
+            for member_id in self._peers.ids:
+                self.on_link_up(member_id)
+
+    def on_link_up(self, member_id: int) -> None:
+        """Ask it at once: an election may follow."""
+        now_ns = self._asked_ns[member_id] = self._turn.now_ns
+        self._peers.links.send(member_id, link_frame(ClockRequest(now_ns)))
 
     def on_request(self, member_id: int, request: ClockRequest) -> None:
         """Another member asks."""
@@ -56,14 +60,14 @@ class MemberClocks:
 
     def on_reply(self, member_id: int, reply: ClockReply) -> None:
         """To the last question; an older one has taken longer than an interval, and tells little."""
-        if reply.asked_ns == self._asked_ns:
+        if reply.asked_ns == self._asked_ns.get(member_id):
             self._heard.hear(member_id, reply.asked_ns, self._turn.now_ns, reply.clock_ns)
 
     def forget(self, member_id: int | None = None) -> None:
         """A link is down; None: this member did not run for a while."""
         self._heard.forget(member_id)
         if member_id is None:
-            self._asked_ns = None
+            self._asked_ns.clear()
 
     # ---- cluster time
 
