@@ -31,6 +31,8 @@ from cluster.protocol.consensus import (
 from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX, is_mtu, is_term_length
 from cluster.protocol.link import (
     CatchupProgress,
+    ClockReply,
+    ClockRequest,
     EndOfStream,
     LinkError,
     LogGeometry,
@@ -74,6 +76,8 @@ _OTHERS = (
     StopCatchup,
     LogGeometry,
     EndOfStream,
+    ClockRequest,
+    ClockReply,
     LogRangeRequest,
     RecordingFetch,
     RecordingBlock,
@@ -137,6 +141,8 @@ class Admission:
                 return "nobody asked for an end"
             case LogGeometry() if not (is_term_length(message.term_length) and is_mtu(message.mtu)):
                 return "no shape of a log"
+            case ClockReply() if message.clock_ns < 0:
+                return "no time since the epoch"
         return None
 
     def fault_of_report(self, leadership_term_id: int, log_position: int) -> str | None:

@@ -26,3 +26,15 @@ def test_a_leader_whose_clock_is_an_hour_ahead_stamps_within_a_second_of_the_oth
     cluster.run(2 * SECOND)
     ahead = leader.life.consensus_module.replica.cluster_time - cluster.followers[0].cluster_time
     assert abs(ahead) <= 1_001
+
+
+def test_a_leader_within_a_second_of_the_others_stamps_its_own_clock():
+    cluster = SimulatedCluster(3)
+    leader = cluster.await_leader()
+    leader.clock.jump(900 * MS)
+    cluster.run(2 * SECOND)
+    assert 0 <= leader.cluster_time - leader.life.consensus_module.replica.cluster_time <= 10
+    leader.kill()
+    second = cluster.await_leader()
+    cluster.run(10 * SECOND)
+    assert 0 <= second.cluster_time - second.life.consensus_module.replica.cluster_time <= 10

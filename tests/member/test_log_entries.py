@@ -28,14 +28,14 @@ class Written:
         self.cluster = cluster = SimulatedCluster(3, app_version=5)
         self._after_turn, cluster.after_turn = cluster.after_turn, self.after_turn
         self._end = 0
-        self._clock_at = []  # (end of the log, cluster time of the turn that it came in)
+        self._clock_at = []  # (end of the log, wall clock of the turn that it came in)
         cluster.await_leader(90 * SECOND)
 
     def after_turn(self, member):
         self._after_turn(member)
         if member.is_leading and member.append_position > self._end:
             self._end = member.append_position
-            self._clock_at.append((self._end, member.cluster_time))
+            self._clock_at.append((self._end, member.life.consensus_module.turn.now_ms))
 
     def clock_at(self, position):
         return next(clock for end, clock in self._clock_at if end >= position)

@@ -221,6 +221,7 @@ def test_what_members_take_from_each_other_is_in_the_documentation():
         (lambda term, end, ids: consensus.AppendPosition(term, end + 32, ids[1]), "leader"),
         (lambda term, end, ids: consensus.AppendPosition(term, -32, ids[1]), "leader"),
         (lambda term, end, ids: link.LogGeometry(0, 0, 1408), "follower, by its leader"),
+        (lambda term, end, ids: link.ClockReply(0, -1), "leader"),
         (lambda term, end, ids: link.Hello(0, ids[1], 1, 0, 0), "follower, by its leader"),
     ],
 )
