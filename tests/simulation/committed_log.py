@@ -233,19 +233,12 @@ class CommittedLog:
         )
         self.fired.add(correlation_id)
 
-    def unfinished(self, *, is_time_passing: bool) -> str:
-        """What is still to come when nobody sends any more: "" for nothing.
-
-        Where cluster time stands still, because the leader's clock is behind it, no time-out is to come.
-        """
-        timers = sorted(self.timers.keys() - self.fired - self.cancelled) if is_time_passing else []
+    def unfinished(self) -> str:
+        """What is still to come when nobody sends any more: "" for nothing. Cluster time always passes."""
+        timers = sorted(self.timers.keys() - self.fired - self.cancelled)
         if timers:
             return f"I-8: timers {timers[:5]} of {len(self.timers)} never fired"
         if self.awaited_service_messages:
             return f"I-3: {len(self.awaited_service_messages)} messages of services never came into the log"
-        endless = [
-            session_id
-            for session_id, session in self.sessions.items()
-            if session.closed_at is None and (session.is_ended or is_time_passing)
-        ]
+        endless = [session_id for session_id, session in self.sessions.items() if session.closed_at is None]
         return f"I-14: sessions {endless[:5]} never ended" if endless else ""

@@ -28,6 +28,7 @@ from cluster.errors import StorageError
 from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
 from cluster.member.clients.client_requests import ClientRequests
+from cluster.member.clocks import MemberClocks
 from cluster.member.disk import promise_keeper
 from cluster.member.disk.repair import Repair
 from cluster.member.log.processing import LogProcessing
@@ -259,18 +260,13 @@ def log_purged_beyond_the_snapshot(patch: Patch) -> None:
 
 def clock_goes_back(patch: Patch) -> None:
     """A new leader stamps by its own clock, however slow it is."""
-    append = ElectionActions._append_new_leadership_term_event
+    begin = MemberClocks.begin
 
-    def by_own_clock(self: Any, action: Any) -> None:
-        self._ports.replica.cluster_time -= 2_000
-        maximum = type(self._ports.replica.sessions.table).last_timestamp
-        try:
-            type(self._ports.replica.sessions.table).last_timestamp = property(lambda table: 0)
-            append(self, action)
-        finally:
-            type(self._ports.replica.sessions.table).last_timestamp = maximum
+    def by_own_clock(self: Any) -> None:
+        begin(self)
+        self._replica.cluster_time -= 2_000
 
-    patch(ElectionActions, "_append_new_leadership_term_event", by_own_clock)
+    patch(MemberClocks, "begin", by_own_clock)
 
 
 def failed_sync_trusted(patch: Patch) -> None:
