@@ -176,6 +176,13 @@ class NodeKeys(BaseModel):
         aeron="aeron.cluster.session.timeout",
         gt=0,
     )
+    clock_skew_max_ns: Duration = _key(
+        duration_text(MODULE.clock_skew_max_ns),
+        """How far a leader's clock may be from those of a majority. One that is further off counts only up
+        to there; Aeron believes every clock.""",
+        unit=DURATION,
+        gt=0,
+    )
     # -- who may come in --
     insecure_network: bool = _key(
         False,
