@@ -488,6 +488,7 @@ class BusyTurns:
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
         self._services.take_back()
+        agent.replica.advance_time(words[at.CLUSTER_TIME])
 
     def _end(self, recording: Recording) -> int:
         """What was left to Python at the end of the turns. Raises StorageError."""

@@ -37,7 +37,7 @@ class Waits:
         is_ready = self.ready_after_ns is not None and self.now_ns >= self._began_ns + self.ready_after_ns
         return int(self.slept or is_ready)
 
-    def _read_clock(self, tables, clock):
+    def _read_clock(self, tables):
         return self.now_ns
 
     def sleeps(self, ready_after_ns):
