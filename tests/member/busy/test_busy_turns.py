@@ -12,6 +12,7 @@ from numba import config
 
 from cluster.archive import page_cache
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.member.clocks import MemberClocks
 from cluster.testing.disk import SimulatedFile
 from cluster.testing.network import SimulatedSocket
 from cluster.transport.sockets import Connection
@@ -103,6 +104,7 @@ def test_frames_that_come_in_pieces_wait_for_their_rest_in_compiled_turns(monkey
     monkeypatch.setattr(SimulatedSocket, "recv_into", lambda self, view: receive_into(self, view[:piece]))
     for name in ("lend_part", "adopt"):
         monkeypatch.setattr(Connection, name, counted(name))
+    monkeypatch.setattr(MemberClocks, "ask", lambda self: None)  # Python takes these messages
     payloads = [[bytes([row % 251]) * (row * 97 % 1400) for row in range(60)]]
     cluster = run(payloads, is_compiled=True)
 
