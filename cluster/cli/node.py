@@ -21,8 +21,8 @@ Examples:
 conf/node.toml has every key with its default and what it is for; the environment variable CLUSTER_KEY wins
 over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
 {"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
-DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGHUP, with status
-75, which asks whoever runs the member to start it again (`cluster restart`).
+DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGRTMIN, with
+status 75, which asks whoever runs the member to start it again (`cluster restart`). SIGHUP opens logs again.
 """
 
 

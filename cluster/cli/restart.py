@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +20,7 @@ EPILOG = """\b
 Example:
   cluster restart --dir cluster-data
 
-Followers first; the leader hands over before its turn. Each is asked by SIGHUP to end in order with status
+Followers first; the leader hands over before its turn. Each is asked by SIGRTMIN to end in order with status
 75, which has `cluster up` start it again, or whatever else runs `cluster node` on this host (of systemd:
 RestartForceExitStatus=75). The next one is asked when it has all that was committed. Sessions stay open, but
 those of a cluster of one member. What does not come back in time is named, and nothing more is restarted.
@@ -75,10 +74,11 @@ def _next(pending: list[str], directory: Path, is_alone: bool) -> str:
 def _restart(member: str, timeout_s: float) -> None:
     """Raises TimedOut when it is not level again in time."""
     from cluster.cli.running_member import mark_of
+    from cluster.node.supervisor import RESTART_SIGNAL
 
     before = mark_of(member).pid
     commit_position = _commit_position(member, before_pid=0)
-    os.kill(before, signal.SIGHUP)
+    os.kill(before, RESTART_SIGNAL)
     deadline = time.monotonic() + timeout_s
     while (position := _commit_position(member, before_pid=before)) is None or position < (
         commit_position or 0

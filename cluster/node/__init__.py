@@ -10,6 +10,7 @@
     disk_failures.py   when a failed disk ends a life, and when the next one begins
     descriptors.py     how many strangers fit into the file descriptors
     node_log.py        node.log
+    signals.py         what signals do that end nobody
     process.py         a member as the whole of a process; supervisor.py several of those, for ``cluster up``
 
 Never: decide anything that the consensus module decides.

@@ -23,6 +23,7 @@ from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ConfigurationError
+from cluster.node import signals
 from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.standby_hosts import StandbyHosts
@@ -56,6 +57,8 @@ class BackupProcess:
         self.standby: Standby | None = None  # of a backup with services
         self._announcements: Announcements | None = None  # of a standby with an endpoint
         self._readers: ReaderAdmission | None = None  # at the endpoint
+        self._audit: AuditLog | None = None  # of the endpoint
+        self._is_reopen_asked = False
         self._tls: ServerTls | None = None  # of the endpoint
         self.endpoints = config.member_endpoints
         with ExitStack() as opened:
@@ -111,9 +114,9 @@ class BackupProcess:
             self._tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
             if self._tls.exposure:
                 self._log.info(self._tls.exposure)
-        audit = AuditLog(str(config.path / "audit.log"))
-        opened.callback(audit.close)
-        security = load_security(config, self._on_error, audit.refused)
+        self._audit = AuditLog(str(config.path / "audit.log"))
+        opened.callback(self._audit.close)
+        security = load_security(config, self._on_error, self._audit.refused)
         self._readers = ReaderAdmission(security, self._world.wake, is_open=config.is_open)
         gateway = GrpcGateway(
             parse_endpoint(config.endpoint),
@@ -204,6 +207,13 @@ class BackupProcess:
         self._is_stopped = True
         self._world.wake()
 
+    def reopen_logs(self) -> None:
+        """Ask for it, from a signal handler: within a second files that were moved are left."""
+        self._is_reopen_asked = True
+
+    def answer_signals(self) -> None:
+        signals.answer(self._log, self.reopen_logs)
+
     def run(self) -> None:
         """Take turns until stopped.
 
@@ -217,6 +227,9 @@ class BackupProcess:
                 self._directory.update_activity(now_ms)
                 self._counters_file.update_heartbeat(now_ms)
                 self._refresh_certificates()
+                if self._is_reopen_asked:
+                    self._is_reopen_asked = False
+                    self._log.reopen_with(*(() if self._audit is None else (self._audit,)))
                 self._log.tell_repeated(monotonic_ns())
             if not self._do_work(now_ms):
                 self._world.wait(IDLE_S)
@@ -246,7 +259,9 @@ def _refuse_client(certificate_name: str | None, host: str) -> socket.socket:
 
 def run_backup(config: BackupConfig, on_started: Callable[[BackupProcess], None]) -> None:
     """Run a backup until SIGTERM or Ctrl-C. Raises what ``BackupProcess`` raises."""
+    signals.pass_over()
     with BackupProcess(config) as process:
+        process.answer_signals()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())
         on_started(process)

@@ -570,7 +570,7 @@ class NodeKeys(BaseModel):
     )
     node_log_bytes: Size = _key(
         "64m",
-        """At this length node.log becomes node.log.1, in place of the one before: both take twice this at most.
+        """At this length node.log becomes node.log.1, in place of the one before: twice this at most.
         output.log of `cluster up` is moved like it, but only when a member starts.""",
         unit=SIZE,
         ge=65_536,

@@ -89,6 +89,7 @@ class ClusterNode:
         self._is_leader = False
         self._is_orderly = False
         self._is_stop_asked = False
+        self._is_reopen_asked = False
         self._began_ns = 0
         self._errors_before = 0  # counted in earlier lives
         self._failures = DiskFailures()
@@ -149,9 +150,9 @@ class ClusterNode:
             self.log.info(line)
         warn_of_loopback(config, self.log.info)
 
-        audit = AuditLog(str(config.path / "audit.log"))
-        self._opened.callback(audit.close)
-        security = load_security(config, self._on_security_error, audit.refused)
+        self._audit = AuditLog(str(config.path / "audit.log"))
+        self._opened.callback(self._audit.close)
+        security = load_security(config, self._on_security_error, self._audit.refused)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         bounds, told = fit_descriptors(config.bounds)
         if told:
@@ -303,6 +304,10 @@ class ClusterNode:
         self._is_stop_asked = True
         self._runner.stop()
 
+    def reopen_logs(self) -> None:
+        """Ask for it, from any thread or a signal handler: within a second files that were moved are left."""
+        self._is_reopen_asked = True
+
     def watch(self, fd: int, events: int, target: Target) -> None:
         """Have the member's thread tell ``target`` of a descriptor's epoll events."""
         self._poller.register(fd, target, events)
@@ -346,6 +351,9 @@ class ClusterNode:
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
+            if self._is_reopen_asked:
+                self._is_reopen_asked = False
+                self.log.reopen_with(self._audit)
             self._machine.refresh_certificates()
             life.counters.certificate_end_ms.set(self._machine.certificate_end_ms)
             life.update_activity()

@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from cluster.archive.files import make_directories
+from cluster.security.audit import AuditLog
 from cluster.security.line_file import LineFile
 
 BYTES_MAX = 64 * 1024 * 1024
@@ -72,6 +73,9 @@ class _Lines:
     def flush(self) -> None:
         pass
 
+    def reopen(self) -> None:
+        self._file.reopen()
+
     def close(self) -> None:
         self._file.close()
 
@@ -104,6 +108,10 @@ class NodeLog:
     def info(self, event: str, **fields: Any) -> None:
         """What an operator wants to know has happened."""
         self._logger.info(event, **fields)
+
+    def asked(self, event: str, **fields: Any) -> None:
+        """The answer to a signal, whatever the level."""
+        self._logger.critical(event, **fields)
 
     def often(self, event: str, why: str, now_ns: int) -> None:
         """What strangers can make happen as often as they like: the first of a kind, then how many more.
@@ -147,6 +155,15 @@ class NodeLog:
             kind = type(error).__name__
             self._logger.error(str(error), where=where, kind=kind, count=count, trace=text, **fields)
         return text
+
+    def reopen_with(self, *audits: AuditLog) -> None:
+        """Go on in the files that have the names now, this log and others; what fails is said here."""
+        for reopen in (self._file.reopen, *(audit.reopen for audit in audits)):
+            try:
+                reopen()
+            except OSError as error:
+                self.error("logs, of which the old ones stay in use", error)
+        self.asked("logs were opened again")
 
     def close(self) -> None:
         self._file.close()

@@ -17,13 +17,19 @@ from typing import NoReturn
 from cluster.errors import ClusterError, ServiceError
 from cluster.log.append import message_end_position
 from cluster.log.frames import LogParams
-from cluster.node import config_text
+from cluster.node import config_text, signals
 from cluster.node.config import NodeConfig
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.memory import settle_memory
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
-from cluster.node.supervisor import RESTART_STATUS, ignore_signals_at_exit, name_process, tell
+from cluster.node.supervisor import (
+    RESTART_SIGNAL,
+    RESTART_STATUS,
+    ignore_signals_at_exit,
+    name_process,
+    tell,
+)
 from cluster.service.service_loader import load_service
 
 GATEWAY_MODULES = (
@@ -57,12 +63,13 @@ def run(
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
 
-    That is RESTART_STATUS after SIGHUP: whoever runs the member is to start it again.
+    That is RESTART_STATUS after RESTART_SIGNAL: whoever runs the member is to start it again.
 
     ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
     raised without one. ``on_listening`` is called when clients and other members can connect, and
     ``on_service_error`` as by ClusterNode, where there is no supervisor to be told.
     """
+    signals.pass_over()
     try:
         node = ClusterNode(
             config,
@@ -70,7 +77,8 @@ def run(
             on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
         )
         restart = _Restart(node)
-        signal.signal(signal.SIGHUP, restart)
+        signal.signal(RESTART_SIGNAL, restart)
+        signals.answer(node.log, node.reopen_logs)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
                 signal.signal(number, lambda *_: node.stop())
@@ -97,6 +105,7 @@ def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
 
     Its configuration is what its directory has in node.toml.
     """
+    signals.pass_over()
     os.set_inheritable(link.fileno(), True)
     arguments = [str(config.path / "node.toml"), str(link.fileno())]
     os.execv(sys.executable, [sys.executable, "-m", "cluster.node.process", *arguments])
@@ -123,7 +132,7 @@ def _tell_service_error(link: socket.socket, error: ServiceError, count: int) ->
 
 
 class _Restart:
-    """What SIGHUP asks for."""
+    """What RESTART_SIGNAL asks for."""
 
     def __init__(self, node: ClusterNode) -> None:
         self._node = node

@@ -15,6 +15,7 @@ import sys
 from cluster.archive.files import Files, OsFiles
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, StorageError
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.node import signals
 from cluster.node.memory import settle_memory
 from cluster.node.module_link import ModuleLink
 from cluster.node.runner import AgentRunner
@@ -155,6 +156,7 @@ def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> No
     if not is_child:
         print(f"service {service_id}: connected to its member at {socket_path(driver_directory, service_id)}")
     host = ServiceHost(service_id, link, poller, files)
+    signals.pass_over()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: host.stop())
     host.run()

@@ -41,6 +41,7 @@ TERMINATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 8.5
 
 RESTART_STATUS = 75  # sysexits.h: try again
+RESTART_SIGNAL = signal.SIGRTMIN  # which nobody sends by habit, as they send SIGHUP after a rotation of logs
 
 
 @dataclass

@@ -65,5 +65,9 @@ class AuditLog:
         except OSError:
             self._left_out += 1
 
+    def reopen(self) -> None:
+        """As ``LineFile.reopen``."""
+        self._file.reopen()
+
     def close(self) -> None:
         self._file.close()

@@ -15,6 +15,7 @@ class LineFile:
     def __init__(self, path: str, bytes_max: int) -> None:
         self._path = path
         self._bytes_max = bytes_max
+        self._is_torn = False  # ends in half a line
         self._lock = threading.RLock()  # a signal's handler may write too
         self._open()
 
@@ -35,6 +36,13 @@ class LineFile:
                 raise
             self._is_torn = False
 
+    def reopen(self) -> None:
+        """Go on in the file that has the name now. Raises OSError; the one before stays in use then."""
+        with self._lock:
+            before = self._fd
+            self._open()
+            os.close(before)
+
     def _cut(self, size: int) -> None:
         try:
             os.ftruncate(self._fd, size)
@@ -44,9 +52,7 @@ class LineFile:
     def _begin_anew(self) -> None:
         with suppress(FileNotFoundError):  # moved by somebody, or no new file could be made the last time
             os.replace(self._path, f"{self._path}.1")
-        before = self._fd
-        self._open()
-        os.close(before)
+        self.reopen()
 
     def _open(self) -> None:
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

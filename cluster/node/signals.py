@@ -1,0 +1,30 @@
+"""What a process of ours does on signals that do not end it: docs/operations.md has the table."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+
+from cluster.node.node_log import NodeLog
+
+HARMLESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+
+
+def pass_over() -> None:
+    """Let none of them end the process before there is a log to answer in."""
+    for number in HARMLESS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def answer(log: NodeLog, reopen_logs: Callable[[], None]) -> None:
+    """HUP has the logs opened again, USR2 writes the stacks of all threads, USR1 is noted."""
+    signal.signal(signal.SIGHUP, lambda *_: reopen_logs())
+    signal.signal(signal.SIGUSR1, lambda *_: log.asked("SIGUSR1 does nothing: SIGHUP opens the logs again"))
+    signal.signal(signal.SIGUSR2, lambda *_: log.asked("stacks", stacks=_stacks()))
+
+
+def _stacks() -> dict[str, list[str]]:
+    """The calls of each thread by its number, the innermost last."""
+    return {str(thread): traceback.format_stack(frame) for thread, frame in sys._current_frames().items()}
