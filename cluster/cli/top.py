@@ -126,8 +126,7 @@ class _Directories:
             self._readers.pop(folder).close()
             self._gone.discard(folder)
             reader = None
-        name = folder.name
-        member_id = int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
+        member_id = _member_id(folder)
         if reader is None:
             try:
                 reader = self._readers[folder] = CountersReader(str(self._file(folder)))
@@ -150,7 +149,7 @@ class _Directories:
             "commitPosition": commit_position,
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
             "serviceLag": _service_lag(records, commit_position) if is_alive else None,
-            "sessions": sessions,
+            "sessions": sessions if is_alive else 0,
             "consumers": _consumers(_positions(records), commit_position) if is_alive else [],
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
@@ -186,6 +185,17 @@ class _Directories:
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
+
+
+def _member_id(folder: Path) -> int:
+    """As the mark file says; without one by the folder's name, and -1 where that has none."""
+    from cluster.cli.running_member import mark_of
+
+    try:
+        return mark_of(str(folder)).member_id
+    except ClusterError:
+        name = folder.name
+        return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
 
 
 def _elsewhere(folder: Path) -> Path | None:

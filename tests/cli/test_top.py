@@ -145,7 +145,7 @@ def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_p
         (member,) = source.look()
         source.close()
 
-    assert (member["memberId"], member["isAlive"], member["role"]) == (4, True, "LEADER")
+    assert (member["memberId"], member["isAlive"], member["role"]) == (0, True, "LEADER")
 
 
 def test_a_folder_without_any_counters_is_refused(tmp_path):
