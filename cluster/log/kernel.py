@@ -1,9 +1,8 @@
 """How a kernel is compiled: for one signature, at import of its module, into a cache that cannot be stale.
 
-numba keeps compiled code beside the source and compiles again when the source *file of the kernel* changed.
-But a kernel has constants and functions of other modules compiled into it: after an update that moves a field
-in ``frames.py``, cached kernels elsewhere would go on with the old place and write wrong logs. So the modules
-that kernels share are part of the stamp that the cache is checked by.
+A kernel has constants and functions of other modules compiled into it: after an update that moves a field in
+``frames.py``, cached kernels elsewhere would go on with the old place and write wrong logs. So the modules
+that kernels share are part of what the cache is checked by (``kernel_cache.py``).
 """
 
 import pkgutil
@@ -12,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba import config, njit
+
+from cluster.log.kernel_cache import KernelCache
 
 # Every module of this folder that a kernel of another module takes constants or functions from.
 SHARED_MODULES = (
@@ -45,17 +46,6 @@ _FINGERPRINT = _fingerprint(
 _OPTIONS: dict[str, Any] = {"_nrt": bool(config.BOUNDSCHECK)}  # type: ignore[attr-defined]
 
 
-def _load_without_a_compiler(dispatcher: Any) -> None:
-    """Have numba prepare for compiling only where the cache has no code.
-
-    It does so before it looks there, and that takes 0.2 s of CPU of each process. Code that counts references
-    calls functions that are made known then.
-    """
-    if not _OPTIONS["_nrt"]:
-        cache = dispatcher._cache
-        cache.load_overload = cache._load_overload
-
-
 # A function that kernels call: compiled into each of them, not by itself.
 routine = njit(**_OPTIONS)
 
@@ -68,15 +58,18 @@ def kernel(
     ``modules`` are compiled into it beside those that all kernels share, by their full names. With ``nogil``
     other threads run meanwhile. With NUMBA_DISABLE_JIT=1 the function itself, as plain Python.
     """
-    fingerprint = _fingerprint(modules, _FINGERPRINT)
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-        dispatcher = njit(cache=True, nogil=nogil, **_OPTIONS)(function)
+        dispatcher = njit(nogil=nogil, **_OPTIONS)(function)
         if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-            cache_file = dispatcher._cache._cache_file  # type: ignore[attr-defined]
-            cache_file._source_stamp = (cache_file._source_stamp, fingerprint)
-            _load_without_a_compiler(dispatcher)
-            dispatcher.compile(signature)
+            fingerprint = _fingerprint((function.__module__, *modules), _FINGERPRINT)
+            # Not numba's cache, whose reading prepares for compiling first: 0.2 s of CPU of each
+            # process. Code that counts references calls functions that are made known then.
+            cache = dispatcher._cache = KernelCache(function, fingerprint, _OPTIONS["_nrt"])  # type: ignore[attr-defined]
+            try:
+                dispatcher.compile(signature)
+            finally:
+                cache.release()
             dispatcher.disable_compile()
         return dispatcher
 

@@ -1,0 +1,179 @@
+"""Where the compiled code of kernels is kept: the one file of this folder that touches a disk.
+
+numba's own cache needs a folder that it can write, takes a file that was cut for code, and lets processes
+that start at once compile the same kernel each. Here code is read where the package has it, and kept in the
+first folder that can be written: ``__pycache__``, the user's cache, a private folder for temporary files. A
+file begins with a digest over its code and all that the code depends on: the kernel's signature and
+sources, numba's version, the processor. What is cut, damaged, stale or another processor's has another
+digest. It is compiled again and replaced, by one process; others that need it meanwhile wait.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import pickle
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numba
+from numba.core import caching, compiler, config
+from numba.core.serialize import dumps
+
+DIGEST_LENGTH = 32
+
+_told: set[str] = set()
+
+
+class KernelCache(caching.NullCache):
+    """The cache of one kernel, in numba's place for it.
+
+    ``fingerprint`` is that of its sources. With ``counts_references`` numba's tables have to be loaded before
+    its code.
+    """
+
+    def __init__(self, function: Callable[..., Any], fingerprint: int, counts_references: bool) -> None:
+        self._name = (
+            f"{function.__module__.rpartition('.')[2]}.{function.__name__}.{sys.implementation.cache_tag}"
+        )
+        self._folder = os.path.dirname(os.path.abspath(function.__code__.co_filename))
+        self._fingerprint = fingerprint
+        self._counts_references = counts_references
+        self._stamp = b""
+        self._path = ""  # where the code goes that is compiled now,
+        self._descriptor = -1  # and the locked file that becomes it
+
+    @property
+    def cache_path(self) -> str:
+        """The package's folder for it, or the one that NUMBA_CACHE_DIR names."""
+        return next(self._folders())
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """The kept code; None where this process is to compile it, after which comes ``save_overload``."""
+        if self._counts_references:
+            target_context.refresh()
+        processor = target_context.codegen().magic_tuple()
+        self._stamp = repr((numba.__version__, self._fingerprint, sig, processor)).encode()
+        name = f"{self._name}.{hashlib.sha256(repr(processor).encode()).hexdigest()[:8]}.nbc"
+        data = None
+        for folder in self._folders():
+            if data is None and (folder != _temporary(self._folder) or _is_private(folder)):
+                data = self._read(os.path.join(folder, name))
+        if data is None:
+            data = self._read_or_lock(name)
+        return None if data is None else compiler.CompileResult._rebuild(target_context, *pickle.loads(data))
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep what was compiled. A disk that does not take it is told of: it fails nothing."""
+        if self._descriptor < 0:
+            return
+        code = dumps(data._reduce())
+        try:
+            with open(self._descriptor, "wb", closefd=False) as file:
+                file.truncate()
+                file.write(hashlib.sha256(self._stamp + code).digest() + code)
+                file.flush()
+                os.fsync(self._descriptor)
+            os.replace(f"{self._path}.new", self._path)
+        except OSError as error:
+            _tell(f"its kernels are compiled again by each process: {error.strerror}: {self._path}")
+
+    def release(self) -> None:
+        """Let others that wait for this kernel go on, whether it was compiled or not."""
+        if self._descriptor >= 0:
+            if _is_open_file(self._descriptor, f"{self._path}.new"):
+                os.unlink(f"{self._path}.new")
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _folders(self) -> Iterator[str]:
+        below = f"{os.path.basename(self._folder)}_{hashlib.sha256(self._folder.encode()).hexdigest()[:16]}"
+        if config.CACHE_DIR:  # type: ignore[attr-defined]  # untyped in numba
+            yield os.path.join(config.CACHE_DIR, below)  # type: ignore[attr-defined]
+            return
+        yield os.path.join(self._folder, "__pycache__")
+        users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        if os.path.isabs(users):
+            yield os.path.join(users, "numba", below)
+        if temporary := _temporary(self._folder):
+            yield temporary
+
+    def _read(self, path: str) -> bytes | None:
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except OSError:
+            return None
+        digest, code = data[:DIGEST_LENGTH], data[DIGEST_LENGTH:]
+        return code if digest == hashlib.sha256(self._stamp + code).digest() else None
+
+    def _read_or_lock(self, name: str) -> bytes | None:
+        """Lock the file that takes the code; the code itself if another process has compiled it meanwhile."""
+        why = "there is no folder"
+        for folder in self._folders():
+            self._path = os.path.join(folder, name)
+            try:
+                if folder == _temporary(self._folder):
+                    os.makedirs(folder, 0o700, exist_ok=True)
+                    if not _is_private(folder):
+                        continue
+                os.makedirs(folder, exist_ok=True)
+                while self._descriptor < 0:
+                    self._lock(f"{self._path}.new")
+                    code = self._read(self._path)
+                    if code is not None:
+                        self.release()
+                        return code
+            except OSError as error:
+                why = f"{error.strerror}: {folder}"
+                continue
+            _tell(f"compiles its kernels, once, into {folder}")
+            return None
+        _tell(f"compiles its kernels for this process alone: {why}")
+        return None
+
+    def _lock(self, path: str) -> None:
+        """Wait for whoever has the file; whether it became code meanwhile is for the caller to see."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        with contextlib.suppress(OSError):  # a file system without locks: each compiles
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        if _is_open_file(descriptor, path):
+            self._descriptor = descriptor
+        else:
+            os.close(descriptor)
+
+
+def _temporary(folder: str) -> str | None:
+    """A folder of this user alone, by its name; None where no temporary file can be made."""
+    try:
+        place = tempfile.gettempdir()
+    except OSError:
+        return None
+    return os.path.join(place, f"kernels-{os.getuid()}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}")
+
+
+def _is_private(folder: str) -> bool:
+    """Whether nobody else can have put code there."""
+    try:
+        status = os.lstat(folder)
+    except OSError:
+        return False
+    return status.st_uid == os.getuid() and status.st_mode & 0o170022 == 0o040000
+
+
+def _is_open_file(descriptor: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except OSError:
+        return False
+
+
+def _tell(text: str) -> None:
+    """One line of a kind for all kernels of a process."""
+    kind = text.partition(":")[0].partition(" into ")[0]
+    if kind not in _told and sys.stderr is not None:
+        _told.add(kind)
+        with contextlib.suppress(OSError, ValueError):
+            print(f"cluster: {text}", file=sys.stderr, flush=True)
