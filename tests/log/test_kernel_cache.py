@@ -1,5 +1,7 @@
 """Compiled code that is damaged, missing, another's, or wanted by two at once costs one compilation."""
 
+import ctypes
+import fcntl
 import os
 import subprocess
 import sys
@@ -12,10 +14,26 @@ from cluster.log import kernel_cache
 from cluster.log.kernel import kernel
 from tests.tree import ROOT
 
+READ_ONLY = """
+import errno, os, sys
+
+def refuse(event, arguments):
+    to_write = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+    if event == "os.mkdir" or event == "open" and (arguments[2] or 0) & to_write:
+        wanted.append(arguments[0])
+        raise OSError(errno.EROFS, "Read-only file system")
+
+wanted = []
+sys.addaudithook(refuse)
+"""
 PROGRAM = """
 from cluster.log import atomic
 print(atomic._compare_and_set.stats.cache_hits.total())
 """
+
+GETPID = ctypes.CDLL(None).getpid
+GETPID.argtypes = ()
+GETPID.restype = ctypes.c_int
 
 
 @pytest.fixture
@@ -92,14 +110,50 @@ def test_a_temporary_folder_of_somebody_else_is_not_trusted(tmp_path):
     assert not kernel_cache._is_private(str(tmp_path / "link"))
 
 
-def run(environment: dict[str, str]) -> subprocess.Popen:
+def run(environment: dict[str, str], program: str = PROGRAM) -> subprocess.Popen:
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def test_who_holds_a_file_for_too_long_is_not_waited_for(folder, monkeypatch):
+    """A stopped process, say: the code goes to the next folder, where later ones find it."""
+    folders = [str(folder / "first"), str(folder / "second")]
+    monkeypatch.setattr(kernel_cache.KernelCache, "_folders", lambda self, to_write: iter(folders))
+    monkeypatch.setattr(kernel_cache, "LOCK_TIMEOUT_S", 0.02)
+    assert hits() == 0
+    first = the_file(folder)
+    first.unlink()
+    with open(f"{first}.new", "wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert (hits(), hits()) == (0, 1)
+    assert [path.name for path in (folder / "first").iterdir()] == [f"{first.name}.new"]
+
+
+def test_two_kernels_of_one_name_never_have_each_others_code(folder):
+    def number():
+        return 1
+
+    first = kernel(int64())(number)
+
+    def number():
+        return 2
+
+    assert (first(), kernel(int64())(number)()) == (1, 2)
+
+
+def test_what_another_process_cannot_run_is_no_kernel(folder):
+    """Code with an address in it, or with a value that is no part of the sources."""
+    value = 1
+    with pytest.raises(AssertionError, match="closes over"):
+        kernel(int64())(lambda: value)
+    with pytest.raises(AssertionError, match="this process's alone"):
+        kernel(int64())(lambda: GETPID())
+    assert not [path for path in folder.rglob("*") if path.is_file()]
 
 
 @pytest.mark.slow
@@ -109,16 +163,16 @@ def test_two_processes_that_start_at_once_compile_once(tmp_path):
 
 
 def test_where_no_folder_can_be_written_the_packages_code_is_used_without_a_word(tmp_path):
-    """A read-only installation, a home that is none: reading asks for nothing that can be written."""
+    """Not even a temporary file is made."""
     compile_here = run({})
     assert compile_here.wait(60) == 0
     compile_here.communicate()
-    process = run({"HOME": "/proc/none", "XDG_CACHE_HOME": "", "TMPDIR": "/proc/none"})
-    assert process.communicate() == ("1\n", "")
+    process = run({}, READ_ONLY + PROGRAM + "print(wanted)")
+    assert process.communicate() == ("1\n[]\n", "")
 
 
 def test_where_nothing_can_be_written_or_read_kernels_work_and_a_line_says_so(tmp_path):
-    process = run({"NUMBA_CACHE_DIR": "/proc/none"})
+    process = run({"NUMBA_CACHE_DIR": "/proc/none"}, READ_ONLY + PROGRAM)
     out, err = process.communicate()
     assert (out, err.count("\n")) == ("0\n", 1)
     assert "for this process alone" in err

@@ -87,6 +87,10 @@ def test_the_cache_is_checked_by_every_module_that_kernels_share():
         assert imports_of(module) <= set(SHARED_MODULES), module
 
 
+def test_nothing_is_in_numbas_own_cache():
+    assert not [path for path in FOLDER.parent.rglob("*.py") if "cache=True" in path.read_text()]
+
+
 def test_a_kernel_from_the_cache_is_called_without_what_compiling_needs():
     """numba's tables of what can be compiled take 0.2 s of each process that loads them."""
     program = """
