@@ -91,6 +91,11 @@ class ConsensusModuleContext:
         return len(self.member_ids) // 2 + 1
 
     @property
+    def link_timeout_ns(self) -> int:
+        """How long a link may be silent: a leader that was replaced for its silence hears over it who leads."""
+        return 2 * self.leader_heartbeat_timeout_ns
+
+    @property
     def lease_ns(self) -> int:
         """How long a leader that says nothing can be sure that nobody votes against it.
 
