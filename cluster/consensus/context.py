@@ -92,7 +92,7 @@ class ConsensusModuleContext:
 
     @property
     def link_timeout_ns(self) -> int:
-        """How long a link may be silent: a leader that was replaced for its silence hears over it who leads."""
+        """How long a link may be silent: a leader that was replaced hears over it who leads now."""
         return 2 * self.leader_heartbeat_timeout_ns
 
     @property

@@ -75,10 +75,11 @@ def test_a_leader_takes_input_again_once_a_majority_has_reported_since():
     cluster, client = a_cluster()
     leader = cluster.leader
     term_id = leader.leadership_term_id
-    sleep(cluster, leader, 3 * SECOND)
-    client.send(b"0:in its socket")
+    leader.pause()
     for member in cluster.followers:
         cluster.links.block(member.member_id, leader.member_id)
+    sleep(cluster, leader, 3 * SECOND)
+    client.send(b"0:in its socket")
     assert appended_by(cluster, leader) == 0
     cluster.run(2 * SECOND)
     assert client.acknowledged == 1, "nobody has told it that its term goes on"
