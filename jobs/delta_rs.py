@@ -250,9 +250,10 @@ class _Keeper:
         """
         if self._table is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
-        token = PositionToken(self._table.metadata().configuration[IDENTITY], self._goes_to() or 0)
+        goes_to = self._goes_to()
+        token = PositionToken(self._table.metadata().configuration[IDENTITY], goes_to or 0)
         check_token(self._place, token, self._log.cluster)
-        if self._goes_to() is None:
+        if goes_to is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
         self._reader.await_token(token.to_text(), BEHIND_TIMEOUT_S)
         at = self._log.retained(token.position)

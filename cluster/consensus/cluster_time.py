@@ -136,7 +136,8 @@ class ClusterTime:
         self._count(self.time_ns - before_ns - passed_ns)
 
     def _go_on(self, now_ns: int, tenths: int) -> None:
-        passed_ns = max(now_ns - self._now_ns, 0)
+        passed_ns = now_ns - self._now_ns
+        assert passed_ns >= 0
         self._now_ns = now_ns
         self._agreed_ns += passed_ns
         self.time_ns += -(-passed_ns * tenths // 10)

@@ -18,7 +18,7 @@ from random import Random
 from cluster.archive.mark_files import MarkFile
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.authentication import Security
-from cluster.consensus.context import NULL_VALUE, SECOND, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.errors import AgentTermination, ClusterError, DataLoss, RemoteProtocolError, StorageError
 from cluster.member.consensus_adapter import ConsensusAdapter
@@ -136,7 +136,7 @@ class ConsensusModuleAgent:
         self._on_terminated = on_terminated
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
         self._is_node_startup = True
-        self._unit_ns = SECOND // context.time_unit.per_second
+        self._unit_ns = context.time_unit.nanoseconds
 
     # ---- the start
 

@@ -29,7 +29,7 @@ class MemberClocks:
         self._turn = turn
         self._reporter = reporter
         self._skew_max_ns = context.clock_skew_max_ns
-        self._unit_ns = SECOND // context.time_unit.per_second
+        self._unit_ns = context.time_unit.nanoseconds
         self._heard = HeardClocks()
         self._time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
         self._is_behind_told = False

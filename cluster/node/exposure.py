@@ -17,8 +17,7 @@ def check_exposure(config: NodeConfig) -> None:
     if config.insecure_network or (config.tls_files is not None and config.authenticator != "none"):
         return
     for key, endpoint in listening(config).items():
-        host = endpoint.rpartition(":")[0].strip("[]")
-        if not is_loopback(host):
+        if not is_loopback(host_within(endpoint)):
             raise ConfigurationError(
                 f"{key} {endpoint} is not on loopback, where strangers could reach this member: set TLS "
                 "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true"
@@ -33,6 +32,11 @@ def listening(config: NodeConfig) -> dict[str, str]:
     if tcp_ingress := config.tcp_ingress_of(config.member):
         found["tcp_ingress"] = tcp_ingress
     return found
+
+
+def host_within(endpoint: str) -> str:
+    """The host of ``HOST:PORT``, an address of IPv6 without its brackets."""
+    return endpoint.rpartition(":")[0].strip("[]")
 
 
 def is_loopback(host: str) -> bool:

@@ -119,7 +119,7 @@ class Machine:
             local={id_: Endpoint(Medium.IPC, path=str(path)) for id_, path in config.link_paths.items()},
             tls=self._tls,
             heartbeat_interval_ns=config.leader_heartbeat_interval_ns,
-            heartbeat_timeout_ns=config.module_context.link_timeout_ns,
+            link_timeout_ns=config.module_context.link_timeout_ns,
         )
 
     def open_clients(self, incarnation: int) -> ClientPort:

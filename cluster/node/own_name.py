@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cluster.errors import TimedOut
 from cluster.node.config import NodeConfig
-from cluster.node.exposure import is_loopback, listening
+from cluster.node.exposure import host_within, is_loopback, listening
 from cluster.transport.endpoint import LOOPBACK_HOSTS
 from cluster.transport.names import is_numeric, look_up
 
@@ -27,7 +27,7 @@ def await_own_names(
     told = []
     deadline = time.monotonic() + timeout_s
     for key, endpoint in listening(config).items():
-        host, why = _host(endpoint), ""
+        host, why = host_within(endpoint), ""
         while True:
             addresses, reason = look_up(host)
             if addresses:
@@ -46,7 +46,7 @@ def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:
 
     Debian has a host's own name at 127.0.1.1.
     """
-    own = _host(config.member.consensus_endpoint)
+    own = host_within(config.member.consensus_endpoint)
     if is_numeric(own) or own in LOOPBACK_HOSTS or not is_loopback(own):
         return
     threading.Thread(target=_warn, args=(config, own, warn), name="own name", daemon=True).start()
@@ -54,7 +54,7 @@ def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:
 
 def _warn(config: NodeConfig, own: str, warn: Callable[[str], None]) -> None:
     for member in config.cluster_members:
-        host = _host(member.consensus_endpoint)
+        host = host_within(member.consensus_endpoint)
         reached = [] if host == own else look_up(host)[0]
         if any(not ipaddress.ip_address(address).is_loopback for address in reached):
             warn(
@@ -63,7 +63,3 @@ def _warn(config: NodeConfig, own: str, warn: Callable[[str], None]) -> None:
                 "in members"
             )
             return
-
-
-def _host(endpoint: str) -> str:
-    return endpoint.rpartition(":")[0].strip("[]")

@@ -82,6 +82,11 @@ class ClusterTimeUnit(IntEnum):
         """Units in a second."""
         return (1_000, 1_000_000, 1_000_000_000)[self]
 
+    @property
+    def nanoseconds(self) -> int:
+        """Of one unit."""
+        return 1_000_000_000 // self.per_second
+
 
 class AdminRequestType(IntEnum):
     SNAPSHOT = 0

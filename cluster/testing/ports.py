@@ -135,7 +135,7 @@ class SimulatedPorts:
             clock_ns=member.clock_ns,
             on_error=member.on_error,
             heartbeat_interval_ns=context.leader_heartbeat_interval_ns,
-            heartbeat_timeout_ns=context.link_timeout_ns,
+            link_timeout_ns=context.link_timeout_ns,
         )
 
     def open_clients(self, incarnation: int) -> ClientPort:

@@ -23,7 +23,7 @@ Losing a connection is a hint, not a fact:
     silence                       -> nothing is said; the caller's own time-outs decide
 
 Where its owner has nothing to say for a heartbeat interval, a link carries an empty envelope. One on which
-nothing came for the heartbeat time-out is lost, too: TCP would wait for longer the longer a network was cut.
+nothing came for a time-out is lost, too: TCP would wait for longer the longer a network was cut.
 
 A member that never answered is only reported as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
 start together, some listen later than others.
@@ -111,7 +111,7 @@ class MemberLinks:
         local: Mapping[int, Endpoint] = MappingProxyType({}),
         tls: MemberTls | None = None,
         heartbeat_interval_ns: int = 200 * MS,
-        heartbeat_timeout_ns: int = 10_000 * MS,
+        link_timeout_ns: int = 10_000 * MS,
     ) -> None:
         """Listen at ``listen`` (``PortInUse``) and dial all ``members`` but ourselves from the first poll on.
 
@@ -119,7 +119,7 @@ class MemberLinks:
         ``secret``, of 63 bits at most, is new with each life of this process. ``on_error`` hears of peers
         that broke the protocol; their connection is dropped. With ``tls`` nothing else is spoken over TCP.
         On a link that is up something goes out each ``heartbeat_interval_ns``; one on which nothing came for
-        ``heartbeat_timeout_ns`` is closed and dialled again.
+        ``link_timeout_ns`` is closed and dialled again.
         """
         self.member_id = member_id
         self.incarnation = link.incarnation_of(secret)
@@ -132,7 +132,7 @@ class MemberLinks:
         self._local = local
         self._tls = tls
         self._quiet_ns = heartbeat_interval_ns + heartbeat_interval_ns // 4  # the owner's come first
-        self._timeout_ns = heartbeat_timeout_ns
+        self._timeout_ns = link_timeout_ns
         self._listeners = [Listener(listen, poller, self._report)]
         self.endpoint = self._listeners[0].endpoint
         if member_id in local:

@@ -108,7 +108,7 @@ class BusyTurns:
         words[at.IS_STEPPED], words[at.SPIN_NS] = is_stepped, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
-        words[at.TIME_DIVISOR] = 1_000_000_000 // context.time_unit.per_second
+        words[at.TIME_DIVISOR] = context.time_unit.nanoseconds
         words[at.MEMBER_ID], words[at.QUORUM] = context.member_id, context.quorum_threshold
         words[at.TIMEOUT_NS] = context.leader_heartbeat_timeout_ns
         words[at.HEARTBEAT_NS] = context.leader_heartbeat_interval_ns

@@ -13,7 +13,7 @@ from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.cluster_member import ClusterMember
-from cluster.consensus.context import NULL_VALUE, SECOND, ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.replica import ReplicatedState
@@ -225,8 +225,8 @@ class Leading(Phase):
         deadline = replica.timers.next_deadline if len(replica.timers) else None
         if deadline is None:
             return NEVER_NS
-        per_second = self._ports.context.time_unit.per_second
-        return turn.now_ns + max(deadline - replica.cluster_time, 0) * (SECOND // per_second)
+        unit_ns = self._ports.context.time_unit.nanoseconds
+        return turn.now_ns + max(deadline - replica.cluster_time, 0) * unit_ns
 
     def _tell_full(self) -> None:
         if not self._is_full_told:

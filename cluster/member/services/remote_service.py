@@ -5,9 +5,8 @@
 The service may be slow, not come up, or die and be started again: the module elects, leads or follows with
 its disk alone. A join of a log is acknowledged at once, for the service reads the log from its file whenever
 it comes to it; only its start, the place of a snapshot and an orderly end wait for the service to come there,
-and not for ever. What it writes into the
-snapshot then comes when it comes (ServiceSnapshot). (Aeron's module waits for each join, and ends with
-its service's process, C-311; an inline service is as Aeron's.)
+and not for ever. What it writes into the snapshot then comes when it comes (ServiceSnapshot). (Aeron's module
+waits for each join, and ends with its service's process, C-311; an inline service is as Aeron's.)
 
 ``LogLimit`` says how far the log may be read, in the order of joins and closes. The service does not look at
 commit-pos itself: it would see it pass the end of a term's log before it is told of that end.

@@ -231,7 +231,9 @@ class SimulatedMember(MemberState):
         """Have its module take a turn now, as if it were so much later."""
         assert self.life is not None
         self._alive.poller.wait(0)
-        return self.life.consensus_module.do_work(self._alive.clock_ns() + after_ns, self.cluster_time)
+        module = self.life.consensus_module
+        now_ns = max(self._alive.clock_ns() + after_ns, module.turn.now_ns)  # no clock goes back
+        return module.do_work(now_ns, self.cluster_time)
 
     @property
     def cluster_time(self) -> int:
