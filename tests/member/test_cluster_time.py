@@ -1,5 +1,7 @@
 """Cluster time of members whose clocks are wrong."""
 
+from cluster.consensus.cluster_session import SessionState
+from tests.member.cluster_steps import send
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 
 HOUR_NS = 3600 * SECOND
@@ -38,3 +40,17 @@ def test_a_leader_within_a_second_of_the_others_stamps_its_own_clock():
     second = cluster.await_leader()
     cluster.run(10 * SECOND)
     assert 0 <= second.cluster_time - second.life.consensus_module.replica.cluster_time <= 10
+
+
+def test_a_jump_of_the_clock_ends_no_session():
+    """Nor does a leader that hears the others' clocks only after its term has begun."""
+    cluster = SimulatedCluster(1)
+    leader = cluster.await_leader()
+    client = cluster.add_client()
+    send(cluster, 1)
+    sessions = leader.replica.sessions.sessions
+    assert list(sessions) == [client.session_id]
+    leader.clock.jump(HOUR_NS)
+    cluster.run(2 * SECOND)
+    assert list(sessions) == [client.session_id]
+    assert sessions[client.session_id].state is SessionState.OPEN

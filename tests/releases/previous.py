@@ -110,12 +110,14 @@ class Members:
         return [member for member in self.standing() if member.get("role") == "LEADER"]
 
     def await_level(self) -> None:
-        """Wait until there is one leader and every member has committed as much as it."""
+        """Wait until there is one leader, all have committed as much as it, and no election goes on."""
 
         def is_level() -> bool:
             standing = self.standing()
             positions = {member.get("commitPosition") for member in standing}
-            return len(positions) == 1 and [member.get("role") for member in standing].count("LEADER") == 1
+            elections = {member.get("electionState") for member in standing}
+            is_led = [member.get("role") for member in standing].count("LEADER") == 1
+            return is_led and len(positions) == 1 and elections == {"CLOSED"}
 
         await_that(is_level, "all members are level")
 
