@@ -44,7 +44,7 @@ endif
 budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one has grown by more than a fifth
 	@$(PYTHON_BIN) -m tests.seconds
 
-# Each eighth of the test files: make slow PART=0/8. So with faults.
+# An eighth of the tests, by whole files: make slow PART=0/8. So with faults.
 SHARE = $(if $(PART),--part $(PART))
 
 slow: $(STAMP)  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories

@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -128,7 +128,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--conformance", action="store_true", help="list every conformance point with the tests that prove it"
     )
     parser.addoption("--seconds", metavar="FILE", help="write there what each folder takes: tests/seconds.py")
-    parser.addoption("--part", metavar="K/N", help="run each N-th test file alone, from the K-th")
+    parser.addoption("--part", metavar="K/N", help="run the test files of the K-th of N parts, from 0, alone")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -166,9 +166,16 @@ def uses_spark(item: pytest.Item) -> bool:
 
 
 def keep_part(items: list[pytest.Item], part: int, parts: int) -> None:
-    """Leave each so many-th file: tests of one file may need one another's fixtures, and order."""
-    files = sorted({item.path for item in items})
-    items[:] = [item for item in items if files.index(item.path) % parts == part]
+    """Leave the files of one part: tests of one file may need one another's fixtures, and order.
+
+    Each file goes to the part with the fewest tests so far, those with the most first.
+    """
+    counts = Counter(item.path for item in items)
+    taken, part_of = [0] * parts, {}
+    for path in sorted(counts, key=lambda path: (-counts[path], path)):
+        part_of[path] = taken.index(min(taken))
+        taken[part_of[path]] += counts[path]
+    items[:] = [item for item in items if part_of[item.path] == part]
 
 
 def keep_points(items: list[pytest.Item]) -> None:

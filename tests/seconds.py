@@ -5,7 +5,7 @@ A whole run writes ``build/test-seconds.json``; ``tests/seconds.json`` is such a
 again, or the new file is committed, and the commit says what the time is spent on.
 
 What counts is processor time, of all processes that tests have started: other work on the machine changes it
-least. How fast the machine is, is taken out by what most folders need there; on another kind of processor
+least. How fast the machine is, is taken out by what all other folders need there; on another kind of processor
 nothing is compared, since Spark and Python do not become slower alike.
 """
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import sys
 import time
 from collections import defaultdict
@@ -142,24 +141,22 @@ def grown(before: Run, now: Run) -> list[str]:
     """A sentence for each folder that has grown by more than a fifth; none on another kind of processor."""
     if before.processor != now.processor:
         return []
-    slowness = machine_factor(before, now)
     return [
         f"{name} took {spent.processor:.0f} s of processor time, and {known:.0f} s when it was committed: "
         "make it cheaper, or commit build/test-seconds.json as tests/seconds.json and say why"
         for name, spent in sorted(now.folders.items())
-        if (known := slowness * _processor(before, name)) * GROWTH_MAX < spent.processor
+        if (known := slowness_of_others(before, now, name) * _processor(before, name)) * GROWTH_MAX < spent.processor
         and spent.processor - known > SMALLEST_GROWTH_S
     ]
 
 
-def machine_factor(before: Run, now: Run) -> float:
-    """How much slower the machine was, by the median folder; never less than 1."""
-    ratios = [
-        spent.processor / known
-        for name, spent in now.folders.items()
-        if (known := _processor(before, name)) >= 1
-    ]
-    return max(1.0, statistics.median(ratios)) if ratios else 1.0
+def slowness_of_others(before: Run, now: Run, folder: str) -> float:
+    """How much slower the machine was, by all other folders together; never less than 1."""
+    known, spent = (
+        sum(run.folders[name].processor for name in before.folders.keys() & now.folders.keys() - {folder})
+        for run in (before, now)
+    )
+    return max(1.0, spent / known) if known else 1.0
 
 
 def _processor(run: Run, folder: str) -> float:
