@@ -5,8 +5,8 @@ A whole run writes ``build/test-seconds.json``; ``tests/seconds.json`` is such a
 again, or the new file is committed, and the commit says what the time is spent on.
 
 What counts is processor time, of all processes that tests have started: other work on the machine changes it
-least. How fast the machine is, is taken out by what all other folders need there; on another kind of processor
-nothing is compared, since Spark and Python do not become slower alike.
+least. How fast the machine is, is taken out by what all others need there. On another kind of processor nothing
+is compared, since Spark and Python do not become slower alike.
 """
 
 from __future__ import annotations
@@ -145,12 +145,12 @@ def grown(before: Run, now: Run) -> list[str]:
         f"{name} took {spent.processor:.0f} s of processor time, and {known:.0f} s when it was committed: "
         "make it cheaper, or commit build/test-seconds.json as tests/seconds.json and say why"
         for name, spent in sorted(now.folders.items())
-        if (known := slowness_of_others(before, now, name) * _processor(before, name)) * GROWTH_MAX < spent.processor
-        and spent.processor - known > SMALLEST_GROWTH_S
+        for known in [slowness_beside(before, now, name) * _processor(before, name)]
+        if spent.processor > max(known * GROWTH_MAX, known + SMALLEST_GROWTH_S)
     ]
 
 
-def slowness_of_others(before: Run, now: Run, folder: str) -> float:
+def slowness_beside(before: Run, now: Run, folder: str) -> float:
     """How much slower the machine was, by all other folders together; never less than 1."""
     known, spent = (
         sum(run.folders[name].processor for name in before.folders.keys() & now.folders.keys() - {folder})

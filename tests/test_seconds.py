@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from tests import seconds
-from tests.seconds import COMMITTED, Run, Seconds, grown, processor_s, slowness_of_others
+from tests.seconds import COMMITTED, Run, Seconds, grown, processor_s, slowness_beside
 from tests.tree import ROOT
 
 PROCESSOR_S_MAX = 1_000  # of all folders, on a machine of usual speed; the goal is 900, so it only shrinks
@@ -39,7 +39,7 @@ def test_a_slow_machine_is_no_growth_and_hides_none() -> None:
     (line,) = grown(BEFORE, run(archive=40.0, member=300.0, spark=400.0, log=4.0))
     assert line.startswith("tests/member took 300 s of processor time, and 200 s")
     half = run(archive=10.0, member=50.0, spark=100.0, log=1.0)
-    assert slowness_of_others(BEFORE, half, "tests/member") == 1
+    assert slowness_beside(BEFORE, half, "tests/member") == 1
 
 
 def test_a_machine_that_is_slow_for_most_of_the_time_is_no_growth_of_one_folder() -> None:
