@@ -5,8 +5,8 @@ A whole run writes ``build/test-seconds.json``; ``tests/seconds.json`` is such a
 again, or the new file is committed, and the commit says what the time is spent on.
 
 What counts is processor time, of all processes that tests have started: other work on the machine changes it
-least. How fast the machine is, is taken out by what all others need there. On another kind of processor nothing
-is compared, since Spark and Python do not become slower alike.
+least. How fast the machine is, is taken out by what all others need there. On another kind of processor
+nothing is compared, since Spark and Python do not become slower alike.
 """
 
 from __future__ import annotations
