@@ -72,8 +72,8 @@ def top(
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
     endpoints = endpoints_unless(directory is not None, endpoints)
-    source: _Directories | _Endpoints
-    source = _Directories(directory) if directory is not None else _Endpoints(endpoints or "")
+    source: Directories | _Endpoints
+    source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
     rates = _Rates()
     try:
         if as_json or once or not sys.stdout.isatty():
@@ -88,7 +88,7 @@ def top(
         source.close()
 
 
-class _Directories:
+class Directories:
     """Counters files of members on this host, opened again when a member has made a new one."""
 
     def __init__(self, directory: Path) -> None:
@@ -222,33 +222,34 @@ class _Endpoints:
 
     def look(self) -> list[dict[str, Any]]:
         return _with_lag(
-            [self._shown(member_id, answer) for member_id, answer in ask_members(self._endpoints).items()]
+            [shown_status(member_id, answer) for member_id, answer in ask_members(self._endpoints).items()]
         )
-
-    @staticmethod
-    def _shown(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
-        from cluster.protocol.consumer import positions_in
-        from cluster.protocol.counter_types import members_of
-
-        if isinstance(answer, ClusterError):
-            known_id = member_id if member_id >= 0 else None  # it reports its id, unless that is given
-            return {"memberId": known_id, "isAlive": False, "error": str(answer)}
-        return {
-            "memberId": answer.member_id,
-            "isAlive": True,
-            **_states(answer.role, answer.election_state, answer.module_state),
-            "leadershipTermId": answer.leadership_term_id,
-            "commitPosition": answer.commit_position,
-            "appendPosition": answer.append_position,
-            "sessions": answer.session_count,
-            "consumers": _consumers(positions_in(answer.consumers), answer.commit_position),
-            "leaderMemberId": answer.leader_member_id,
-            "waitsFor": members_of(answer.awaited_members),
-            "certificateEnds": _minute(answer.certificate_end_ms),
-        }
 
     def close(self) -> None:
         """Nothing is kept open between two looks."""
+
+
+def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
+    """What a member's answer says of it, as a look at its counters would."""
+    from cluster.protocol.consumer import positions_in
+    from cluster.protocol.counter_types import members_of
+
+    if isinstance(answer, ClusterError):
+        known_id = member_id if member_id >= 0 else None  # it reports its id, unless that is given
+        return {"memberId": known_id, "isAlive": False, "error": str(answer)}
+    return {
+        "memberId": answer.member_id,
+        "isAlive": True,
+        **_states(answer.role, answer.election_state, answer.module_state),
+        "leadershipTermId": answer.leadership_term_id,
+        "commitPosition": answer.commit_position,
+        "appendPosition": answer.append_position,
+        "sessions": answer.session_count,
+        "consumers": _consumers(positions_in(answer.consumers), answer.commit_position),
+        "leaderMemberId": answer.leader_member_id,
+        "waitsFor": members_of(answer.awaited_members),
+        "certificateEnds": _minute(answer.certificate_end_ms),
+    }
 
 
 def _states(role: int | None, election: int | None, module: int | None) -> dict[str, str | None]:
@@ -368,7 +369,7 @@ def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None
         console.print(part)
 
 
-def _watch(source: _Directories | _Endpoints, rates: _Rates, interval: float, counters: bool) -> None:
+def _watch(source: Directories | _Endpoints, rates: _Rates, interval: float, counters: bool) -> None:
     from rich.console import Group
     from rich.live import Live
 

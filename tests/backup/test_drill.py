@@ -201,7 +201,9 @@ def test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for(
         await_backing_up(process)
         shown = run("top", "--dir", str(config.path), "--once", "--json")
         table = run("top", "--dir", str(config.path), "--once")
+        status = run("status", "--dir", str(config.path))
     assert shown.returncode == 0, shown.stderr
+    assert (status.returncode, status.stdout.partition(",")[0]) == (0, "healthy: a backup"), status.stdout
     [member] = json.loads(shown.stdout)["members"]
     assert (member["role"], member["backupState"]) == ("BACKUP", "BACKING_UP")
     assert (member["commitPosition"], member["errors"]) == (process.agent.position, 0)

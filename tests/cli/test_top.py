@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.top import _Directories, _Endpoints, _Rates, _screen
+from cluster.cli.top import Directories, _Endpoints, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -128,7 +128,7 @@ def test_a_member_whose_process_is_gone_does_not_run_though_its_counters_are_fre
     cluster = str(tmp_path / "member-0" / "cluster")
     with live_counters(tmp_path / "member-0"):
         lock = DirectoryLock.take(OsFiles(), cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
-        source = _Directories(tmp_path)
+        source = Directories(tmp_path)
         assert [(member["isAlive"], member["role"]) for member in source.look()] == [(True, "LEADER")]
         lock.release()
         assert [(member["isAlive"], member["role"]) for member in source.look()] == [(False, None)]
@@ -141,7 +141,7 @@ def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_p
         tmp_path / "running", tmp_path / "member-4", ignore=shutil.ignore_patterns("driver", "*.lock")
     )
     with live_counters(tmp_path / "running"):
-        source = _Directories(tmp_path / "member-4")
+        source = Directories(tmp_path / "member-4")
         (member,) = source.look()
         source.close()
 
@@ -150,4 +150,4 @@ def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_p
 
 def test_a_folder_without_any_counters_is_refused(tmp_path):
     with pytest.raises(NotAClusterDirectory, match="no counters file"):
-        _Directories(tmp_path)
+        Directories(tmp_path)

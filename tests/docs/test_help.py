@@ -50,6 +50,10 @@ ELSEWHERE = {
     "cluster sim --seed 17": "tests/cli/test_sim.py::"
     "test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
+    "cluster status --dir backup": BACKUPS
+    + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",
+    "cluster status": UP
+    + "test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories",
     "cluster top --dir cluster-data": README,
     "cluster top --endpoints": README,
     "cluster top --dir backup": BACKUPS

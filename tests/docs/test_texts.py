@@ -28,6 +28,7 @@ PRINTS = {
     "cluster tool snapshot --dir c1": r"\[\d\] SNAPSHOT completed\n",
     "cluster archive verify --dir c1/member-0": r"(\(recordingId=\d+\) OK\n)+",
     "cluster top --dir c1 --once": r"(?s).*member .*LEADER.*",
+    "cluster status --dir c1": r"(?s)healthy: 3 members, member \d leads, .*",
     "export CLUSTER_ENDPOINTS=tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021": "",
     "cluster bench --json": r'\{"transport": "tcp", .*"latencyUs": .*\}\n',
     "kill -9 $(cluster tool pid --dir c1/member-1)": "",
@@ -43,9 +44,16 @@ QUICKER = {"cluster bench --json": " --duration 1 --warm-up 0.2"}  # ten seconds
 # What takes long, or more than one host, and the test that runs it.
 JOBS = "tests/jobs/test_jobs_on_a_log.py::"
 SECURITY = "tests/docs/test_security_docs.py::test_the_recipe_lets_in_whom_it_names_and_nobody_else"
+STATUS = (
+    "tests/node/test_up.py::"
+    "test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories"
+)
 ELSEWHERE = {
     "cluster certs --dir certs": "tests/cli/test_certs.py::"
     "test_a_member_has_its_name_and_hosts_and_a_client_its_principal",
+    "cluster status --dir cluster-data": STATUS,
+    "cluster status --endpoints": STATUS,
+    "cluster status --wait": STATUS,
     "cluster bench --endpoints": "tests/client/test_commands.py::test_bench_counts_what_comes_back",
     "cluster principal add": SECURITY,
     "printf '": SECURITY,

@@ -51,6 +51,11 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
         assert [member["role"] for member in asked] == [member["role"] for member in top]
         table = run("top", "--dir", str(up.member_dir(up.leader)), "--once", "--counters").stdout
         assert "LEADER" in table and "Cluster commit-pos" in table
+        for where in (("--dir", str(up.member_dir(1))), ("--endpoints", up.endpoints.split(",")[2])):
+            status = run("status", *where, "--wait", "healthy", "--timeout", "20", "--json")
+            found = json.loads(status.stdout)
+            assert (status.returncode, found["cluster"]["memberCount"]) == (0, 3), status.stdout
+            assert found["mayFail"] == {"withoutStopping": 1, "withoutLoss": 2}
         assert up.stop() == (0, "", "")
         assert not any(is_alive(up.pid(i)) for i in range(3))
 

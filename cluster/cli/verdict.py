@@ -1,0 +1,226 @@
+"""What an operator wants to know of a cluster, out of how its members stand: one verdict, and its reasons.
+
+FoundationDB's status is the model: a verdict of four words, two numbers (how many members may stop without
+stopping the cluster, how many may lose their disks without losing what was acknowledged), and messages that
+name a cause and what to do about it. docs/status.md has every key and every message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+HEALTHY, DEGRADED, AT_RISK, UNAVAILABLE = "healthy", "degraded", "at-risk", "unavailable"
+ERROR, WARNING, INFO = "error", "warning", "info"  # an INFO is a remark: it changes no verdict
+
+DISK_FREE_MIN = 1 << 30  # bytes
+DISK_SHARE_MIN = 0.05
+REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
+CERTIFICATE_DAYS_MIN = 14
+
+Member = dict[str, Any]  # as ``cluster top --json`` has it; what is not known is None or missing
+
+
+class Finding(NamedTuple):
+    """A reason: ``name`` is kept from release to release, ``member`` None where it is about all."""
+
+    name: str
+    severity: str
+    member: int | None
+    text: str
+    fix: str
+
+
+class Judgement(NamedTuple):
+    """``may_stop`` and ``may_be_lost`` count members: without stopping the cluster, without losing data."""
+
+    verdict: str
+    may_stop: int
+    may_be_lost: int
+    leader: Member | None
+    messages: list[Finding]
+
+
+def judge(
+    members: Sequence[Member], member_count: int, now: datetime, committed_before: int | None = None
+) -> Judgement:
+    """Judge a cluster of ``member_count`` members, of which ``members`` are known.
+
+    ``committed_before``: what was committed a moment ago, in bytes. A member that has not come so far lags;
+    one that has not yet what was committed since then does not.
+    """
+    quorum = member_count // 2 + 1
+    leader = _leader(members)
+    messages = _about_all(members, leader, member_count)
+    if any(member["isAlive"] for member in members):
+        messages += [message for member in members for message in _about(member, now, committed_before)]
+    level = [member for member in members if _is_level(member, leader, committed_before)]
+    may_stop = max(0, len(level) - quorum) if leader else 0
+    copies = sum(_has_all(member, members, committed_before) for member in members)
+    may_be_lost = max(copies, quorum if leader else 0, 1) - 1
+    if leader is None or leader["moduleState"] not in ("ACTIVE", "SNAPSHOT"):
+        verdict = UNAVAILABLE
+    elif may_stop == 0 < member_count - quorum:
+        verdict = AT_RISK
+    elif any(message.severity != INFO for message in messages):
+        verdict = DEGRADED
+    else:
+        verdict = HEALTHY
+    order = (ERROR, WARNING, INFO)
+    messages.sort(key=lambda message: order.index(message.severity))
+    return Judgement(verdict, may_stop, may_be_lost, leader, messages)
+
+
+def judge_backups(backups: Sequence[Member]) -> list[Finding]:
+    """What is to be said of backups and standbys; they have no part in what the members can do."""
+    fix = "Start it: cluster backup --config FILE."
+    return [
+        Finding("backup-not-running", WARNING, None, f"the backup in {backup['dir']} does not run", fix)
+        for backup in backups
+        if not backup["isAlive"]
+    ]
+
+
+def _leader(members: Sequence[Member]) -> Member | None:
+    """Who leads the newest term; one of an older term has not yet noticed."""
+    leaders = [member for member in members if _takes_part(member) and member["role"] == "LEADER"]
+    return max(leaders, key=lambda member: member["leadershipTermId"] or -1, default=None)
+
+
+def _takes_part(member: Member) -> bool:
+    return bool(member["isAlive"] and member.get("electionState") == "CLOSED")
+
+
+def _is_level(member: Member, leader: Member | None, committed_before: int | None) -> bool:
+    """Whether the member can replace the leader at once."""
+    return (
+        leader is not None
+        and _takes_part(member)
+        and not member.get("waitsFor")
+        and member["leadershipTermId"] == leader["leadershipTermId"]
+        and not _lags(member, "commitPosition", committed_before)
+    )
+
+
+def _has_all(member: Member, members: Sequence[Member], committed_before: int | None) -> bool:
+    """Whether the member's disk has all that was acknowledged."""
+    committed = committed_before
+    if committed is None:
+        committed = max((other.get("commitPosition") or 0 for other in members), default=0)
+    position = member.get("appendPosition")
+    return position is not None and position >= committed and not member.get("waitsFor")
+
+
+def _lags(member: Member, key: str, committed_before: int | None) -> bool:
+    position = member.get(key)
+    return committed_before is not None and position is not None and position < committed_before
+
+
+def _about_all(members: Sequence[Member], leader: Member | None, member_count: int) -> list[Finding]:
+    messages = []
+    alive = [member for member in members if member["isAlive"]]
+    quorum = member_count // 2 + 1
+    if leader is None:
+        if not alive:
+            text, fix = "no member runs", "Start the members."
+        elif len(alive) < quorum:
+            text = f"no member leads: {len(alive)} of {member_count} run, a majority is {quorum}"
+            fix = "Start the members that do not run."
+        else:
+            text = f"no member leads, though {len(alive)} of {member_count} run"
+            fix = "Wait for the election; if it does not end, see the links between members in node.log."
+        messages.append(Finding("no-leader", ERROR, None, text, fix))
+    elif leader["moduleState"] == "SUSPENDED":
+        messages.append(
+            Finding(
+                "suspended",
+                ERROR,
+                leader["memberId"],
+                "the cluster is suspended: it takes no message and fires no timer",
+                "cluster tool resume",
+            )
+        )
+    elif leader["moduleState"] not in ("ACTIVE", "SNAPSHOT"):
+        text = f"the leader's state is {leader['moduleState']}: it takes no message"
+        messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))
+    return messages
+
+
+def _about(member: Member, now: datetime, committed_before: int | None) -> list[Finding]:
+    member_id = member["memberId"]
+    who = "a member" if member_id is None else f"member {member_id}"
+    if not member["isAlive"]:
+        if error := member.get("error"):
+            return [
+                Finding(
+                    "no-answer",
+                    WARNING,
+                    member_id,
+                    f"{who} does not answer: {error}",
+                    "See whether its process runs, its host is reachable and its right `read` is given.",
+                )
+            ]
+        if damage := member.get("damage"):
+            text = f"the log of {who} cannot be read: {damage}"
+            return [Finding("not-readable", ERROR, member_id, text, "See docs/damage.md.")]
+        return [
+            Finding(
+                "not-running",
+                WARNING,
+                member_id,
+                f"{who} does not run",
+                "Start it: cluster node --config FILE.",
+            )
+        ]
+    return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
+
+
+def _about_its_part(member: Member, who: str, committed_before: int | None) -> list[Finding]:
+    """What keeps a member that runs from doing its part."""
+    messages = []
+    member_id = member["memberId"]
+    if waits_for := member.get("waitsFor"):
+        text = f"{who} has lost its promises and waits for members {', '.join(map(str, waits_for))}"
+        messages.append(Finding("waits", WARNING, member_id, text, "Start those members."))
+    elif not _takes_part(member):
+        text = f"{who} is in an election: {member.get('electionState')}"
+        fix = "Wait; a member that fetches a long log shows its progress in node.log."
+        messages.append(Finding("in-election", WARNING, member_id, text, fix))
+    elif _lags(member, "commitPosition", committed_before):
+        text = f"{who} lags by {committed_before - member['commitPosition']:,} bytes or more"  # type: ignore[operator]
+        messages.append(Finding("lags", WARNING, member_id, text, "See its disk and its network."))
+    service_lag = member.get("serviceLag")
+    if service_lag and _lags({"at": member["commitPosition"] - service_lag}, "at", committed_before):
+        text = f"a service of {who} lags by {service_lag:,} bytes"
+        fix = "Find what its callbacks wait for: cluster tool errors, or USR2 for its stacks."
+        messages.append(Finding("service-lags", WARNING, member_id, text, fix))
+    if errors := member.get("errors"):
+        text = f"{who} has counted {errors:,} errors since its start"
+        messages.append(Finding("errors", INFO, member_id, text, "See them: cluster tool errors."))
+    return messages
+
+
+def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
+    """What will keep a member from doing its part."""
+    messages = []
+    member_id = member["memberId"]
+    free, total = member.get("diskFree"), member.get("diskTotal")
+    if free is not None and total and (free < DISK_FREE_MIN or free < DISK_SHARE_MIN * total):
+        text = f"the disk of {who} has {free / (1 << 20):,.0f} MiB free, {free / total:.0%} of it"
+        fix = "Make room, or let the log be purged: log_retained_snapshots."
+        messages.append(Finding("disk-low", WARNING, member_id, text, fix))
+    if end := member.get("certificateEnds"):
+        left = datetime.fromisoformat(end) - now
+        if left < timedelta(days=CERTIFICATE_DAYS_MIN):
+            text = f"the certificate of {who} ends on {end}, in {left.days} days"
+            if left < timedelta():
+                text = f"the certificate of {who} has ended on {end}"
+            fix = "Put a new one in its place; the member takes it without a restart."
+            messages.append(Finding("certificate-ends", WARNING, member_id, text, fix))
+    replay = member.get("replayBytes")
+    if replay is not None and replay > REPLAY_BYTES_MAX:
+        text = f"a start of {who} replays {replay:,} bytes after its last snapshot"
+        fix = "Take one: cluster tool snapshot. Or set snapshot_every_bytes."
+        messages.append(Finding("long-replay", INFO, member_id, text, fix))
+    return messages

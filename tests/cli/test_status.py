@@ -1,0 +1,101 @@
+"""``cluster status`` of directories: stopped, copied, damaged, missing, and of one that runs alone."""
+
+import json
+import shutil
+
+import pytest
+
+from cluster.archive import OsFiles
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.cli import status
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.transport.clock import epoch_ms
+from tests.archive.logs import a_log
+from tests.archive.members import live_counters, write_member
+
+GROUP = "status"
+
+
+@pytest.fixture(autouse=True)
+def _no_variables(monkeypatch, tmp_path):
+    for name in ("CLUSTER_DIR", "CLUSTER_ENDPOINTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tmp_path):
+    log = a_log(50)
+    for member_id, length in enumerate((50, 50, 20)):
+        write_member(tmp_path / "cluster-data" / f"member-{member_id}", a_log(length))
+    ends = [log.position, log.position, a_log(20).position]
+
+    ended, out, _ = run("--json")
+
+    found = json.loads(out)
+    assert (ended, found["verdict"], found["mayFail"]) == (
+        1, "unavailable", {"withoutStopping": 0, "withoutLoss": 1}
+    )  # fmt: skip
+    assert [member["appendPosition"] for member in found["members"]] == ends
+    assert [message["text"] for message in found["messages"]] == ["no member runs"]
+    assert run("--dir", "cluster-data")[1].startswith("unavailable: 3 members, nobody leads, term ")
+
+
+def test_a_copy_without_counters_is_read_as_the_directory_it_was(run, tmp_path, monkeypatch):
+    write_member(tmp_path / "member", a_log(50), is_clean=False)
+    shutil.copytree(tmp_path / "member", tmp_path / "copy", ignore=lambda *_: {"driver"})
+    monkeypatch.setenv("CLUSTER_DIR", str(tmp_path / "copy"))
+
+    _, out, _ = run("--json")
+
+    [member] = json.loads(out)["members"]
+    assert (member["isAlive"], member["appendPosition"]) == (False, a_log(50).position)
+
+
+def test_a_damaged_catalog_is_named_beside_the_members_that_can_be_read(run, tmp_path):
+    for member_id in range(2):
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+    (tmp_path / "c/member-1/archive/archive.catalog").write_bytes(b"\xff" * 4_096)
+
+    ended, out, _ = run("--dir", "c", "--json")
+
+    members = json.loads(out)["members"]
+    assert ended == 1 and [("damage" in member) for member in members] == [False, True]
+    assert "archive.catalog" in members[1]["damage"]
+
+
+def test_one_that_runs_and_leads_is_healthy(run, tmp_path):
+    write_member(tmp_path / "member", a_log(50), is_clean=False)
+    cluster = str(tmp_path / "member" / "cluster")
+    with live_counters(tmp_path / "member"):
+        lock = DirectoryLock.take(OsFiles(), cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
+        ended, out, _ = run("--dir", "member")
+        assert ended == 0 and out.startswith("healthy: 1 member, member 0 leads, ")
+        found = json.loads(run("--dir", "member", "--json")[1])
+        lock.release()
+    assert (found["verdict"], found["cluster"]["leader"], found["members"][0]["diskFree"] > 0) == (
+        "healthy", 0, True
+    )  # fmt: skip
+
+
+def test_what_is_waited_for_may_not_be_there_yet(run, tmp_path, monkeypatch):
+    now = 0.0
+
+    def sleep(seconds):
+        nonlocal now
+        now += seconds
+        if now >= 1 and not (tmp_path / "late").exists():
+            write_member(tmp_path / "late", a_log(5))
+
+    monkeypatch.setattr(status.time, "sleep", sleep)
+    monkeypatch.setattr(status.time, "monotonic", lambda: now)
+
+    ended, out, _ = run("--dir", "late", "--wait", "leader", "--timeout", "3")
+
+    assert ended == 1 and out.startswith("unavailable") and 3 <= now < 4
+
+
+def test_no_directory_is_said_with_what_was_expected(run):
+    ended, out, told = run()
+    assert (ended, out) == (1, "")
+    assert "cluster-data: no such directory; expected a cluster's" in told and "CLUSTER_DIR" in told
+    assert run("--dir", "a", "--endpoints", "b")[0] == 2

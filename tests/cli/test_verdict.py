@@ -1,0 +1,141 @@
+"""What ``cluster status`` makes of how members stand; docs/status.md has every name."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cluster.cli import status, verdict
+from cluster.cli.verdict import judge
+from tests.tree import ROOT
+
+NOW = datetime(2026, 11, 27, tzinfo=UTC)
+PAGE = (ROOT / "docs" / "status.md").read_text()
+
+
+def member(member_id, role="FOLLOWER", **known):
+    return {
+        "memberId": member_id, "isAlive": True, "role": role, "electionState": "CLOSED",
+        "moduleState": "ACTIVE", "leadershipTermId": 4, "commitPosition": 1_000, "appendPosition": 1_000,
+    } | known  # fmt: skip
+
+
+def gone(member_id, **known):
+    return {"memberId": member_id, "isAlive": False, **known}
+
+
+def a_cluster(count, **of_last):
+    return [member(0, "LEADER"), *map(member, range(1, count - 1)), member(count - 1, **of_last)]
+
+
+def judged(members, count=None, committed=1_000):
+    found = judge(members, count or len(members), NOW, committed)
+    return found.verdict, found.may_stop, [message.name for message in found.messages]
+
+
+@pytest.mark.parametrize("count, may_stop", [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (7, 3)])
+def test_a_cluster_of_level_members_is_healthy_and_can_spare_what_is_beyond_a_majority(count, may_stop):
+    members = [member(0, "LEADER"), *map(member, range(1, count))]
+    assert judged(members) == ("healthy", may_stop, [])
+
+
+def test_one_of_three_gone_puts_the_cluster_at_risk_and_one_of_five_does_not():
+    assert judged([*a_cluster(3)[:2], gone(2)]) == ("at-risk", 0, ["not-running"])
+    assert judged([*a_cluster(5)[:4], gone(4)]) == ("degraded", 1, ["not-running"])
+    assert judged([*a_cluster(5)[:3], gone(3), gone(4)]) == ("at-risk", 0, ["not-running"] * 2)
+
+
+def test_a_member_that_nobody_has_heard_of_yet_is_missing_too():
+    assert judged(a_cluster(2), count=3)[:2] == ("at-risk", 0)
+
+
+@pytest.mark.parametrize(
+    "what, name",
+    [
+        ({"electionState": "CANVASS"}, "in-election"),
+        ({"waitsFor": [0, 1], "electionState": "CANVASS"}, "waits"),
+        ({"commitPosition": 600, "appendPosition": 600}, "lags"),
+    ],
+)
+def test_a_member_that_runs_and_cannot_replace_the_leader_is_not_counted(what, name):
+    assert judged(a_cluster(3, **what)) == ("at-risk", 0, [name])
+
+
+def test_a_member_that_lacks_only_what_was_committed_since_a_moment_ago_is_level():
+    members = [member(0, "LEADER", commitPosition=9_000), member(1), member(2, commitPosition=5_000)]
+    assert judged(members, committed=1_000) == ("healthy", 1, [])
+
+
+def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
+    canvass = {"electionState": "CANVASS"}
+    texts = [
+        judge(members, 3, NOW).messages[0].text
+        for members in (
+            [gone(0), gone(1), gone(2)],
+            [member(0, **canvass), gone(1), gone(2)],
+            [member(0, **canvass), member(1, **canvass), gone(2)],
+        )
+    ]
+    assert texts == [
+        "no member runs",
+        "no member leads: 1 of 3 run, a majority is 2",
+        "no member leads, though 2 of 3 run",
+    ]
+    assert judge([gone(0)], 1, NOW).verdict == "unavailable"
+
+
+def test_of_two_members_that_say_they_lead_the_one_of_the_newer_term_does():
+    found = judge([member(0, "LEADER", leadershipTermId=3), member(1, "LEADER"), member(2)], 3, NOW)
+    assert found.leader is not None and found.leader["memberId"] == 1
+    assert found.may_stop == 0  # the other one follows nobody
+
+
+def test_a_suspended_cluster_is_unavailable_and_says_how_it_goes_on():
+    members = [member(0, "LEADER", moduleState="SUSPENDED"), member(1), member(2)]
+    found = judge(members, 3, NOW)
+    assert (found.verdict, found.messages[0].name, found.messages[0].fix) == (
+        "unavailable", "suspended", "cluster tool resume"
+    )  # fmt: skip
+
+
+def test_what_may_be_lost_are_the_disks_beside_one_that_has_all_that_was_acknowledged():
+    stopped = {"isAlive": False, "role": None}
+    of_all = [member(id_, **stopped) for id_ in range(3)]
+    assert judge(of_all, 3, NOW).may_be_lost == 2
+    assert judge([*of_all[:2], member(2, appendPosition=900, **stopped)], 3, NOW).may_be_lost == 1
+    assert judge([of_all[0], gone(1), gone(2)], 3, NOW).may_be_lost == 0
+    # A leader has a majority that holds what is committed, whatever this look at them has missed.
+    assert judge([member(0, "LEADER"), gone(1), gone(2)], 3, NOW).may_be_lost == 1
+
+
+def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
+    soon = (NOW + timedelta(days=3)).isoformat()
+    for what, name in (
+        ({"diskFree": 1 << 29, "diskTotal": 1 << 40}, "disk-low"),
+        ({"diskFree": 40 << 30, "diskTotal": 1 << 40}, "disk-low"),
+        ({"certificateEnds": soon}, "certificate-ends"),
+        ({"serviceLag": 600}, "service-lags"),
+    ):
+        assert judged(a_cluster(3, **what)) == ("degraded", 1, [name])
+    assert judged(a_cluster(3, diskFree=100 << 30, diskTotal=1 << 40, serviceLag=0)) == ("healthy", 1, [])
+
+
+def test_remarks_come_last_and_change_no_verdict():
+    assert judged(a_cluster(3, errors=2, replayBytes=2 << 30)) == ("healthy", 1, ["errors", "long-replay"])
+    assert judged([member(0, "LEADER", errors=1), member(1), gone(2)])[2] == ["not-running", "errors"]
+
+
+def test_a_member_that_does_not_answer_is_named_with_the_reason():
+    found = judge([*a_cluster(3)[:2], gone(None, error="127.0.0.1:9: refused")], 3, NOW)
+    assert found.messages[0].text == "a member does not answer: 127.0.0.1:9: refused"
+
+
+def test_every_message_and_every_key_is_in_the_page():
+    source = (ROOT / "cluster/cli/verdict.py").read_text()
+    names = set(re.findall(r'Finding\(\s*"([a-z-]+)"', source))
+    assert len(names) > 10
+    assert names == set(re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|info)", PAGE, re.MULTILINE))
+    keys = set(re.findall(r'"([a-zA-Z]+)":', (ROOT / "cluster/cli/status.py").read_text()))
+    assert keys - {"error"} <= set(re.findall(r"`([a-zA-Z]+)`", PAGE)), keys
+    assert all(f"`{word}`" in PAGE for word in (verdict.HEALTHY, verdict.DEGRADED, verdict.AT_RISK))
+    assert f'"v": {status.STATUS_VERSION}' in PAGE
