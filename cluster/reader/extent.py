@@ -5,6 +5,8 @@
                    counters are there: a recording also stops with a term, before its tail is committed
     crashed        all that was recorded for a batch; for a stream, of a member of ours, what is known to be
                    committed: the last commit-pos stored, a snapshot
+    a backup       up to where its recording is, running or not: it records only what is committed. A real
+                   ClusterBackup has no commit-pos
 
 A counters file is believed only when it is this member's: its heartbeat fresh, its
 cluster id right, and its recording or its process the same. The host may run another cluster under the same
@@ -27,7 +29,7 @@ from cluster.errors import DataLoss, LogDamaged, NotAClusterDirectory, StorageEr
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import RecordingState
+from cluster.protocol.enums import ClusterComponentType, RecordingState
 from cluster.protocol.mark_file import ClusterMarkFileHeader
 from cluster.protocol.recording_log import SNAPSHOT, TERM, RecordingLogEntry
 from cluster.protocol.streams import LOG
@@ -40,6 +42,16 @@ class Extent(NamedTuple):
     end: int
     committed: int
     written: int
+
+
+class Running(NamedTuple):
+    """Counters of a member that runs.
+
+    ``commit`` is None of a real ClusterBackup; ``recorded`` between two terms, when nothing is recorded.
+    """
+
+    commit: FoundCounter | None
+    recorded: FoundCounter | None
 
 
 class MemberState:
@@ -65,7 +77,7 @@ class MemberState:
         self._now_ms = now_ms
         self._open_counters = open_counters
         self._counters: CountersReader | None = None
-        self._found: tuple[FoundCounter, FoundCounter | None] | None = None  # in ``_counters``
+        self._found: Running | None = None  # in ``_counters``
         self._found_for: RecordingDescriptor | None = None
         self._at_rest: Extent | None = None  # since no member runs here
         self.generation = 0  # of the files: the member may have put new ones in the place of some
@@ -106,7 +118,7 @@ class MemberState:
         if live is not None:
             commit, recorded = live
             written = max(self._uncounted_end(checksum) if recorded is None else recorded.get(), start)
-            end = max(min(commit.get(), written), start)
+            end = written if commit is None else max(min(commit.get(), written), start)
             self._at_rest = None
             return Extent(end, end, written)
         if self._at_rest is None:
@@ -126,11 +138,8 @@ class MemberState:
 
     # ---- a member that runs
 
-    def live(self) -> tuple[FoundCounter, FoundCounter | None] | None:
-        """Commit position and recording position of the member that runs here; None when none does.
-
-        The second is None between two terms, when nothing is recorded.
-        """
+    def live(self) -> Running | None:
+        """Commit position and recording position of the member that runs here; None when none does."""
         counters = self._counters
         if counters is not None:
             if counters.is_live(self._now_ms()) and not counters.is_replaced():
@@ -155,26 +164,30 @@ class MemberState:
             counters.close()
         return None
 
-    def _is_current(self, found: tuple[FoundCounter, FoundCounter | None] | None) -> bool:
+    def _is_current(self, found: Running | None) -> bool:
         """Whether what was found before still holds; a recording that begins has a counter to be found."""
         if found is None or self._found_for != self.descriptor:
             return False
         commit, recorded = found
-        return recorded is not None and commit.is_there() and recorded.is_there()
+        is_there = recorded is not None and recorded.is_there()
+        return is_there and (commit is None or commit.is_there())
 
-    def _match(self, counters: CountersReader) -> tuple[FoundCounter, FoundCounter | None] | None:
+    def _match(self, counters: CountersReader) -> Running | None:
         """The two counters, if the file is this member's."""
-        commit = counters.find(CounterTypeId.COMMIT_POSITION, self.cluster_id if self.mark else None)
-        if commit is None:
+        cluster_id = self.cluster_id if self.mark else None
+        commit = counters.find(CounterTypeId.COMMIT_POSITION, cluster_id)
+        if commit is None and not (
+            self._is_backup() and counters.find(CounterTypeId.BACKUP_STATE, cluster_id)
+        ):
             return None
         descriptor = self._found_for = self.descriptor
         recorded = counters.find_recording_position(descriptor.recording_id, descriptor.session_id)
         if recorded is not None:
-            return commit, recorded
+            return Running(commit, recorded)
         mark = self.mark
         is_its_process = mark is not None and mark.pid == counters.header.pid
         if is_its_process and mark is not None and is_active(mark, self._now_ms()):
-            return commit, None
+            return Running(commit, None)
         return None
 
     def _uncounted_end(self, checksum: Checksum | None) -> int:
@@ -195,10 +208,11 @@ class MemberState:
     def _crashed_extent(self, checksum: Checksum | None) -> Extent:
         end = self._recovered_end(checksum)
         proven = self._proven_end(end)
+        if proven == end:
+            return Extent(end, end, end)
         unproven = f"what lies after position {proven}, up to {end}, is recorded"
         if self._is_ours():
-            if proven < end:
-                self.warn(f"the member did not stop in order: {unproven} but not known to be committed")
+            self.warn(f"the member did not stop in order: {unproven} but not known to be committed")
             return Extent(end, proven, end)
         self.warn(
             f"the member did not stop in order and its counters are gone: {unproven} but may not be committed"
@@ -240,6 +254,8 @@ class MemberState:
 
     def _proven_end(self, end: int) -> int:
         """End of what is known to be committed of a recording that ends at ``end``."""
+        if self._is_backup():
+            return end
         proven = max(self.descriptor.start_position, self._stored_commit_position() or 0)
         snapshots = (entry.log_position for entry in self.log_entries if entry.entry_type is SNAPSHOT)
         return min(max(proven, *snapshots, 0), end)
@@ -261,6 +277,10 @@ class MemberState:
             except (NotAClusterDirectory, LogDamaged, StorageError):
                 continue
         return stored
+
+    def _is_backup(self) -> bool:
+        """Whether a backup recorded the log, which copies only what a member has committed."""
+        return self.mark is not None and self.mark.component_type is ClusterComponentType.BACKUP
 
     def _is_ours(self) -> bool:
         """Whether a member of ours wrote here: its lock files stay."""

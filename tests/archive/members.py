@@ -32,6 +32,7 @@ class Member:
         file_sync_level: int = 1,
         is_after_failure: bool = False,
         clock: Callable[[], int] = epoch_ms,
+        kind: ClusterComponentType = ClusterComponentType.CONSENSUS_MODULE,
     ) -> None:
         files = OsFiles()
         self.directory = directory
@@ -63,7 +64,7 @@ class Member:
                     services_cluster_dir="" if service_id >= 0 else cluster,
                 )
                 for component_type, service_id in (
-                    (ClusterComponentType.CONSENSUS_MODULE, -1),
+                    (kind, -1),
                     (ClusterComponentType.CONTAINER, 0),
                 )
             ),

@@ -137,16 +137,21 @@ def _tool(main: str, *arguments: str, answer: str = "") -> Said:
 
 
 class RealNode:
-    """One real member as a process: driver, archive, consensus module and service (java/Node.java)."""
+    """One real member as a process: driver, archive, consensus module and service (java/Node.java).
 
-    def __init__(self, directory: Path, aeron_dir: Path, options: Sequence[str]) -> None:
+    ``main`` is another class of ours, java/Backup.java.
+    """
+
+    def __init__(
+        self, directory: Path, aeron_dir: Path, options: Sequence[str], *, main: str = "Node"
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.aeron_dir = aeron_dir
         self._log = directory / "node.log"
         self._errors = directory / "node.err"
         command = _java_command(
-            "Node", "--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options
+            main, "--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options
         )
         with self._log.open("ab") as out, self._errors.open("ab") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
@@ -186,6 +191,17 @@ def real_node(directory: Path, *options: str) -> Iterator[RealNode]:
         yield node
     finally:
         node.stop()
+
+
+@contextmanager
+def real_backup(directory: Path, *options: str) -> Iterator[RealNode]:
+    """A real ClusterBackup of the node of ``real_node`` with the same options."""
+    shm = Path("/dev/shm" if Path("/dev/shm").is_dir() else directory.parent)
+    backup = RealNode(directory, shm / f"interop-backup-{os.getpid()}", options, main="Backup")
+    try:
+        yield backup
+    finally:
+        backup.stop()
 
 
 def workload(directory: Path, *options: str) -> dict[str, Any]:

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import signal
+import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cluster.cli.main import main
 from cluster.log.checksum import Checksum
 from cluster.reader import LogReader
-from tests.interop.aeron import archive_tool, cluster_tool, entries_as_told, real_node, told_by, workload
+from tests.interop.aeron import (
+    START_SECONDS,
+    archive_tool,
+    cluster_tool,
+    entries_as_told,
+    real_backup,
+    real_node,
+    told_by,
+    workload,
+)
 
 pytestmark = pytest.mark.interop
 PORT = "24200"
@@ -62,6 +74,47 @@ def test_the_log_of_a_real_node_is_read_while_it_runs_and_after(tmp_path, name, 
         assert len(read) == len(told)
     capsys.readouterr()
     _say_the_same(directory, capsys)
+
+
+def test_a_stream_over_a_running_backup_advances_through_restarts_of_its_member_and_of_itself(tmp_path):
+    """A restarted member leads a new term, and replays to the backup in another session."""
+    member, copy = tmp_path / "member-0", tmp_path / "backup"
+    options = ["--base-port", "24700", "--term-length", "256k", "--segment-length", "512k"]
+    script = ["--service", "script", "--session-timeout", "2s"]
+    walk = ["--messages", "100", "--seed", "7", *options]
+    copied: list[dict[str, Any]] = []
+
+    def await_level() -> None:
+        with LogReader.open(dir=str(member)) as reader:
+            end = reader.commit_position()
+        deadline = time.monotonic() + START_SECONDS
+        while stream.commit_position() < end:
+            assert time.monotonic() < deadline, f"at {stream.commit_position()} of {end}: {backup.errors()}"
+            time.sleep(0.05)
+        assert stream.is_live
+        begin = copied[-1]["endPosition"] if copied else 0
+        copied.extend(stream.entries(begin))
+
+    with ExitStack() as running:
+        node = running.enter_context(real_node(member, *script, *options))
+        backup = running.enter_context(real_backup(copy, *options))
+        workload(tmp_path, *walk, "--phase", "1")
+        while not (copy / "archive" / "0-0.rec").exists():
+            time.sleep(0.05)
+        stream = running.enter_context(LogReader.open(dir=str(copy)))
+        await_level()
+        node.stop()
+        node = running.enter_context(real_node(member, *script, *options))
+        await_level()
+        backup.stop()
+        backup = running.enter_context(real_backup(copy, *options))
+        workload(tmp_path, *walk, "--phase", "2")
+        await_level()
+        assert stream.warnings == []
+        node.stop()
+    with LogReader.open(dir=str(member)) as reader:
+        assert copied == list(reader.entries(0, copied[-1]["endPosition"]))
+    assert {entry.get("leadershipTermId") for entry in copied} >= {0, 1}
 
 
 def _say_the_same(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
