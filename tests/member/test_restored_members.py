@@ -117,6 +117,36 @@ def test_a_wiped_member_says_whom_it_waits_for_until_it_has_heard_them():
     assert awaited_by(victim) == []
 
 
+class Watched(SimulatedCluster):
+    """Looks after every turn whether a member shows what is so."""
+
+    def after_turn(self, member):
+        super().after_turn(member)
+        assert awaited_by(member) == member.waits_for, f"member {member.member_id}, {self.events[-1]}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_members_of_a_new_cluster_show_at_all_times_whom_they_wait_for(seed):
+    cluster = Watched(3, seed, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
+    assert [awaited_by(member) for member in cluster.members] == [[], [], []]
+
+
+def test_so_does_a_wiped_member_whose_links_come_and_go():
+    cluster = Watched(3, 1, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
+    cluster.await_level()
+    down, victim = cluster.followers
+    down.kill()
+    wiped(victim)
+    cluster.run(2 * SECOND)
+    assert awaited_by(victim) == [down.member_id]
+    leader = cluster.leader
+    leader.kill()
+    cluster.run(SECOND)
+    assert awaited_by(victim) == sorted((leader.member_id, down.member_id))
+
+
 def test_two_of_three_that_were_wiped_wait_until_an_operator_accepts_the_loss():
     cluster, client = a_cluster()
     one, other = cluster.followers

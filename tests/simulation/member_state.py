@@ -117,6 +117,11 @@ class MemberState:
         return self._module.parts.promise_keeper.promises.has_say
 
     @property
+    def waits_for(self) -> list[int]:
+        """Members whose answers about its promises it lacks."""
+        return self._module.parts.promise_keeper.promises.waits_for
+
+    @property
     def acknowledged_end(self) -> LogEnd | None:
         """Up to where its Log was known to go before it was damaged."""
         return self._module.parts.repair.acknowledged_end

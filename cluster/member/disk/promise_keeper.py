@@ -48,7 +48,7 @@ class PromiseKeeper:
         self._reporter = reporter
         self._find_election = find_election
         self._directory = files.recording_log.path.rpartition("/")[0]
-        self._told_to_wait: list[int] = []
+        self._shown_to_wait: list[int] = []
 
     def begin(self) -> None:
         """Find out from the disk whether the promises are kept. Raises StorageError."""
@@ -73,7 +73,7 @@ class PromiseKeeper:
         )
         if self._peers.ids and held != stored:
             self.store()
-        self._tell_waiting()
+        self._show_waiting()
 
     def on_recovered(self, append_position: int) -> None:
         """The log is known, and whether it is damaged. Raises StorageError."""
@@ -93,13 +93,14 @@ class PromiseKeeper:
         return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)
 
     def store(self) -> None:
-        """Make ``promises.held`` durable. Raises StorageError."""
+        """Make ``promises.held`` durable, and show what follows from it. Raises StorageError."""
         held = self.promises.held
         known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
         statement = PromiseStatement(
             held.promises_id, held.candidate_term_id, NULL_VALUE, held.state, False, known
         )
         write_promises(self._files.archive.files, self._directory, statement)
+        self._show_waiting()
 
     def on_elected(self) -> None:
         """An election is over: from here on the disk has a candidate term, which never falls."""
@@ -132,6 +133,7 @@ class PromiseKeeper:
 
     def on_link_down(self, member_id: int) -> None:
         self.promises.on_link_down(member_id)
+        self._show_waiting()
 
     def on_statement(self, member_id: int, told: PromiseStatement) -> None:
         """Take a member's statement, and answer it if it asks.
@@ -147,12 +149,13 @@ class PromiseKeeper:
         if promises.is_beyond_others(candidate_term_id):
             self._repair.set_votes_aside(f"candidate term {candidate_term_id} is far beyond all others")
             raise MemberRestart("its candidate term cannot be true")
-        self._tell_waiting()
+        self._show_waiting()
 
-    def _tell_waiting(self) -> None:
+    def _show_waiting(self) -> None:
+        """Bring up to date what tools see. It is called after each change of ``promises``."""
         waits_for = self.promises.waits_for
-        if waits_for != self._told_to_wait:
-            self._told_to_wait = waits_for
+        if waits_for != self._shown_to_wait:
+            self._shown_to_wait = waits_for
             self._awaited_members.set(bits_of(waits_for))
             names = ", ".join(map(str, waits_for))
             self._reporter.event(f"waits for members {names}" if names else "has heard enough of the others")
