@@ -305,6 +305,9 @@ class _Nobody:
     def certificate_name(self, connection_id: int) -> str | None:
         return None
 
+    def address(self, connection_id: int) -> str:
+        return ""
+
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
         """Nobody asks."""
 

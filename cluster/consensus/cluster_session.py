@@ -4,7 +4,7 @@ from enum import IntEnum
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import LocalProtocolError
-from cluster.protocol.consumer import Consumer
+from cluster.protocol.consumer import Consumer, plain_principal
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import Lane
 from cluster.protocol.response_channel import is_supervised
@@ -51,6 +51,7 @@ class ClusterSession:
         "event_code",
         "has_new_leader_event_pending",
         "has_open_event_pending",
+        "holder",
         "id",
         "is_closed_by_service",
         "lane",
@@ -85,6 +86,7 @@ class ClusterSession:
         self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
         self.encoded_credentials = b""  # until it is decided about
         self.encoded_principal = b""
+        self.holder: str | bytes = ""  # address or principal in whose share it is; empty: in nobody's
         self.lane: Lane | None = None  # that it asks for, until it is open
         self.consumer: Consumer | None = None  # that it reports, likewise
         self.opened_log_position = NULL_POSITION
@@ -116,6 +118,11 @@ class ClusterSession:
         self.encoded_principal = bytes(encoded_principal)
         self.encoded_credentials = b""
         self.state = SessionState.AUTHENTICATED
+
+    def name(self, encoded_principal: bytes) -> None:
+        """Whose it is, as the log says; a principal has a share of its own, wherever it comes from."""
+        self.encoded_principal = encoded_principal
+        self.holder = plain_principal(encoded_principal) or self.holder
 
     def open(self, log_position: int) -> None:
         """The session is in the log; its SessionOpenEvent ends at ``log_position``."""

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
 from cluster.protocol.consumer import Consumer, ConsumerPrincipal
+from cluster.protocol.shares import beyond_share, principal_text
 from cluster.protocol.snapshot import SnapshotConsumer
 
 
@@ -65,17 +66,22 @@ class ConsumerTable:
         known = self._groups.get(group)
         return None if known is None or known.is_expired(cluster_time) else known
 
-    def refusal(self, consumer: Consumer, commit_position: int, cluster_time: int) -> str:
-        """Why the report cannot be taken, whoever makes it; empty when it can."""
+    def refusal(self, consumer: Consumer, principal: bytes, commit_position: int, cluster_time: int) -> str:
+        """Why the principal, whose the group is, cannot report it so; empty when it can."""
         known = self._kept(consumer.group, cluster_time)
         told = f"consumer group {consumer.group}"
         if consumer.position > commit_position:
             return f"{told}: position {consumer.position} is beyond the commit position {commit_position}"
         if known is None:
-            names = {report.consumer.group for report in self._uncommitted} | self._groups.keys()
-            expired = sum(group.is_expired(cluster_time) for group in self._groups.values())
-            if (kept := len(names) - expired) >= self._consumers_max:
-                return f"{told}: {kept} groups are kept, as many as consumers_max allows"
+            whose = {report.consumer.group: report.named.principal for report in self._uncommitted}
+            for name, group in self._groups.items():
+                if not group.is_expired(cluster_time):
+                    whose[name] = group.principal
+            if (free := self._consumers_max - len(whose)) <= 0:
+                return f"{told}: {len(whose)} groups are kept, as many as consumers_max allows"
+            held = list(whose.values()).count(principal)
+            if principal and (why := beyond_share(held, free)):
+                return f"{told}: principal {principal_text(principal)} {why} (consumers_max)"
         elif consumer.position < known.position:
             return f"{told}: position {consumer.position} is before {known.position}, which the group is at"
         return ""

@@ -22,6 +22,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
 from cluster.log.session_table import SessionTable
 from cluster.protocol.lane import REGISTRATION, Lane, LanePrincipal, LaneStanding, registered_text
+from cluster.protocol.shares import FREE_MULTIPLE, beyond_share, principal_text
 from cluster.protocol.snapshot import SnapshotLane
 
 
@@ -106,19 +107,19 @@ class LaneTable:
         known = self._applications.get(lane.application)
         return known is not None and known.principal != principal
 
-    def refusal(self, lane: Lane, timestamp: int) -> str:
-        """Why the lane cannot be opened, whoever asks for it; empty when it can."""
+    def refusal(self, lane: Lane, principal: bytes, timestamp: int) -> str:
+        """Why the principal, whose the application is, cannot open the lane; empty when it can."""
         lanes = self._lanes_of(lane.application)
         state, registered = lanes.get(lane.partition), lanes.get(REGISTRATION)
         if registered is not None and lane.batch <= registered.batch:
             return self._registered(lane, registered)
         if state is not None and lane.batch < state.batch:
             return f"lane {lane}: batch {lane.batch} is older than {state.batch}, which the lane is at"
-        if lane.is_registration:
+        if lane.is_registration and lanes:
             return self._unlike(lane, lanes)
-        if state is None and self._is_full(timestamp):
-            return f"lane {lane}: {self._count} lanes are kept, as many as lanes_max allows"
-        return ""
+        if state is None and (why := self._fullness(principal, timestamp)):
+            return f"lane {lane}: {why}"
+        return self._unlike(lane, lanes) if lane.is_registration else ""
 
     def _lanes_of(self, application: str) -> dict[int, _State]:
         known = self._applications.get(application)
@@ -156,11 +157,19 @@ class LaneTable:
         slot = self._table.slot_of(state.holder_id)
         return state.rows + (int(self._table.slots["appended"][slot]) if slot >= 0 else 0)
 
-    def _is_full(self, timestamp: int) -> bool:
-        uncommitted = sum(isinstance(opened, _Opened) for opened in self._uncommitted)
+    def _fullness(self, principal: bytes, timestamp: int) -> str:
+        """Why no lane more is kept for the principal; empty when one is."""
+        opened = [entry.principal for entry in self._uncommitted if isinstance(entry, _Opened)]
         expired = self._expired(timestamp - self.retention)
         forgotten = sum(len(self._applications[name].lanes) for name in expired)
-        return self._count + uncommitted - forgotten >= self._lanes_max
+        free = self._lanes_max - (self._count + len(opened) - forgotten)
+        if free <= 0:
+            return f"{self._lanes_max - free} lanes are kept, as many as lanes_max allows"
+        if not principal or self._count + len(opened) < FREE_MULTIPLE * free:
+            return ""
+        whose = (len(known.lanes) for known in self._applications.values() if known.principal == principal)
+        why = beyond_share(sum(whose) + opened.count(principal), free)
+        return why and f"principal {principal_text(principal)} {why} (lanes_max)"
 
     def _expired(self, since: int) -> list[str]:
         applications = self._applications.items()

@@ -18,6 +18,7 @@ from cluster.consensus.authentication import (
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
 from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.lanes import LaneTable
+from cluster.consensus.session_shares import SessionShares
 from cluster.protocol import CLUSTER
 from cluster.protocol.consumer import (
     ConsumerPrincipal,
@@ -50,6 +51,10 @@ class AdmissionPort(Protocol):
 
     def certificate_name(self, connection_id: int) -> str | None:
         """The name in the certificate that the client has shown, verified; None without one."""
+        ...
+
+    def address(self, connection_id: int) -> str:
+        """The client's address in the network; empty over a Unix socket."""
         ...
 
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
@@ -154,13 +159,23 @@ class SessionAdmission:
             return ConsumerPrincipal(principal, session.consumer, self._consumers.retention).encode()
         return LanePrincipal(principal, session.lane, self._lanes.retention).encode()
 
+    def judge_share(self, session: ClusterSession, shares: SessionShares, taken: int) -> bool:
+        """Refuse a session that its principal has too many for, ``taken`` without it; whether it goes on."""
+        principal = plain_principal(session.encoded_principal)
+        if principal and session.holder != principal:
+            if why := shares.refusal(principal, taken):
+                session.reject(EventCode.ERROR, why)
+            else:
+                session.holder = principal  # no more in the share of its address
+        return session.state is not SessionState.REJECTED
+
     def judge_lane(self, session: ClusterSession, lane: Lane, cluster_time: int) -> None:
         """Refuse a lane that is another principal's, or cannot be opened now."""
         principal = plain_principal(session.encoded_principal)
         if self._lanes.is_anothers(lane, principal):
             told = f"application {lane.application} is another principal's"
             self.refuse(session, principal, told, told)
-        elif refusal := self._lanes.refusal(lane, cluster_time):
+        elif refusal := self._lanes.refusal(lane, principal, cluster_time):
             session.reject(EventCode.ERROR, refusal)
 
     def may_report(self, session: ClusterSession, commit_position: int, cluster_time: int) -> bool:
@@ -175,7 +190,7 @@ class SessionAdmission:
         if consumers.is_anothers(consumer.group, principal, cluster_time):
             told = f"consumer group {consumer.group} is another principal's"
             self.refuse(session, principal, told, told)
-        elif refusal := consumers.refusal(consumer, commit_position, cluster_time):
+        elif refusal := consumers.refusal(consumer, principal, commit_position, cluster_time):
             session.reject(EventCode.ERROR, refusal)
         return session.state is not SessionState.REJECTED and not consumers.is_undecided(consumer.group)
 

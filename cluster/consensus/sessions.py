@@ -32,6 +32,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.lanes import LaneTable
 from cluster.consensus.module import UncommittedEntries
 from cluster.consensus.session_admission import AdmissionPort, SessionAdmission
+from cluster.consensus.session_shares import SessionShares
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
 from cluster.protocol import snapshot
@@ -83,6 +84,7 @@ class SessionManager:
         self._context = context
         self._timeout = context.cluster_duration(context.session_timeout_ns)
         self._pending: list[ClusterSession] = []
+        self._shares = SessionShares(context.max_sessions, self._pending, self.sessions)
         self._redirects: list[ClusterSession] = []
         self._rejected: list[ClusterSession] = []
         self._uncommitted_closed: deque[tuple[int, ClusterSession]] = deque()
@@ -116,17 +118,19 @@ class SessionManager:
     ) -> None:
         """Redirect, refuse, or begin to open. An id is used up even when the session is refused."""
         session = ClusterSession(
-            self._take_session_id() if is_leader else NULL_VALUE,
+            self.next_session_id if is_leader else NULL_VALUE,
             correlation_id=request.correlation_id,
             response_stream_id=request.response_stream_id,
             response_channel=request.response_channel,
             connection_id=connection_id,
             now_ns=now_ns,
         )
+        session.holder = self.port.address(connection_id)
+        self.next_session_id += is_leader
         if not is_leader:
             session.reject(EventCode.REDIRECT, self.port.ingress_endpoints(connection_id))
             self._redirects.append(session)
-        elif (refusal := self._refusal(connection_id, request)) is not None:
+        elif refusal := self._refusal(session, request):
             session.response_channel = ""  # it may be of any length
             session.reject(EventCode.ERROR, refusal)
             self._rejected.append(session)
@@ -134,8 +138,8 @@ class SessionManager:
             self.admission.on_connect_request(session, bytes(request.encoded_credentials), now_ms)
             self._pending.append(session)
 
-    def _refusal(self, connection_id: int, request: SessionConnectRequest) -> str | None:
-        """Why the request is refused, whoever makes it; None when it is not."""
+    def _refusal(self, session: ClusterSession, request: SessionConnectRequest) -> str:
+        """Why the request is refused, whoever makes it; empty when it is not."""
         context = self._context
         if request.version >> 16 != CLIENT_PROTOCOL_VERSION >> 16:
             return (
@@ -144,14 +148,17 @@ class SessionManager:
             )
         if why := fault_of(request.response_channel, context.response_channel_length_max):
             return why
-        if self._sessions_of(connection_id) >= context.connection_sessions_max:
+        if self._sessions_of(session.connection_id) >= context.connection_sessions_max:
             return (
                 f"{context.connection_sessions_max} sessions of one connection, as many as "
                 "connection_sessions_max allows"
             )
-        if len(self._pending) + len(self.table) >= context.max_sessions:
-            return "concurrent session limit"
-        return None
+        return self._shares.refusal(session.holder, self.taken_count)
+
+    @property
+    def taken_count(self) -> int:
+        """Pending and open ones, which max_sessions bounds."""
+        return len(self._pending) + len(self.table)
 
     def on_challenge_response(
         self, session_id: int, correlation_id: int, encoded_credentials: bytes, now_ns: int, now_ms: int
@@ -180,6 +187,8 @@ class SessionManager:
         if connection_id != session.connection_id:
             self.table.slots["held"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
         session.connection_id = connection_id
+        if isinstance(session.holder, str):
+            session.holder = self.port.address(connection_id)
         session.has_open_event_pending = not has_heard_ok
         self.table.link(session.id, connection_id)
         self.table.slots["last_activity"][self.table.slot_of(session.id)] = cluster_time
@@ -198,11 +207,6 @@ class SessionManager:
         pending = sum(session.connection_id == connection_id for session in self._pending)
         return pending + self.table.count_of(connection_id)
 
-    def _take_session_id(self) -> int:
-        session_id = self.next_session_id
-        self.next_session_id += 1
-        return session_id
-
     # ---- slow tick
 
     def send_redirects(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
@@ -216,19 +220,16 @@ class SessionManager:
     def _send_refusals(
         self, sessions: list[ClusterSession], leadership_term_id: int, leader_member_id: int, now_ns: int
     ) -> int:
-        waiting: list[ClusterSession] = []
-        done: list[ClusterSession] = []
-        for session in sessions:
+        before = len(sessions)
+        for session in list(sessions):
             assert session.event_code is not None
             is_sent = self.port.is_connected(session.connection_id) and self.send_event(
                 session, session.event_code, session.detail, leadership_term_id, leader_member_id
             )
-            is_done = is_sent or self.is_timed_out(session, now_ns)
-            (done if is_done else waiting).append(session)
-        sessions[:] = waiting
-        for session in done:
-            self.end_egress(session.connection_id)
-        return len(done)
+            if is_sent or self.is_timed_out(session, now_ns):
+                sessions.remove(session)
+                self.end_egress(session.connection_id)
+        return before - len(sessions)
 
     def end_egress(self, connection_id: int) -> None:
         """Close the connection (Aeron: the session's publication), unless it serves another session."""
@@ -263,6 +264,8 @@ class SessionManager:
         self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, cluster_time: int
     ) -> int:
         if not self.port.is_connected(session.connection_id):
+            return 0
+        if not self.admission.judge_share(session, self._shares, self.taken_count - 1):
             return 0
         if session.lane is not None:
             self.admission.judge_lane(session, session.lane, cluster_time)
@@ -435,7 +438,7 @@ class SessionManager:
     def on_replay_session_open(self, event: SessionOpenEvent, log_position: int) -> None:
         assert not self._uncommitted_next_ids  # who reads the log has appended nothing to it
         session = self._add_committed(event, log_position, event.timestamp)
-        session.encoded_principal = bytes(event.encoded_principal)
+        session.name(bytes(event.encoded_principal))
         self.lanes.on_open(session.id, session.encoded_principal, log_position, event.timestamp)
         self.consumers.on_open(session.encoded_principal, event.timestamp)
         self.next_session_id = max(self.next_session_id, session.id + 1)
@@ -478,7 +481,7 @@ class SessionManager:
         """A session as it was at the snapshot; ``details`` are missing in a snapshot of Aeron."""
         session = self._add_committed(record, record.opened_log_position, cluster_time)
         if details is not None:
-            session.encoded_principal = bytes(details.encoded_principal)
+            session.name(bytes(details.encoded_principal))
             row = self.table.slots[self.table.slot_of(session.id)]
             row["appended"] = row["committed"] = details.committed_messages
             row["committed_position"] = details.committed_position

@@ -67,8 +67,8 @@ class Clients(Protocol):
         """Whether the client came to the TCP port of the member, and not by gRPC or over a Unix socket."""
         ...
 
-    def peer(self, connection_id: int) -> str:
-        """Where the client is, for people."""
+    def address(self, connection_id: int) -> str:
+        """The client's in the network, over gRPC, too; empty over a Unix socket."""
         ...
 
     def close(self, connection_id: int, why: str = ...) -> None:

@@ -5,6 +5,7 @@ from cluster.member.counters import ConsumerCounters, SessionCounters
 from cluster.member.parts import Parts
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
+from cluster.protocol.shares import FillLevel
 
 
 class Upkeep:
@@ -20,6 +21,8 @@ class Upkeep:
         self._next_mark_file_update_ns = 0
         self._session_counters = SessionCounters(parts.counters.file, context.cluster_id)
         self._consumer_counters = ConsumerCounters(parts.counters.file, context.cluster_id)
+        bounds = ("max_sessions", "lanes_max", "consumers_max")
+        self._fills = [FillLevel(name, getattr(context, name), reporter.event) for name in bounds]
 
     def show_life(self) -> None:
         """To tools, by mark file and counters; and to people, which members are not there."""
@@ -28,8 +31,12 @@ class Upkeep:
             self._next_mark_file_update_ns = now_ns + self._mark_file_interval_ns
             if self._mark_file is not None:
                 self._mark_file.update_activity(self._turn.now_ms)
-        self._session_counters.update(parts.replica.sessions.sessions)
-        self._consumer_counters.update(parts.replica.sessions.consumers)
+        sessions = parts.replica.sessions
+        self._session_counters.update(sessions.sessions)
+        self._consumer_counters.update(sessions.consumers)
+        counts = (sessions.taken_count, len(sessions.lanes), len(sessions.consumers))
+        for fill, count in zip(self._fills, counts, strict=True):
+            fill.update(count)
         for member_id in parts.liveness.update(now_ns, parts.links.is_stable):
             self._reporter.event(f"member {member_id} is not there, and is not waited for")
 

@@ -264,7 +264,7 @@ class GrpcGateway:
     ) -> None:
         """The same for a request that was read, by ``write``."""
         try:
-            with self._log.admitted():
+            with self._log.admitted(_host(context)):
                 await self._log.check(_identity(context), request)
                 async with contextlib.aclosing(self._log.answers_to(request)) as answers:
                     async for data in answers:
@@ -294,7 +294,7 @@ class GrpcGateway:
         """Do what an administrator asks for, and say what came of it."""
         message = await _decode(request, context, link.ControlRequest)
         try:
-            with self._log.admitted():
+            with self._log.admitted(_host(context)):
                 await self._log.check(_identity(context), message)
                 return await self._log.control(message, Medium.GRPC)
         except RequestRefused as error:

@@ -23,6 +23,7 @@ import contextlib
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -34,6 +35,7 @@ from cluster.errors import ClusterError, DataLoss, LogDamaged, RemoteProtocolErr
 from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT
+from cluster.protocol.shares import FillLevel, beyond_share
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Medium
 from cluster.transport.frame_splitter import FrameSplitter
@@ -124,7 +126,8 @@ class LogServer:
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
         self._bounds = bounds
         self._timeout_s = bounds.reader_timeout_ns / SECOND_NS
-        self._reader_count = 0
+        self._readers: Counter[str] = Counter()  # by their address; empty for this host
+        self._fill = FillLevel("readers_max", bounds.readers_max, self._warn)
         self._following_count = 0  # readers that wait for commits
         self._next_look: asyncio.Task[link.LogStatus] | None = None
         self._looked_s = 0.0  # when the last look at the status began
@@ -144,15 +147,29 @@ class LogServer:
         return min(positions, default=None)
 
     @contextlib.contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Count one reader for as long as it is served; RequestRefused when there are too many."""
-        if self._reader_count >= self._bounds.readers_max:
-            raise self._refusal(f"{self._reader_count} readers are served, as many as readers_max allows")
-        self._reader_count += 1
+    def admitted(self, address: str) -> Iterator[None]:
+        """Count one reader for as long as it is served; RequestRefused when there are too many.
+
+        ``address`` is the reader's in the network; empty for one of this host.
+        """
+        count = self._readers.total()
+        if (free := self._bounds.readers_max - count) <= 0:
+            raise self._refusal(f"{count} readers are served, as many as readers_max allows")
+        if address and (why := beyond_share(self._readers[address], free)):
+            raise self._refusal(f"readers: {address} {why} (readers_max)")
+        self._readers[address] += 1
+        self._fill.update(count + 1)
         try:
             yield
         finally:
-            self._reader_count -= 1
+            self._readers[address] -= 1
+            if not self._readers[address]:
+                del self._readers[address]
+            self._fill.update(self._readers.total())
+
+    def _warn(self, text: str) -> None:
+        if self._on_error is not None:
+            self._on_error(ClusterError(text))
 
     def _refusal(self, why: str) -> RequestRefused:
         """For a bound that is met, reported to the member too."""
@@ -332,8 +349,10 @@ class LogServer:
         """Answer the requests of one reader's socket, one after the other, until it is closed."""
         stream = ReaderStream(reader)
         try:
-            with self.admitted():
-                await self._serve(stream, reader)
+            is_local = reader.sock.family == socket.AF_UNIX  # whoever comes there may read the files, too
+            address = "" if is_local else str(reader.sock.getpeername()[0])
+            with self.admitted(address):
+                await self._serve(stream, reader, address)
         except RequestRefused as error:
             with contextlib.suppress(OSError):
                 stream.send_at_once(link_frame(link.LinkError(0, error.link_code, str(error))))
@@ -342,13 +361,10 @@ class LogServer:
         finally:
             reader.sock.close()
 
-    async def _serve(self, stream: ReaderStream, reader: HandedOver) -> None:
+    async def _serve(self, stream: ReaderStream, reader: HandedOver, address: str) -> None:
         splitter = FrameSplitter(REQUEST_LENGTH_MAX)
-        is_local = reader.sock.family == socket.AF_UNIX  # whoever comes there may read the files, too
-        medium = Medium.IPC if is_local else Medium.TCP
-        identity = ReaderIdentity("", None)
-        if not is_local:
-            identity = ReaderIdentity(str(reader.sock.getpeername()[0]), reader.certificate_name)
+        medium = Medium.TCP if address else Medium.IPC
+        identity = ReaderIdentity(address, reader.certificate_name if address else None)
         data = reader.received
         while True:
             frames = splitter.split(data)
@@ -357,7 +373,7 @@ class LogServer:
                 if isinstance(message, link.ReaderCredentials):
                     identity = identity._replace(credentials=bytes(message.encoded_credentials))
                     continue
-                if message is not None and not is_local:
+                if message is not None and address:
                     await self.check(identity, message)
                 async with contextlib.aclosing(self._answer(message, medium)) as answers:
                     async for answer in answers:

@@ -34,6 +34,7 @@ from cluster.log.connection_table import CLIENT, STRANGER
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.shares import FillLevel
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.handed_over import HandedOver
@@ -80,6 +81,7 @@ class _Client:
     """What the port remembers of a connection beside its socket."""
 
     __slots__ = (
+        "address",
         "buffered",
         "connection",
         "deadline_ns",
@@ -87,14 +89,13 @@ class _Client:
         "is_known",
         "opened_ns",
         "partial_ns",
-        "peer",
         "sent",
     )
 
     def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
         self.connection = connection
         self.host = host  # over TCP
-        self.peer = host
+        self.address = host
         self.opened_ns = now_ns
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
         self.deadline_ns = 0
@@ -160,6 +161,7 @@ class ClientPort:
         self._connection_id = 0  # of the newest
         self._last_served = 0
         self._next_sweep_ns = 0
+        self._fill = FillLevel("connections_max", bounds.connections_max, self._report)
         self._listeners: list[Listener] = []
         try:
             for endpoint in listen:
@@ -297,7 +299,7 @@ class ClientPort:
             return
         connection.serve(STRANGER, self._connection_id)
         client = _Client(connection, host, now_ns)
-        client.peer = peer or host or "this host"
+        client.address = peer or host
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
 
@@ -411,6 +413,7 @@ class ClientPort:
     def _sweep(self, now_ns: int, handler: ClientsHandler) -> None:
         """Cut off who opened no session in time, has half a frame, or takes nothing of what is queued."""
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
+        self._fill.update(len(self._clients))
         bounds = self._bounds
         behind: list[Connection] = []
         for client in self._clients.values():
@@ -521,10 +524,10 @@ class ClientPort:
         client = self._clients.get(connection_id)
         return client is not None and client.host != ""
 
-    def peer(self, connection_id: int) -> str:
-        """The host of a client, ``this host`` over a Unix socket; empty when it is gone."""
+    def address(self, connection_id: int) -> str:
+        """That of a client's host, over gRPC, too; empty over a Unix socket, or when the client is gone."""
         client = self._clients.get(connection_id)
-        return "" if client is None else client.peer
+        return "" if client is None else client.address
 
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""

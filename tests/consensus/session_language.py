@@ -22,6 +22,7 @@ class Outside:
         self.egress = []
         self.closed = []
         self.names = {}
+        self.addresses = {}
         self.refused = []
         self.takes_log = True
         self.connected = {1, 2, 3, 4, 5, 6}
@@ -49,6 +50,9 @@ class Outside:
 
     def certificate_name(self, connection_id):
         return self.names.get(connection_id)
+
+    def address(self, connection_id):
+        return self.addresses.get(connection_id, "")
 
     def on_refused(self, connection_id, encoded_principal, what, why):
         self.refused.append((connection_id, encoded_principal, what, why))

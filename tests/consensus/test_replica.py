@@ -62,6 +62,9 @@ class ALog:
     def certificate_name(self, connection_id):
         return None
 
+    def address(self, connection_id):
+        return ""
+
     def on_refused(self, connection_id, encoded_principal, what, why):
         raise AssertionError(why)
 

@@ -34,6 +34,9 @@ class Log:
     def certificate_name(self, connection_id: int) -> None:
         return None
 
+    def address(self, connection_id: int) -> str:
+        return ""
+
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
         raise AssertionError(why)
 

@@ -116,7 +116,7 @@ def test_pending_and_open_sessions_together_are_limited():
     sessions.tick()
     sessions.tick()
 
-    assert sessions.outside.events(3) == [(EventCode.ERROR, "concurrent session limit")]
+    assert sessions.outside.events(3) == [(EventCode.ERROR, "concurrent session limit, 2 (max_sessions)")]
     assert len(sessions.manager.sessions) == 2
 
 

@@ -7,6 +7,8 @@ from cluster.member import counters as counters_module
 from cluster.member.counters import ConsumerCounters
 from cluster.protocol.consumer import Consumer, ConsumerPrincipal
 from cluster.protocol.counter_types import CounterTypeId, consumer_group_of
+from cluster.testing.world import SECOND
+from tests.member.in_memory.cluster import SimulatedCluster
 
 
 class Groups:
@@ -56,3 +58,13 @@ def test_so_many_groups_have_one_and_room_is_used_again(monkeypatch):
     assert groups.shown() == {"a": 1, "b": 1}
     groups.report("c", 2, at=100)
     assert groups.shown() == {"b": 1, "c": 2}
+
+
+def test_a_member_says_in_its_log_that_four_fifths_of_the_groups_are_there():
+    cluster = SimulatedCluster(1, consumers_max=5)
+    table = cluster.await_leader().replica.sessions.consumers
+    for group in "abcd":
+        table.on_open(ConsumerPrincipal(b"", Consumer(group, 0), 1_000_000).encode(), 0)
+    cluster.run(SECOND)
+    told = [line for line in cluster.events if "_max" in line]
+    assert told == ["member 0: consumers_max: 4 of 5 are taken"]

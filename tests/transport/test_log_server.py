@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
 import threading
@@ -17,7 +18,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport import log_server
 from cluster.transport.bounds import Bounds
 from cluster.transport.handed_over import HandedOver
-from cluster.transport.log_server import LogServer
+from cluster.transport.log_server import LogServer, RequestRefused
 from cluster.transport.message_frames import each_frame, link_frame
 
 END = 4096
@@ -123,6 +124,20 @@ def test_a_range_that_cannot_be_is_refused_on_a_socket_too():
     assert isinstance(status, link.LogStatus)
     assert (end.code, end.position) == (link.LinkErrorCode.INVALID_ARGUMENT, 33)
     assert end.text == "from_position 33: expected a multiple of 32, at least 0"
+
+
+def test_one_address_leaves_a_quarter_of_the_readers_to_others_and_four_fifths_are_told():
+    errors = []
+    with ThreadPoolExecutor(1) as executor, contextlib.ExitStack() as readers:
+        server = LogServer(Log, executor, Bounds(readers_max=8), errors.append)
+        for _ in range(6):
+            readers.enter_context(server.admitted("10.0.0.1"))
+        with pytest.raises(RequestRefused, match=r"10.0.0.1 has 6, and 2 are free: .* \(readers_max\)"):
+            readers.enter_context(server.admitted("10.0.0.1"))
+        for address in ("10.0.0.2", ""):
+            readers.enter_context(server.admitted(address))
+        server.close()
+    assert [str(error) for error in errors][1:] == ["readers_max: 7 of 8 are taken"]
 
 
 def test_a_reader_above_the_bound_is_told_so_and_the_others_are_served():

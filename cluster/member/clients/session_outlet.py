@@ -68,8 +68,11 @@ class SessionOutlet:
     def certificate_name(self, connection_id: int) -> str | None:
         return self._clients.certificate_name(connection_id)
 
+    def address(self, connection_id: int) -> str:
+        return self._clients.address(connection_id)
+
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
-        self._on_refused(self._clients.peer(connection_id), encoded_principal, what, why)
+        self._on_refused(self._clients.address(connection_id) or "this host", encoded_principal, what, why)
 
     def send_egress(self, connection_id: int, message: Message) -> bool:
         return self.send(connection_id, egress_frame(message))

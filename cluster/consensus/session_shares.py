@@ -1,0 +1,32 @@
+"""Whether another session is free, and for whom (protocol/shares.py)."""
+
+from itertools import chain
+
+from cluster.consensus.cluster_session import ClusterSession
+from cluster.protocol.shares import FREE_MULTIPLE, beyond_share, principal_text
+
+
+class SessionShares:
+    """``pending`` and ``sessions`` are the manager's own."""
+
+    def __init__(
+        self, max_sessions: int, pending: list[ClusterSession], sessions: dict[int, ClusterSession]
+    ) -> None:
+        self._max_sessions = max_sessions
+        self._pending = pending
+        self._sessions = sessions
+
+    def refusal(self, holder: str | bytes, taken: int) -> str:
+        """Why none is free for an address or a principal while ``taken`` are; empty when one is.
+
+        An empty holder, a client of this host or one that is not known yet, has no bound of its own.
+        """
+        free = self._max_sessions - taken
+        if free <= 0:
+            return f"concurrent session limit, {self._max_sessions} (max_sessions)"
+        if not holder or taken < FREE_MULTIPLE * free:
+            return ""
+        held = sum(session.holder == holder for session in chain(self._pending, self._sessions.values()))
+        name = holder if isinstance(holder, str) else f"principal {principal_text(holder)}"
+        why = beyond_share(held, free)
+        return why and f"concurrent session limit, {name} {why} (max_sessions)"

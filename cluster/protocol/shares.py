@@ -1,0 +1,49 @@
+"""How much of a bound one client may take: at most three times as much as is free (dynamic thresholds).
+
+    clients that take all they can get   1     2     3     7
+    what each of them has                3/4   3/7   3/10  3/22
+    what stays free for one that comes   1/4   1/7   1/10  1/22
+
+So whoever has less than others finds room where they find none, and nobody has to know how many there are
+(Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998).
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+FREE_MULTIPLE: Final = 3
+
+
+def beyond_share(held: int, free: int) -> str:
+    """Why a client that has ``held`` gets none of the ``free`` ones, at least 1; empty when it gets one."""
+    if held < FREE_MULTIPLE * free:
+        return ""
+    return f"has {held}, and {free} are free: one has at most {FREE_MULTIPLE} times as many as are free"
+
+
+def principal_text(principal: bytes) -> str:
+    """The name of a principal, for people."""
+    return ascii(principal.decode(errors="replace"))
+
+
+class FillLevel:
+    """Says once that four fifths of a bound are taken, and again only after it was down to a half.
+
+    Of a bound below five nothing is said before it is met.
+    """
+
+    __slots__ = ("_is_said", "_maximum", "_name", "_say")
+
+    def __init__(self, name: str, maximum: int, say: Callable[[str], None]) -> None:
+        self._name = name
+        self._maximum = maximum
+        self._say = say
+        self._is_said = False
+
+    def update(self, count: int) -> None:
+        """``count`` of the bound are taken now."""
+        if not self._is_said and self._maximum >= 5 and 5 * count >= 4 * self._maximum:
+            self._is_said = True
+            self._say(f"{self._name}: {count} of {self._maximum} are taken")
+        elif self._is_said and 2 * count <= self._maximum:
+            self._is_said = False
