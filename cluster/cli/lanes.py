@@ -1,15 +1,18 @@
-"""``cluster tool lanes``: what a member's log has of the lanes of applications."""
+"""``cluster tool lanes`` and ``forget-lanes``: what the log has of the lanes of applications."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
+from cluster.cli.printable import printable
+from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import example
 
 if TYPE_CHECKING:
@@ -52,6 +55,39 @@ def lanes(
         return
     for fields in lines:
         print(" ".join(f"{name}={value}" for name, value in fields.items()))
+
+
+@app.command(
+    "forget-lanes",
+    epilog=example(
+        "tool",
+        "forget-lanes --dir cluster-data 7c0c5d4e",
+        "forget-lanes --endpoints db0:9000,db1:9000 --token-file operator.token 7c0c5d4e",
+        more="For an application that writes no more: what it sends again after this is in the log twice.\n"
+        "Over the network (--endpoints) it takes a principal with the rights write and admin.",
+    ),
+)
+@connects
+def forget_lanes(
+    application: Annotated[str, typer.Argument(help="Whose lanes: `cluster tool lanes` has the names.")],
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="A running member's directory, or a whole cluster's.")
+    ] = None,
+    endpoints: OptionalEndpoints = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Have all members forget the lanes of an application that is finished, before lane_retention."""
+    from cluster.client import ClusterClient
+    from cluster.protocol.lane import FORGET, Lane
+
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    if directory is not None:
+        endpoints = status_in(str(leader_directory(directory))).ipc_endpoints
+    ClusterClient.connect(endpoints, lane=Lane(application, FORGET, 0)).close()
+    if as_json:
+        print(json.dumps({"application": application, "outcome": "forgotten"}))
+    else:
+        print(f"lanes of {printable(application)} are forgotten")
 
 
 def _read(reader: LogReader, snapshot: tuple[int, Iterable[bytes]] | None) -> list[SnapshotLane]:

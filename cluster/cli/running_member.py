@@ -98,3 +98,15 @@ def status_over_ipc(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | 
         if files.exists(path):
             return member_status(parse_endpoint(f"ipc:{path}"))
     return None
+
+
+def status_in(directory: str) -> LogStatus:
+    """The same; NotAClusterDirectory when the member does not run, or has no such socket."""
+    mark = mark_of(directory)
+    live_counters(directory, mark).close()  # says so when the member does not run
+    status = status_over_ipc(directory, mark)
+    if status is None:
+        raise NotAClusterDirectory(
+            f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
+        )
+    return status

@@ -18,7 +18,7 @@ from cluster.cli.members import (
     ask_members,
     endpoints_unless,
 )
-from cluster.cli.running_member import leads, live_counters, mark_of, status_over_ipc
+from cluster.cli.running_member import leads, mark_of, status_in
 from cluster.cli.verbs import Verbs, example
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory
 
@@ -349,24 +349,13 @@ def list_members(
 ) -> None:
     """Ask the running member who leads and who its members are."""
     endpoints = endpoints_unless(directory is not None, endpoints)
-    status = _statuses(endpoints)[0] if endpoints is not None else _status_in(str(directory))
+    status = _statuses(endpoints)[0] if endpoints is not None else status_in(str(directory))
     found = {
         "leaderMemberId": status.leader_member_id,
         "memberId": status.member_id,
         "activeMembers": status.ingress_endpoints,
     }
     print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
-
-
-def _status_in(directory: str) -> LogStatus:
-    mark = mark_of(directory)
-    live_counters(directory, mark).close()  # says so when the member does not run
-    status = status_over_ipc(directory, mark)
-    if status is None:
-        raise NotAClusterDirectory(
-            f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
-        )
-    return status
 
 
 @app.command(

@@ -11,7 +11,8 @@ session's open is committed is exactly what lies before that open. A lane that a
 another only behind the holder's close: the order of the log fences the holder off.
 
 An application that opened no lane for a while is forgotten when somebody opens one: by the time of that
-entry, and the retention that its leader has written there, so on all members.
+entry, and the retention that its leader has written there, so on all members. One that no session writes for
+is forgotten at once by the open of a session with the partition FORGET.
 """
 
 from collections.abc import Iterator
@@ -95,8 +96,8 @@ class LaneTable:
             opened.lane.application == lane.application
             and (
                 not is_known
-                or opened.lane.partition in (lane.partition, REGISTRATION)
-                or lane.is_registration
+                or opened.lane.partition == lane.partition
+                or min(opened.lane.partition, lane.partition) < 0  # about all lanes of the application
             )
             for opened in self._uncommitted
             if isinstance(opened, _Opened)
@@ -109,6 +110,8 @@ class LaneTable:
 
     def refusal(self, lane: Lane, principal: bytes, timestamp: int) -> str:
         """Why the principal, whose the application is, cannot open the lane; empty when it can."""
+        if lane.is_forgetting:
+            return self._unfinished(lane.application)
         lanes = self._lanes_of(lane.application)
         state, registered = lanes.get(lane.partition), lanes.get(REGISTRATION)
         if registered is not None and lane.batch <= registered.batch:
@@ -124,6 +127,16 @@ class LaneTable:
     def _lanes_of(self, application: str) -> dict[int, _State]:
         known = self._applications.get(application)
         return {} if known is None else known.lanes
+
+    def _unfinished(self, application: str) -> str:
+        """Why the application cannot be forgotten; empty when it can."""
+        known = self._applications.get(application)
+        if known is None:
+            return f"application {application} has no lanes"
+        held = [state.holder_id for _, state in sorted(known.lanes.items()) if state.holder_id != NULL_VALUE]
+        return (
+            f"application {application} is not finished: session {held[0]} holds a lane of it" if held else ""
+        )
 
     @staticmethod
     def _registered(lane: Lane, registered: _State) -> str:
@@ -220,6 +233,10 @@ class LaneTable:
         for name in self._expired(opened.timestamp - opened.retention):
             self._count -= len(self._applications.pop(name).lanes)
         lane = opened.lane
+        if lane.is_forgetting:
+            if lane.application in self._applications and not self._unfinished(lane.application):
+                self._count -= len(self._applications.pop(lane.application).lanes)
+            return
         known = self._applications.pop(lane.application, None) or _Application(opened.principal)
         self._applications[lane.application] = known
         known.opened_at = opened.timestamp

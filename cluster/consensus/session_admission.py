@@ -8,6 +8,7 @@ connect request ── on_connect_request ── decide, in every slow tick ─�
 from typing import Protocol
 
 from cluster.consensus.authentication import (
+    ADMIN_REQUEST,
     BACKUP_QUERY,
     HEARTBEAT_REQUEST,
     SESSION_CONNECT_REQUEST,
@@ -27,7 +28,7 @@ from cluster.protocol.consumer import (
     split_consumer,
 )
 from cluster.protocol.enums import EventCode
-from cluster.protocol.lane import Lane, LanePrincipal, split_lane
+from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding, split_lane
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ENCODED_PRINCIPAL_LENGTH_MAX, Challenge
 
@@ -144,6 +145,10 @@ class SessionAdmission:
             self.refuse(session, encoded_principal, told, told)
             return
         session.authenticate(named)
+        if not self._may_forget(session, encoded_principal):
+            told = "no right to admin, which it takes to forget lanes"
+            self.refuse(session, encoded_principal, told, told)
+            return
         template_id, what = _REQUESTS[session.action]
         if not self._authorisation.is_authorised(CLUSTER.id, template_id, None, encoded_principal):
             right = right_to(CLUSTER.id, template_id)
@@ -151,6 +156,13 @@ class SessionAdmission:
             if session.action is not SessionAction.CLIENT:
                 told += f", which it takes {what}"
             self.refuse(session, encoded_principal, told, f"no right to {right}")
+
+    def _may_forget(self, session: ClusterSession, encoded_principal: bytes) -> bool:
+        if session.lane is None or not session.lane.is_forgetting:
+            return True
+        if not self.port.address(session.connection_id):
+            return True  # over a Unix socket: the user who owns the member, and may set its toggles, too
+        return self._authorisation.is_authorised(CLUSTER.id, ADMIN_REQUEST, None, encoded_principal)
 
     def _named(self, session: ClusterSession, encoded_principal: bytes) -> bytes:
         """The principal as it is in the log. Nobody is given a lane or group that he has not asked for."""
@@ -172,7 +184,7 @@ class SessionAdmission:
     def judge_lane(self, session: ClusterSession, lane: Lane, cluster_time: int) -> None:
         """Refuse a lane that is another principal's, or cannot be opened now."""
         principal = plain_principal(session.encoded_principal)
-        if self._lanes.is_anothers(lane, principal):
+        if not lane.is_forgetting and self._lanes.is_anothers(lane, principal):
             told = f"application {lane.application} is another principal's"
             self.refuse(session, principal, told, told)
         elif refusal := self._lanes.refusal(lane, principal, cluster_time):
@@ -196,6 +208,10 @@ class SessionAdmission:
 
     def open_detail(self, session: ClusterSession) -> str:
         """What is told with the OK: where its lane or its consumer group is, if it has one."""
+        lane = LanePrincipal.decode(session.encoded_principal).lane
+        if lane is not None and lane.is_forgetting:
+            position = session.opened_log_position
+            return LaneStanding(0, position, position, session.id).to_text()
         if (standing := self._lanes.standing(session.id)) is not None:
             return standing.to_text()
         position = self._consumers.position_of(session.encoded_principal)

@@ -21,9 +21,10 @@ from typing import Final, NamedTuple, Self
 from cluster.errors import ConfigurationError
 
 REGISTRATION: Final = -1  # the partition in which an application registers its batches
+FORGET: Final = -2  # the partition whose open has all lanes of the application forgotten
 APPLICATION_BYTES_MAX: Final = 256
 _MARK = b"\0lane:"
-_NAME = re.compile(rb"\0lane:(-1|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
+_NAME = re.compile(rb"\0lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
 _KEPT_MARK = b"\0kept:"
 _KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _REGISTERED = "registered: "
@@ -34,7 +35,8 @@ class Lane:
     """One lane, and the batch that its session writes.
 
     ``application``: whose lanes they are, at most 256 bytes of UTF-8 without a zero byte.
-    ``partition``: from 0 on, or REGISTRATION: the open of such a session registers the batch as a whole.
+    ``partition``: from 0 on, or REGISTRATION: the open of such a session registers the batch as a whole; or
+    FORGET, for administrators: it ends the application, none of whose lanes may be held.
     ``batch``: from 0 on; of a lane it never falls.
     ``partitions``, ``rows``: of a registration, how many the batch has of both; 0 else.
     Raises ConfigurationError for anything else.
@@ -52,7 +54,7 @@ class Lane:
         _check(
             b"\0" not in name and _is_text(name), "application", repr(self.application), "text without \\0"
         )
-        _check(REGISTRATION <= self.partition < 1 << 31, "partition", self.partition, "-1 to 2**31 - 1")
+        _check(FORGET <= self.partition < 1 << 31, "partition", self.partition, "-2 to 2**31 - 1")
         _check(0 <= self.batch < 1 << 63, "batch", self.batch, "0 to 2**63 - 1")
         partitions_max = (1 << 31) - 1 if self.is_registration else 0
         _check(
@@ -64,6 +66,10 @@ class Lane:
     @property
     def is_registration(self) -> bool:
         return self.partition == REGISTRATION
+
+    @property
+    def is_forgetting(self) -> bool:
+        return self.partition == FORGET
 
     def __str__(self) -> str:
         return f"{self.application}/{self.partition}"

@@ -7,6 +7,7 @@ from cluster.consensus.context import SECOND
 from cluster.errors import ConfigurationError
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import (
+    FORGET,
     REGISTRATION,
     Lane,
     LanePrincipal,
@@ -52,6 +53,12 @@ def by_credentials():
     return Watching(lambda session: session.authenticate(session.encoded_credentials))
 
 
+class OnlyRootAdministers(AllowAllButAdmin):
+    def is_authorised(self, schema_id, action_id, request_type, encoded_principal):
+        allowed = super().is_authorised(schema_id, action_id, request_type, encoded_principal)
+        return allowed or encoded_principal == b"root"
+
+
 # ---- names
 
 
@@ -77,7 +84,7 @@ def test_a_principal_that_lacks_a_mark_of_the_leader_has_no_lane(field):
         b"alice",
         b"lane:3:17:0:0:orders",
         b"\0lane:3:17:0:0:",
-        b"\0lane:-2:17:0:0:orders",
+        b"\0lane:-3:17:0:0:orders",
         b"\0lane:3:17:1:0:orders",
         b"\0lane:3:17:0:1:orders",
         b"\0lane:3:17:0:orders",
@@ -95,7 +102,7 @@ def test_what_is_no_name_of_a_lane_belongs_to_the_field(field):
     [
         (("", 0, 0), "lane: application is of 0 bytes, expected 1 to 256"),
         (("a\0", 0, 0), "lane: application is 'a\\x00', expected text without \\0"),
-        (("a", -2, 0), "lane: partition is -2, expected -1 to 2**31 - 1"),
+        (("a", -3, 0), "lane: partition is -3, expected -2 to 2**31 - 1"),
         (("a", 0, -1), "lane: batch is -1, expected 0 to 2**63 - 1"),
         (("a", 0, 0, 1), "lane: partitions is 1, expected 0 to 0"),
         (("a", 0, 0, 0, 1), "lane: rows is 1, expected 0 to 0"),
@@ -283,6 +290,55 @@ def test_a_principal_that_is_too_long_with_its_lane_is_refused():
     lanes.asks(1, LANE, b"a" * 4090)
 
     assert lanes.refusal(1)[0] is EventCode.AUTHENTICATION_REJECTED
+
+
+def test_an_administrator_forgets_an_application_that_no_session_writes_for():
+    lanes = Lanes(by_credentials(), OnlyRootAdministers())
+    for connection_id in (1, 2, 3, 4):
+        lanes.outside.addresses[connection_id] = "10.0.0.1"
+    lanes.asks(1, LANE, b"alice")
+    lanes.asks(2, Lane("orders", FORGET, 0), b"alice")
+    told = "no right to admin, which it takes to forget lanes"
+    assert lanes.refusal(2) == (EventCode.AUTHENTICATION_REJECTED, told)
+    lanes.asks(3, Lane("orders", FORGET, 0), b"root")
+    told = "application orders is not finished: session 1 holds a lane of it"
+    assert lanes.refusal(3) == (EventCode.ERROR, told)
+
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.tick()
+    lanes.asks(4, Lane("orders", FORGET, 0), b"root")
+    assert lanes.outside.events(4) == [(EventCode.OK, LaneStanding(0, 1288, 1288, 4).to_text())]
+    assert len(lanes.manager.lanes) == 0
+    lanes.asks(5, Lane("orders", FORGET, 0), b"")  # over a Unix socket, where no right is needed
+    assert lanes.refusal(5) == (EventCode.ERROR, "application orders has no lanes")
+
+
+def test_a_lane_is_not_opened_while_its_application_is_being_forgotten():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.tick()
+    lanes.is_committing = False
+    lanes.asks(2, Lane("orders", FORGET, 0))
+    lanes.asks(3, Lane("orders", 4, 18))
+    assert [entry[:2] for entry in lanes.outside.log[2:]] == [("open", 2)]
+    lanes.is_committing = True
+    lanes.tick()
+    lanes.tick()
+    assert lanes.outside.log[3:] == [("open", 3)]
+    assert [record.partition for record in lanes.manager.lanes.records()] == [4]
+
+
+def test_who_reads_the_log_forgets_the_application_at_the_same_entry_unless_it_is_held():
+    lanes = Lanes()
+    lanes.reads_open(1, LANE, 2000)
+    lanes.reads_open(2, Lane("orders", FORGET, 0), 2100)
+    assert len(lanes.manager.lanes) == 1
+    lanes.reads_close(1)
+    lanes.reads_open(3, Lane("orders", FORGET, 0), 2200)
+    lanes.reads_open(4, Lane("none", FORGET, 0), 2300)
+    assert list(lanes.manager.lanes.records()) == []
+    assert len(lanes.manager.lanes) == 0
 
 
 def test_lanes_are_bounded_and_those_of_forgotten_applications_make_room():

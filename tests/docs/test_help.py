@@ -81,6 +81,8 @@ ELSEWHERE = {
     "cluster tool replicate-standby-snapshot": ADMINISTRATORS,
     "cluster tool validate-recording-log": ADMINISTRATORS,
     "cluster tool consumers": "tests/cli/test_consumers.py::test_groups_are_shown_with_what_lies_behind_them",
+    "cluster tool forget-lanes": "tests/security/test_administrators.py::"
+    "test_who_may_administer_forgets_lanes_that_are_finished",
     "cluster tool lanes": "tests/cli/test_lanes.py::"
     "test_lanes_are_shown_with_their_rows_by_application_and_partition",
     "cluster tool transfer-leadership": "tests/node/test_leadership_transfer.py::"

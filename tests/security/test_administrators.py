@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from cluster import ClusterNode
+from cluster import ClusterClient, ClusterNode, Lane, TokenCredentials
 from cluster.cli.main import main
 from cluster.security.principals import put, token_digest
 from tests.node.processes import await_that, endpoints_of, keys_of
@@ -15,7 +15,7 @@ from tests.node.three import Three
 from tests.security.real_members import NETWORK, audited, keys_by_certificate
 from tests.transport.authorities import Certificates
 
-TOKENS = {"operator": b"token-of-the-operator", "writer": b"token-of-the-writer"}
+TOKENS = {name: f"token-of-the-{name}".encode() for name in ("operator", "writer", "keeper")}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def rights(tmp_path):
     for name, token in TOKENS.items():
         put(str(tmp_path / "tokens"), name, token_digest(token))
         (tmp_path / f"{name}.token").write_bytes(token)
-    (tmp_path / "rights").write_text("operator: admin\nwriter: write, read\n")
+    (tmp_path / "rights").write_text("operator: admin\nwriter: write, read\nkeeper: write, admin\n")
     return {
         "authenticator": "token",
         "authenticator_file": f"{tmp_path}/tokens",
@@ -78,6 +78,23 @@ def test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does(
     assert (status, err) == (1, "member 0 replicated no snapshot: `cluster tool errors` says why\n")
     assert asked("shutdown") == (0, "[0] SHUTDOWN completed\n", "")
     assert audited(node) == []
+
+
+def test_who_may_administer_forgets_lanes_that_are_finished(node, tmp_path, tool):
+    endpoints = endpoints_of(node, "tcp")
+
+    def forget(who):
+        return tool("forget-lanes", "--endpoints", endpoints, "--token-file", tmp_path / f"{who}.token", "a")
+
+    lane, writer = Lane("a", 0, 1), TokenCredentials(str(tmp_path / "writer.token"))
+    with ClusterClient.connect(endpoints, lane=lane, credentials=writer):
+        assert forget("keeper")[2].endswith("a is not finished: session 1 holds a lane of it\n")
+    assert forget("writer")[2].endswith("no right to admin, which it takes to forget lanes\n")
+    assert "application=a" in tool("lanes", "--dir", node.config.path)[1]
+    assert forget("keeper") == (0, "lanes of a are forgotten\n", "")
+    assert tool("lanes", "--dir", node.config.path) == (0, "", "")
+    at_home = tool("forget-lanes", "--dir", node.config.path, "--token-file", tmp_path / "writer.token", "a")
+    assert at_home[2].endswith("application a has no lanes\n"), "the user of the host needs no right to admin"
 
 
 @pytest.mark.conformance("S-72")
