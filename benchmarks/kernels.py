@@ -68,7 +68,7 @@ class Batch:
     def append_ingress(self) -> tuple[int, int, int]:
         return append_ingress(
             *(self.log, 0, 0, PARAMS, self.ingress, 0, self.ingress_end),
-            *(self.table, CONNECTION_ID, TERM_ID, CLUSTER_TIME),
+            *(self.table, CONNECTION_ID, TERM_ID, CLUSTER_TIME, 0),
         )
 
     def check_run(self) -> int:

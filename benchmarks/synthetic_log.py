@@ -172,6 +172,7 @@ class LogWriter:
                 CONNECTION_ID,
                 self.leadership_term_id,
                 self.time,
+                0,
             )
             assert status in (DONE, OUT_FULL)
             self._recording.append(begin, self._out[: position - begin])

@@ -268,7 +268,6 @@ class StandbyLife:
     # ---- snapshots
 
     def _on_captured(self, log_position: int) -> None:
-        self.replica.sessions.table.touch_all(self.replica.cluster_time)
         self.replica.module.change(ConsensusModuleState.ACTIVE)
 
     def _on_taken(self, log_position: int, digests: tuple[PartDigest, ...] | None) -> None:

@@ -262,7 +262,6 @@ class ModuleSnapshot:
         sessions: SessionManager,
         timers: PriorityHeapTimerService,
         trackers: list[PendingServiceMessageTracker],
-        cluster_time: int,
         log_position: int = MAX_I64,
     ) -> None:
         """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged.
@@ -278,7 +277,7 @@ class ModuleSnapshot:
             details = self._details.get(record.cluster_session_id)
             if details is not None and details.committed_position > log_position:
                 details = details.replace(committed_position=log_position)
-            sessions.load_session(record, details, cluster_time)
+            sessions.load_session(record, details)
         sessions.lanes.load(self.lanes, log_position)
         sessions.consumers.load(self.consumers, log_position)
         for timer in self._timers:

@@ -170,5 +170,5 @@ class ReplicatedState:
         self.advance_time(timestamp)
         self.enter_term(leadership_term_id)
         self._term_id_of_log = leadership_term_id
-        snapshot.load(self.sessions, self.timers, self.trackers, self.cluster_time, log_position)
+        snapshot.load(self.sessions, self.timers, self.trackers, log_position)
         self.answers.load(snapshot.answers)

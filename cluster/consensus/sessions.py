@@ -82,7 +82,6 @@ class SessionManager:
         # Of a member that led and does not: until then its clients wait to hear who leads; None: none do.
         self.clients_kept_until_ns: int | None = None
         self._context = context
-        self._timeout = context.cluster_duration(context.session_timeout_ns)
         self._pending: list[ClusterSession] = []
         self._shares = SessionShares(context.max_sessions, self._pending, self.sessions)
         self._redirects: list[ClusterSession] = []
@@ -180,9 +179,7 @@ class SessionManager:
             return None
         return session if is_token_of(session.resume_hash, token) else None
 
-    def link(
-        self, session: ClusterSession, connection_id: int, cluster_time: int, *, has_heard_ok: bool
-    ) -> None:
+    def link(self, session: ClusterSession, connection_id: int, now_ns: int, *, has_heard_ok: bool) -> None:
         """From now on the session is served over this connection."""
         if connection_id != session.connection_id:
             self.table.slots["held"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
@@ -191,7 +188,7 @@ class SessionManager:
             session.holder = self.port.address(connection_id)
         session.has_open_event_pending = not has_heard_ok
         self.table.link(session.id, connection_id)
-        self.table.slots["last_activity"][self.table.slot_of(session.id)] = cluster_time
+        self.table.slots["active_ns"][self.table.slot_of(session.id)] = now_ns
         self._has_pending_events |= session.has_new_leader_event_pending or session.has_open_event_pending
 
     def on_disconnect(self, connection_id: int) -> None:
@@ -253,7 +250,7 @@ class SessionManager:
                 continue
             self.admission.decide(session, now_ms)
             if session.state is SessionState.AUTHENTICATED:
-                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time)
+                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time, now_ns)
             if session.state is SessionState.REJECTED:
                 self._pending.remove(session)
                 self._rejected.append(session)
@@ -261,7 +258,12 @@ class SessionManager:
         return work_count
 
     def _open(
-        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, cluster_time: int
+        self,
+        session: ClusterSession,
+        leadership_term_id: int,
+        leader_member_id: int,
+        cluster_time: int,
+        now_ns: int,
     ) -> int:
         if not self.port.is_connected(session.connection_id):
             return 0
@@ -282,7 +284,7 @@ class SessionManager:
         session.open(position)
         self._pending.remove(session)
         self.sessions[session.id] = session
-        self.table.open(session.id, session.connection_id, cluster_time, session.is_supervised)
+        self.table.open(session.id, session.connection_id, now_ns, session.is_supervised)
         self.lanes.append_open(session.id, session.encoded_principal, position, cluster_time)
         self.consumers.append_open(session.encoded_principal, position, cluster_time)
         self._uncommitted_next_ids.add(position, session.id + 1)
@@ -323,9 +325,9 @@ class SessionManager:
         event = NewLeaderEvent(leadership_term_id, session.id, leader_member_id, endpoints)
         return self.port.send_egress(session.connection_id, event)
 
-    def check_sessions(self, leadership_term_id: int, leader_member_id: int, cluster_time: int) -> int:
+    def check_sessions(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
         """Close what timed out or could not be closed before, and send what is still to be sent."""
-        for session_id in self.table.inactive_since(cluster_time - self._timeout):
+        for session_id in self.table.inactive_since(now_ns - self._context.session_timeout_ns):
             session = self.sessions.get(session_id)
             if session is not None and session.state is SessionState.OPEN:
                 self._begin_close(session, CloseReason.TIMEOUT)
@@ -437,7 +439,7 @@ class SessionManager:
 
     def on_replay_session_open(self, event: SessionOpenEvent, log_position: int) -> None:
         assert not self._uncommitted_next_ids  # who reads the log has appended nothing to it
-        session = self._add_committed(event, log_position, event.timestamp)
+        session = self._add_committed(event, log_position)
         session.name(bytes(event.encoded_principal))
         self.lanes.on_open(session.id, session.encoded_principal, log_position, event.timestamp)
         self.consumers.on_open(session.encoded_principal, event.timestamp)
@@ -453,7 +455,7 @@ class SessionManager:
             self.end_egress(session.connection_id)
 
     def _add_committed(
-        self, opened: SessionOpenEvent | snapshot.ClusterSession, log_position: int, last_activity: int
+        self, opened: SessionOpenEvent | snapshot.ClusterSession, log_position: int
     ) -> ClusterSession:
         """An open session that another member, or another life of this one, wrote into the log."""
         session = ClusterSession(
@@ -465,7 +467,7 @@ class SessionManager:
         session.open(log_position)
         self._commit_position = max(self._commit_position, log_position)
         self.sessions[session.id] = session
-        self.table.open(session.id, NULL_VALUE, last_activity, session.is_supervised)
+        self.table.open(session.id, NULL_VALUE, is_supervised=session.is_supervised)
         return session
 
     # ---- a snapshot
@@ -475,11 +477,9 @@ class SessionManager:
         assert not self.sessions
         self.next_session_id = self.next_committed_session_id = next_session_id
 
-    def load_session(
-        self, record: snapshot.ClusterSession, details: snapshot.SnapshotSession | None, cluster_time: int
-    ) -> None:
+    def load_session(self, record: snapshot.ClusterSession, details: snapshot.SnapshotSession | None) -> None:
         """A session as it was at the snapshot; ``details`` are missing in a snapshot of Aeron."""
-        session = self._add_committed(record, record.opened_log_position, cluster_time)
+        session = self._add_committed(record, record.opened_log_position)
         if details is not None:
             session.name(bytes(details.encoded_principal))
             row = self.table.slots[self.table.slot_of(session.id)]
@@ -505,14 +505,14 @@ class SessionManager:
             self.next_committed_session_id = max(self.next_committed_session_id, next_id)
             self._has_pending_events = True  # a session is open for good: its client is to be told
 
-    def prepare_for_new_term(self, cluster_time: int, *, is_startup: bool) -> None:
+    def prepare_for_new_term(self, now_ns: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
         assert not self._uncommitted_closed  # what was never committed is undone
         assert not self._uncommitted_next_ids
         self.clients_kept_until_ns = None
         self.table.restart_appended()
         self._reopen_silent()
-        self.table.touch_all(cluster_time)
+        self.table.touch_all(now_ns)
         for session in self:
             if session.state is SessionState.OPEN:
                 if is_startup:

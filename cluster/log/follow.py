@@ -28,7 +28,6 @@ from cluster.log.session_table import (
     APPENDED,
     COMMITTED,
     COMMITTED_POSITION,
-    LAST_ACTIVITY,
     LAST_TIMESTAMP,
     SERVICE_IDS_AT,
     SLOT_WORDS,
@@ -72,7 +71,6 @@ def follow_run(buffer, offset, limit, position, table):  # type: ignore[no-untyp
             if slot >= 0:
                 table[slot + COMMITTED] += 1
                 table[slot + COMMITTED_POSITION] = position + end
-                table[slot + LAST_ACTIVITY] = max(table[slot + LAST_ACTIVITY], timestamp)
                 # Only the leader counts what it appends: on the others this is how they keep up.
                 if table[slot + APPENDED] < table[slot + COMMITTED]:
                     table[slot + APPENDED] = table[slot + COMMITTED]
@@ -90,7 +88,7 @@ def follow_log(
     """Count the session messages of ``buffer[start:limit]``; return (status, consumed, messages).
 
     ``position`` is that of ``buffer[start]``, which begins a frame. Counts those of the sessions in ``table``
-    (``committed``, ``committed_position``, ``last_activity``; ``table.take_touched`` lists the slots), keeps
+    (``committed``, ``committed_position``; ``table.take_touched`` lists the slots), keeps
     the last id of each service's own messages, and stops like ``deliver``: DONE, OTHER_MESSAGE, MALFORMED.
     """
     assert start % FRAME_ALIGNMENT == 0

@@ -42,13 +42,13 @@ from cluster.log.frames import (
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u16
 from cluster.log.session_table import (
+    ACTIVE_NS,
     APPENDED,
     CONNECTION_ID,
     DROPPED_SESSION,
     DROPPED_TERM,
     HELD,
     KEEP_ALIVES,
-    LAST_ACTIVITY,
     MESSAGES,
     NULL_VALUE,
     OPEN,
@@ -61,7 +61,7 @@ SESSION_KEEP_ALIVE = 5  # template id
 SESSION_KEEP_ALIVE_BLOCK = 16
 
 
-@kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64))
+@kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64, I64))
 def append_run(  # type: ignore[no-untyped-def]
     out,
     out_offset,
@@ -74,6 +74,7 @@ def append_run(  # type: ignore[no-untyped-def]
     connection_id,
     leadership_term_id,
     timestamp,
+    now_ns,
 ):
     last_session_id = NULL_VALUE
     slot = -1
@@ -118,7 +119,7 @@ def append_run(  # type: ignore[no-untyped-def]
 
         if is_message and table[slot + HELD] != 0:
             table[DROPPED_SESSION] += 1
-            table[slot + LAST_ACTIVITY] = timestamp
+            table[slot + ACTIVE_NS] = now_ns
             offset = frame_end
             continue
 
@@ -145,7 +146,7 @@ def append_run(  # type: ignore[no-untyped-def]
             table[MESSAGES] += 1
         else:
             table[KEEP_ALIVES] += 1
-        table[slot + LAST_ACTIVITY] = timestamp
+        table[slot + ACTIVE_NS] = now_ns
         offset = frame_end
     return DONE, position, offset
 
@@ -162,10 +163,12 @@ def append_ingress(
     connection_id: int,
     leadership_term_id: int,
     timestamp: int,
+    now_ns: int,
 ) -> tuple[int, int, int]:
     """Append the session messages of ``ingress[start:end]`` to the log; return (status, position, consumed).
 
     ``out[out_offset]`` is the byte at ``position``; the bytes up to the returned position are written.
+    ``now_ns``, of the monotonic clock, is when their sessions were heard.
     ``consumed`` is the offset in ``ingress`` of the first frame not taken. With DONE, what is left there is
     less than a frame; with any other status the frame at ``consumed`` is the caller's to handle and step over
     (OUT_FULL: write ``out``, and call again from there). Nobody's message delays another connection's.
@@ -185,4 +188,5 @@ def append_ingress(
         connection_id,
         leadership_term_id,
         timestamp,
+        now_ns,
     )

@@ -18,7 +18,7 @@ from cluster.log.memory import I64, WORDS_OUT
 NULL_VALUE = -1
 
 # Fields of a slot, in words.
-CLUSTER_SESSION_ID, STATE, CONNECTION_ID, LAST_ACTIVITY = range(4)
+CLUSTER_SESSION_ID, STATE, CONNECTION_ID, ACTIVE_NS = range(4)
 APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD, SUPERVISED = range(4, 11)
 SLOT_WORDS = 16
 
@@ -29,7 +29,7 @@ SESSION_SLOT = np.dtype(
         ("cluster_session_id", "<i8"),
         ("state", "<i8"),  # FREE, OPEN, CLOSING: only an open session's messages are taken
         ("connection_id", "<i8"),  # whose messages are taken; -1 when none is linked
-        ("last_activity", "<i8"),  # cluster time
+        ("active_ns", "<i8"),  # when it was heard last, by the monotonic clock of who leads
         ("appended", "<i8"),  # messages in this member's log, committed or not
         ("committed", "<i8"),  # of them, those below the commit position
         ("committed_position", "<i8"),  # end of the last committed one
@@ -143,7 +143,7 @@ class SessionTable:
         self,
         cluster_session_id: int,
         connection_id: int = NULL_VALUE,
-        last_activity: int = 0,
+        active_ns: int = 0,
         is_supervised: bool = False,
     ) -> int:
         """Add an open session; return its slot number. The id must be new, and a slot free (``len``)."""
@@ -155,7 +155,7 @@ class SessionTable:
         row["cluster_session_id"] = cluster_session_id
         row["state"] = OPEN
         row["connection_id"] = connection_id
-        row["last_activity"] = last_activity
+        row["active_ns"] = active_ns
         row["supervised"] = is_supervised
         _insert(self.words, cluster_session_id, self.words[SLOTS_AT] + slot * SLOT_WORDS)
         return slot
@@ -187,14 +187,14 @@ class SessionTable:
         self.slots["connection_id"][slots] = NULL_VALUE
         return sorted(self.slots["cluster_session_id"][slots].tolist())
 
-    def inactive_since(self, cluster_time: int) -> list[int]:
-        """Sessions whose last activity was before ``cluster_time``, by ascending id."""
-        slots = np.flatnonzero((self.slots["state"] != FREE) & (self.slots["last_activity"] < cluster_time))
+    def inactive_since(self, time_ns: int) -> list[int]:
+        """Sessions that were heard last before ``time_ns``, by ascending id."""
+        slots = np.flatnonzero((self.slots["state"] != FREE) & (self.slots["active_ns"] < time_ns))
         return sorted(self.slots["cluster_session_id"][slots].tolist())
 
-    def touch_all(self, cluster_time: int) -> None:
+    def touch_all(self, now_ns: int) -> None:
         """Restart the time-out of every session (C-230: a new leader takes over)."""
-        self.slots["last_activity"][self.slots["state"] != FREE] = cluster_time
+        self.slots["active_ns"][self.slots["state"] != FREE] = now_ns
 
     def restart_appended(self) -> None:
         """What was appended but never committed is gone: a new term begins at what is committed."""

@@ -410,7 +410,7 @@ class ConsensusModuleAgent:
                 Leading(result, election.leadership, election.candidate_term_id, self.parts.leader_ports)
             )
             sessions = replica.sessions
-            sessions.prepare_for_new_term(replica.cluster_time, is_startup=result.is_leader_startup)
+            sessions.prepare_for_new_term(self.turn.now_ns, is_startup=result.is_leader_startup)
             sessions.table.take_touched()
             self.parts.toggles.on_leading()
         else:

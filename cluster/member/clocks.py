@@ -84,8 +84,6 @@ class MemberClocks:
         gained_ns = self._time.advance(*self._clocks())
         self._stamp()
         if gained_ns > self._skew_max_ns:
-            # Silence begins anew: it is of clients, and not of a clock.
-            self._replica.sessions.table.touch_all(self._replica.cluster_time)
             self._reporter.event(f"cluster time jumps forward by {gained_ns / SECOND:.3f} s")
         self._tell_behind()
 

@@ -109,7 +109,7 @@ class Sessions:
         manager.process_pending(TERM, LEADER, self.cluster_time, self.now_ns, self.cluster_time)
         if self.is_committing:
             manager.sweep(self.outside.position)
-        manager.check_sessions(TERM, LEADER, self.cluster_time)
+        manager.check_sessions(TERM, LEADER, self.now_ns)
 
     def opens(self, connection_id=1):
         self.connects(connection_id)

@@ -36,9 +36,9 @@ def test_a_close_for_silence_that_was_not_committed_is_not_written_in_a_new_term
     slots, slot = sessions.manager.table.slots, sessions.manager.table.slot_of(session_id)
 
     sessions.now_ns += 60 * SECOND
-    slots["last_activity"][slot] = sessions.cluster_time - silent_s * 1_000  # as the log tells
+    slots["active_ns"][slot] = sessions.now_ns - silent_s * SECOND
     sessions.outside.log.clear()
-    sessions.manager.prepare_for_new_term(sessions.cluster_time, is_startup=False)
+    sessions.manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
     sessions.tick()
     assert sessions.outside.log == []
     assert sessions.manager.sessions[session_id].state is SessionState.OPEN

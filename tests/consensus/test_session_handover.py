@@ -128,7 +128,7 @@ def test_a_leader_that_leads_again_serves_its_clients_on_the_connections_they_ha
     sessions = Sessions()
     session_id = sessions.opens(1)
     manager = deposed(sessions)
-    manager.prepare_for_new_term(sessions.cluster_time, is_startup=False)
+    manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
     sessions.tick()
 
     assert manager.clients_kept_until_ns is None

@@ -43,13 +43,13 @@ def test_a_client_that_comes_back_is_told_that_its_session_is_open_unless_it_kno
 def test_a_session_that_comes_back_has_been_silent_for_no_time():
     sessions = Sessions()
     session_id = sessions.opens(1)
-    timeout_ms = sessions.context.session_timeout_ns // 1_000_000
+    timeout_ns = sessions.context.session_timeout_ns
 
-    sessions.manager.link(sessions.manager.sessions[session_id], 2, timeout_ms, has_heard_ok=True)
-    sessions.tick(at=(timeout_ms + 1) * 1_000_000)
+    sessions.manager.link(sessions.manager.sessions[session_id], 2, timeout_ns, has_heard_ok=True)
+    sessions.tick(at=timeout_ns + 1)
     assert session_id in sessions.manager.sessions
 
-    sessions.tick(at=(2 * timeout_ms + 1) * 1_000_000)
+    sessions.tick(at=2 * timeout_ns + 1)
     assert session_id not in sessions.manager.sessions
 
 

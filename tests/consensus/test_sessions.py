@@ -306,7 +306,7 @@ def test_a_session_whose_connection_is_lost_waits_for_its_client_until_the_time_
     sessions.tick(at=9 * SECOND)
     session = sessions.finds(session_id)
     assert session is not None
-    sessions.manager.link(session, 2, sessions.cluster_time, has_heard_ok=True)
+    sessions.manager.link(session, 2, sessions.now_ns, has_heard_ok=True)
     sessions.manager.on_disconnect(2)
     sessions.tick(at=20 * SECOND)
 
@@ -406,7 +406,7 @@ def test_time_outs_begin_anew_with_a_new_leader():
     sessions = Sessions()
     sessions.replays_open(4)
     sessions.now_ns = 60 * SECOND
-    sessions.manager.prepare_for_new_term(sessions.cluster_time, is_startup=False)
+    sessions.manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
     sessions.tick(at=70 * SECOND)
     assert 4 in sessions.manager.sessions
     sessions.tick(at=70 * SECOND + 1_000_000)

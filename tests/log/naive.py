@@ -135,7 +135,7 @@ def payload_of(message: bytes) -> bytes:
 class Session:
     connection: int
     is_open: bool = True
-    last_activity: int = 0
+    active_ns: int = 0
     appended: int = 0
 
 
@@ -150,18 +150,20 @@ class Leader:
     dropped_session: int = 0
     statuses: list[str] = field(default_factory=list)
 
-    def take(self, data: bytes, connection: int, term: int, now: int, position: int = 0) -> None:
+    def take(self, data: bytes, connection: int, term: int, now: int, now_ns: int, position: int = 0) -> None:
         """Handle every frame of ``data``; what is not for the kernel becomes a word in ``statuses``."""
         offset = 0
         while offset < len(data):
             (length,) = struct.unpack_from("<i", data, offset)
             message = data[offset + 32 : offset + length]
-            word = self._message(message, connection, term, now, position)
+            word = self._message(message, connection, term, now, now_ns, position)
             if word:
                 self.statuses.append(word)
             offset += align(length)
 
-    def _message(self, message: bytes, connection: int, term: int, now: int, position: int) -> str:
+    def _message(
+        self, message: bytes, connection: int, term: int, now: int, now_ns: int, position: int
+    ) -> str:
         block, template, schema, _ = SBE_HEADER.unpack_from(message)
         if schema != 111 or template not in (1, 5):
             return "other"
@@ -181,7 +183,7 @@ class Leader:
                 return "too long"
             self.log += append(position + len(self.log), stamped, self.params)
             session.appended += 1
-        session.last_activity = now
+        session.active_ns = now_ns
         return ""
 
 

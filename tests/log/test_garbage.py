@@ -106,7 +106,7 @@ def take_everything(data: bytes) -> None:
     consumed = 0
     for _ in range(size // 32 + 3):
         status, end_position, consumed = append_ingress(
-            out, 0, 0, PARAMS, run, consumed, size, table, 7, 3, 99
+            out, 0, 0, PARAMS, run, consumed, size, table, 7, 3, 99, 88
         )
         assert check_run(out, 0, end_position, 0, PARAMS) == end_position, (
             "only whole, right frames are appended"

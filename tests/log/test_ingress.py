@@ -21,12 +21,13 @@ from tests.log.logs import PARAMS, array, room, seeds
 from tests.log.naive import ingress_frame, keep_alive, session_message
 
 TERM_ID, NOW, CONNECTION = 3, 1_700_000_000_000, 7
+NOW_NS = 86_400_000_000_000  # of the monotonic clock
 
 
 def a_table(*sessions: int, connection: int = CONNECTION) -> SessionTable:
     table = SessionTable(16)
     for session in sessions:
-        table.open(session, connection, last_activity=5)
+        table.open(session, connection, active_ns=5)
     return table
 
 
@@ -34,7 +35,7 @@ def sequence(data: bytes, table: SessionTable, *, position: int = 0, length: int
     out = room(length)
     run = array(data)
     status, end_position, consumed = append_ingress(
-        out, 0, position, params, run, 0, run.size, table, CONNECTION, TERM_ID, NOW
+        out, 0, position, params, run, 0, run.size, table, CONNECTION, TERM_ID, NOW, NOW_NS
     )
     taken = end_position - position
     assert (out[taken:] == 0xEE).all(), "wrote beyond the end"
@@ -82,7 +83,7 @@ def test_messages_of_a_session_that_is_held_are_dropped_and_it_lives_on():
     assert (status, log, consumed) == (DONE, naive.append(0, stamped, PARAMS), 3 * len(held))
     assert table.counts["dropped_session"] == 2
     assert table.slots["appended"][[table.slot_of(1), table.slot_of(2)]].tolist() == [0, 1]
-    assert table.slots["last_activity"][table.slot_of(1)] == NOW
+    assert table.slots["active_ns"][table.slot_of(1)] == NOW_NS
 
 
 def test_a_session_takes_messages_from_its_own_connection_only():
@@ -105,8 +106,8 @@ def test_a_message_or_keep_alive_renews_the_activity_of_its_session(message):
     table = a_table(1, 2)
     sequence(ingress_frame(message), table)
 
-    assert table.slots["last_activity"][table.slot_of(1)] == NOW
-    assert table.slots["last_activity"][table.slot_of(2)] == 5
+    assert table.slots["active_ns"][table.slot_of(1)] == NOW_NS
+    assert table.slots["active_ns"][table.slot_of(2)] == 5
 
 
 def test_a_session_without_a_connection_is_for_the_caller_to_link():
@@ -224,7 +225,7 @@ def test_a_run_is_sequenced_as_the_slow_twin_does(seed):
         frames.append(ingress_frame(message))
     data = b"".join(frames)
 
-    twin.take(data, CONNECTION, TERM_ID, NOW, position)
+    twin.take(data, CONNECTION, TERM_ID, NOW, NOW_NS, position)
     status, log, consumed = sequence(data, table, position=position, length=1 << 20, params=params)
 
     assert (status, consumed) == (DONE, len(data))
@@ -235,4 +236,4 @@ def test_a_run_is_sequenced_as_the_slow_twin_does(seed):
     )
     for session, expected in sessions.items():
         slot = table.slots[table.slot_of(session)]
-        assert (slot["appended"], slot["last_activity"]) == (expected.appended, expected.last_activity)
+        assert (slot["appended"], slot["active_ns"]) == (expected.appended, expected.active_ns)

@@ -52,7 +52,7 @@ def test_a_lost_connection_names_the_sessions_it_had():
 def test_silent_sessions_are_those_whose_last_activity_lies_before_a_time():
     table = SessionTable(8)
     for session, time in ((2, 100), (1, 99), (3, 101)):
-        table.open(session, last_activity=time)
+        table.open(session, active_ns=time)
 
     assert table.inactive_since(100) == [1]
     assert table.inactive_since(101) == [1, 2]
@@ -61,7 +61,7 @@ def test_silent_sessions_are_those_whose_last_activity_lies_before_a_time():
 @pytest.mark.conformance("C-230")
 def test_a_new_leader_restarts_the_clock_of_every_session():
     table = SessionTable(8)
-    table.open(1, last_activity=5)
+    table.open(1, active_ns=5)
     table.touch_all(1000)
 
     assert table.inactive_since(1000) == []

@@ -1,5 +1,7 @@
 """Cluster time of members whose clocks are wrong."""
 
+import pytest
+
 from cluster.consensus.cluster_session import SessionState
 from tests.member.cluster_steps import send
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
@@ -42,15 +44,46 @@ def test_a_leader_within_a_second_of_the_others_stamps_its_own_clock():
     assert 0 <= second.cluster_time - second.life.consensus_module.replica.cluster_time <= 10
 
 
-def test_a_jump_of_the_clock_ends_no_session():
-    """Nor does a leader that hears the others' clocks only after its term has begun."""
-    cluster = SimulatedCluster(1)
+def with_a_session(members=1):
+    """A cluster, its leader, its client, and the leader's sessions by their ids."""
+    cluster = SimulatedCluster(members)
     leader = cluster.await_leader()
     client = cluster.add_client()
     send(cluster, 1)
     sessions = leader.replica.sessions.sessions
     assert list(sessions) == [client.session_id]
-    leader.clock.jump(HOUR_NS)
+    return cluster, leader, client, sessions
+
+
+@pytest.mark.parametrize("by_ns", [HOUR_NS, -HOUR_NS], ids=["forward", "back"])
+def test_a_jump_of_the_clock_ends_no_session(by_ns):
+    """Nor does a leader that hears the others' clocks only after its term has begun."""
+    cluster, leader, client, sessions = with_a_session()
+    leader.clock.jump(by_ns)
     cluster.run(2 * SECOND)
     assert list(sessions) == [client.session_id]
     assert sessions[client.session_id].state is SessionState.OPEN
+
+
+def test_a_clock_that_runs_at_twenty_times_the_speed_ends_no_session():
+    cluster, leader, client, sessions = with_a_session()
+    for _ in range(100):
+        leader.clock.jump(950 * MS)
+        cluster.run(50 * MS)
+    assert list(sessions) == [client.session_id]
+    assert sessions[client.session_id].state is SessionState.OPEN
+
+
+@pytest.mark.parametrize("by_ns", [0, HOUR_NS, -HOUR_NS], ids=["right", "ahead", "back"])
+def test_a_silent_session_ends_after_its_time_out_whatever_the_clock_says(by_ns):
+    """Monotonic time, also while cluster time goes on at nine tenths of it."""
+    cluster, leader, client, sessions = with_a_session()
+    leader.clock.jump(by_ns)
+    cluster.run(SECOND)
+    leader.clock.jump(-by_ns)
+    client.is_lost = True  # as it believes: it says nothing any more
+    client.send(b"the last word")
+    cluster.run(9_900 * MS)
+    assert list(sessions) == [client.session_id]
+    cluster.run(300 * MS)
+    assert not sessions

@@ -332,16 +332,16 @@ def service_close_forgotten(patch: Patch) -> None:
 
 
 def sessions_never_time_out(patch: Patch) -> None:
-    patch(SessionTable, "inactive_since", lambda self, cluster_time: [])
+    patch(SessionTable, "inactive_since", lambda self, time_ns: [])
 
 
 def sessions_time_out_with_their_leader(patch: Patch) -> None:
     """A new leader closes those that it has not heard itself."""
     prepare_for_new_term = SessionManager.prepare_for_new_term
 
-    def hasty(self: Any, cluster_time: int, *, is_startup: bool) -> None:
-        prepare_for_new_term(self, cluster_time, is_startup=is_startup)
-        self.table.slots["last_activity"] = 0
+    def hasty(self: Any, now_ns: int, *, is_startup: bool) -> None:
+        prepare_for_new_term(self, now_ns, is_startup=is_startup)
+        self.table.slots["active_ns"] = 0
 
     patch(SessionManager, "prepare_for_new_term", hasty)
 

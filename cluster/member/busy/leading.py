@@ -167,6 +167,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             t.connections[row + OWNER],
             w[LEADERSHIP_TERM_ID],
             w[CLUSTER_TIME],
+            w[NOW_NS],
         )
         w[PUBLICATION_POSITION] = position
         if status != OUT_FULL:

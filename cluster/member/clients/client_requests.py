@@ -97,7 +97,7 @@ class ClientRequests:
             return  # delayed on a connection that the client gave up: it must not get its session back there
         session.resume_correlation_id = request.correlation_id
         has_heard_ok = session_id != NULL_VALUE
-        self._sessions.link(session, connection_id, self._replica.cluster_time, has_heard_ok=has_heard_ok)
+        self._sessions.link(session, connection_id, self._turn.now_ns, has_heard_ok=has_heard_ok)
         if has_heard_ok:
             self._tell_resumed(connection_id, request)
         else:
@@ -121,7 +121,8 @@ class ClientRequests:
 
     def on_answers_taken(self, connection_id: int, message: AnswersTaken) -> None:
         """A client of a supervised session says which answers it has."""
-        if self._status.is_leading and self._egress.supervision.on_taken(connection_id, message):
+        supervision, now_ns = self._egress.supervision, self._turn.now_ns
+        if self._status.is_leading and supervision.on_taken(connection_id, message, now_ns):
             self._tell_resumed(connection_id, message)
 
     def close_lost(self) -> None:

@@ -87,6 +87,7 @@ class IngressAdapter:
                     connection_id,
                     self._replica.leadership_term_id,
                     self._replica.cluster_time,
+                    self._turn.now_ns,
                 )
                 if status == DONE:
                     break

@@ -107,7 +107,7 @@ class Supervision:
 
     # ---- what clients have
 
-    def on_taken(self, connection_id: int, message: AnswersTaken) -> bool:
+    def on_taken(self, connection_id: int, message: AnswersTaken, now_ns: int) -> bool:
         """Whether its client is to be told that its messages are taken again."""
         session_id = message.cluster_session_id
         session = self._replica.sessions.sessions.get(session_id)
@@ -119,7 +119,7 @@ class Supervision:
         ):
             return False
         slot = self._slot(session_id)
-        slot["last_activity"] = self._replica.cluster_time
+        slot["active_ns"] = now_ns
         for number, service_id in message.numbers:
             is_service = 0 <= service_id < self._service_count
             if is_service and self._answers.take(session_id, service_id, number):

@@ -98,6 +98,7 @@ class LogPublication:
         connection_id: int,
         leadership_term_id: int,
         cluster_time: int,
+        now_ns: int,
     ) -> tuple[int, int]:
         """Append the session messages of a connection's run; return (status, consumed), never OUT_FULL."""
         while True:
@@ -113,6 +114,7 @@ class LogPublication:
                 connection_id,
                 leadership_term_id,
                 cluster_time,
+                now_ns,
             )
             if status != OUT_FULL:
                 return status, start

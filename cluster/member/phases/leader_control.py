@@ -56,7 +56,7 @@ class LeaderControl:
             return 1
         if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
             # Nobody could keep alive meanwhile.
-            self._replica.sessions.table.touch_all(self._replica.cluster_time)
+            self._replica.sessions.table.touch_all(now_ns)
             self._append(ClusterAction.RESUME, ConsensusModuleState.ACTIVE)
             self._toggles.done()
             return 1
