@@ -49,7 +49,7 @@ FLOORS = (
     ("admission",),
     ("phase", "clients", "services", "disk"),
     ("log",),
-    ("clocks", "control", "status"),
+    ("clocks", "control", "status", "unrelated"),
     ("liveness", "counters", "frames", "ports", "reporter", "turn"),
 )
 

@@ -131,7 +131,9 @@ class ConsensusModuleAgent:
         self.replica = self.parts.replica
         self.status = self.parts.status
         self.lease = Lease(context.lease_ns, self.status, self.reporter)
-        self._consensus_adapter = ConsensusAdapter(self, self.parts.log_requests, self.reporter)
+        self._consensus_adapter = ConsensusAdapter(
+            self, self.parts.log_requests, self.parts.unrelated, self.reporter
+        )
         self._upkeep = Upkeep(self.parts, self.turn, self.reporter, mark_file)
         self._on_terminated = on_terminated
         self._tracker = DutyCycleStallTracker(counters, context.cycle_threshold_ns)
@@ -492,10 +494,22 @@ class ConsensusModuleAgent:
 
     def on_link_down(self, member_id: int) -> None:
         """A hint: what came over the link proves nothing any more, and its streams are cut."""
+        self.parts.unrelated.remove(member_id)
+        self.parts.promise_keeper.on_link_down(member_id)
+        self._forget(member_id)
+
+    def on_unrelated(self, member_id: int, reason: str) -> None:
+        """The member is of another cluster or history: what it has said proves nothing, and what it will."""
+        if self.parts.unrelated.add(member_id, reason):
+            self.parts.liveness.gone_member_ids.add(member_id)
+            self.parts.members[member_id].reset()
+            self._forget(member_id)
+            self.enter(self.phase.on_member_gone(member_id))
+
+    def _forget(self, member_id: int) -> None:
         self.parts.log_sender.streams.stop(member_id)
         self.parts.members[member_id].clear_report()
         self.parts.clocks.forget(member_id)
-        self.parts.promise_keeper.on_link_down(member_id)
         self.parts.log_requests.on_link_down(member_id)
         self.parts.snapshot_server.stop(member_id)
         self.enter(self.phase.on_link_down(member_id))

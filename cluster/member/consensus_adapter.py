@@ -13,6 +13,7 @@ from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION
 from cluster.member.log.requests import LogRequests
 from cluster.member.phase import Next, Phase
 from cluster.member.reporter import Reporter
+from cluster.member.unrelated import HEARD_OF_ALL, Unrelated
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.frame import HEADER_LENGTH, header_at
@@ -40,9 +41,12 @@ class PeersHandler(Protocol):
 class ConsensusAdapter:
     """What ``Links.poll`` calls."""
 
-    def __init__(self, handler: PeersHandler, log_requests: LogRequests, reporter: Reporter) -> None:
+    def __init__(
+        self, handler: PeersHandler, log_requests: LogRequests, unrelated: Unrelated, reporter: Reporter
+    ) -> None:
         self._handler = handler
         self._log_requests = log_requests
+        self._unrelated = unrelated
         self._reporter = reporter
 
     def on_link_up(self, member_id: int, incarnation: int) -> None:
@@ -58,7 +62,8 @@ class ConsensusAdapter:
         handler = self._handler
         while start < end:
             header = header_at(buffer, start)
-            if header.stream_id == streams.LOG:
+            is_unrelated = member_id in self._unrelated
+            if header.stream_id == streams.LOG and not is_unrelated:
                 start = self._on_log_frames(member_id, buffer, start, end)
                 continue
             length = header.frame_length
@@ -66,6 +71,9 @@ class ConsensusAdapter:
                 self._reporter.error(RemoteProtocolError(f"member {member_id}: a message of {length} bytes"))
                 return
             kind = kind_at(buffer, start + HEADER_LENGTH)
+            if is_unrelated and (header.stream_id == streams.LOG or kind not in HEARD_OF_ALL):
+                start += header.aligned_length
+                continue
             is_whole = length >= _POSITION_LENGTH_MIN
             phase = handler.phase
             if phase.takes_reports and kind == AppendPosition.KIND and is_whole:

@@ -55,6 +55,7 @@ from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
+from cluster.member.unrelated import Unrelated
 from cluster.protocol.enums import ConsensusModuleState
 from cluster.protocol.link import PartDigest
 from cluster.protocol.session import ChallengeResponse
@@ -92,6 +93,7 @@ class Parts:
         self._find_election = find_election
         self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
         self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
+        self.unrelated = Unrelated(reporter)
         other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)
         self._build_log(security, needed_positions)

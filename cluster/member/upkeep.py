@@ -37,8 +37,12 @@ class Upkeep:
         counts = (sessions.taken_count, len(sessions.lanes), len(sessions.consumers))
         for fill, count in zip(self._fills, counts, strict=True):
             fill.update(count)
-        for member_id in parts.liveness.update(now_ns, parts.links.is_stable):
+        for member_id in parts.liveness.update(now_ns, self._is_there):
             self._reporter.event(f"member {member_id} is not there, and is not waited for")
+
+    def _is_there(self, member_id: int) -> bool:
+        """To be waited for in an election."""
+        return self._parts.links.is_stable(member_id) and member_id not in self._parts.unrelated
 
     def look_after_clients(self) -> None:
         """Send the redirects and rejections that are due, and let go of a replaced leader's clients."""

@@ -369,10 +369,10 @@ class BusyTurns:
             )
 
     def _lend_links(self) -> dict[int, int]:
-        """Descriptors that send to each member that is up."""
-        links, outgoing = self._agent.parts.links, {}
+        """Descriptors that send to each member that is up, and counts."""
+        links, unrelated, outgoing = self._agent.parts.links, self._agent.parts.unrelated, {}
         for member_id in self._agent.parts.peers.ids:
-            lent = links.lend(member_id)
+            lent = None if member_id in unrelated else links.lend(member_id)
             if lent is not None:
                 outgoing[member_id] = lent[1]
         return outgoing

@@ -1,0 +1,39 @@
+"""Members that are configured but belong to another cluster or history: their word counts for nothing.
+
+What comes over the link of such a member is dropped, but for what says who it is (``HEARD_OF_ALL``). It is
+told once for each member and reason. A new link is judged again: another directory may be at its other end.
+"""
+
+from typing import Final
+
+from cluster.errors import ClusterError
+from cluster.member.reporter import Reporter
+from cluster.protocol.link import PromiseStatement
+
+# Messages that say who a member is, and so are heard of everybody: template id and schema id.
+HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND})
+
+
+class Unrelated:
+    """The members whose present links lead to another cluster, or to another history of this one."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._reasons: dict[int, str] = {}  # by member id
+        self._told: set[tuple[int, str]] = set()
+
+    def add(self, member_id: int, reason: str) -> bool:
+        """Count the member as unrelated until its link is down; whether it was none before."""
+        is_new = member_id not in self._reasons
+        self._reasons[member_id] = reason
+        if (member_id, reason) not in self._told:
+            self._told.add((member_id, reason))
+            self._reporter.error(ClusterError(f"member {member_id} is not counted: {reason}"))
+        return is_new
+
+    def remove(self, member_id: int) -> None:
+        """Its link is down: what comes next over it is judged for itself."""
+        self._reasons.pop(member_id, None)
+
+    def __contains__(self, member_id: int) -> bool:
+        return member_id in self._reasons
