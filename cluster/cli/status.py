@@ -83,7 +83,7 @@ def status(
     while True:
         is_last = wait is None or time.monotonic() >= deadline
         try:
-            document = _document(_default(directory), endpoints)
+            document = _document(default_directory(directory), endpoints)
         except ClusterError:
             if is_last:
                 raise
@@ -96,7 +96,8 @@ def status(
     raise typer.Exit(0 if is_good else 1)
 
 
-def _default(directory: Path | None) -> Path:
+def default_directory(directory: Path | None) -> Path:
+    """Of a command whose directory has a default: what is given, or the environment says."""
     return directory or Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
 
 

@@ -126,7 +126,7 @@ class Directories:
             self._readers.pop(folder).close()
             self._gone.discard(folder)
             reader = None
-        member_id = _member_id(folder)
+        member_id = member_id_of(folder)
         if reader is None:
             try:
                 reader = self._readers[folder] = CountersReader(str(self._file(folder)))
@@ -187,7 +187,7 @@ class Directories:
             reader.close()
 
 
-def _member_id(folder: Path) -> int:
+def member_id_of(folder: Path) -> int:
     """As the mark file says; without one by the folder's name, and -1 where that has none."""
     from cluster.cli.running_member import mark_of
 

@@ -54,6 +54,7 @@ ELSEWHERE = {
     "cluster status --dir cluster-data": STATUS,
     "cluster status --endpoints": STATUS,
     "cluster status --wait": STATUS,
+    "cluster events --dir": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster bench --endpoints": "tests/client/test_commands.py::test_bench_counts_what_comes_back",
     "cluster principal add": SECURITY,
     "printf '": SECURITY,

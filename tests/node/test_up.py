@@ -56,6 +56,9 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
             found = json.loads(status.stdout)
             assert (status.returncode, found["cluster"]["memberCount"]) == (0, 3), status.stdout
             assert found["mayFail"] == {"withoutStopping": 1, "withoutLoss": 2}
+        events = run("events", "--dir", str(up.directory)).stdout.splitlines()
+        assert [line for line in events if "role CANDIDATE -> LEADER" in line]
+        assert events == sorted(events, key=lambda line: line.partition(" ")[0])
         assert up.stop() == (0, "", "")
         assert not any(is_alive(up.pid(i)) for i in range(3))
 

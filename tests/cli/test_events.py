@@ -1,0 +1,112 @@
+"""``cluster events``: lines of several members' logs, torn and rotated ones too, in the order of time."""
+
+import json
+import os
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cluster.cli import events
+
+GROUP = "events"
+
+REFUSED = {
+    "time": "2026-01-27T12:00:03Z", "peer": "10.0.0.7", "principal": "", "what": "a login", "why": "x"
+}  # fmt: skip
+
+
+def line(second, event, level="info", **fields):
+    at = f"2026-01-27T12:00:{second:02}.5Z"
+    return json.dumps({"event": event, "level": level, "timestamp": at, **fields}) + "\n"
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.delenv("CLUSTER_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    logs = {
+        "member-0/node.log.1": line(1, "starts", member=0, pid=17),
+        "member-0/node.log": line(4, "role FOLLOWER -> LEADER", member=0) + line(6, "a", "error", member=0),
+        "member-1/node.log": line(2, "starts", member=1) + line(5, "member 0 leads", member=1),
+        "member-1/audit.log": json.dumps(REFUSED) + "\n",
+    }
+    for name, text in logs.items():
+        path = tmp_path / "cluster-data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "cluster-data"
+
+
+def test_lines_of_all_members_stand_in_the_order_of_time(run, here):
+    ended, out, _ = run()
+
+    assert ended == 0
+    assert [text[28:] for text in out.splitlines()] == [
+        "0  starts pid=17",
+        "1  starts",
+        "1  WARNING: refused a login to somebody at 10.0.0.7: x",
+        "0  role FOLLOWER -> LEADER",
+        "1  member 0 leads",
+        "0  ERROR: a",
+    ]
+
+
+def test_lines_are_chosen_by_time_level_and_member_and_stay_as_they_were_in_json(run, here):
+    assert len(run("--since", "2026-01-27T12:00:04+00:00")[1].splitlines()) == 3
+    assert len(run("--level", "warning")[1].splitlines()) == 2
+    assert run("--since", "1s")[1] == "" and run("--member", "7")[1] == ""
+    first = json.loads(run("--json")[1].splitlines()[0])
+    assert first == json.loads(line(1, "starts", member=0, pid=17)) | {
+        "file": "cluster-data/member-0/node.log"
+    }
+
+
+def test_what_is_no_json_keeps_its_place_and_moves_no_cursor(run, here):
+    with (here / "member-1/node.log").open("ab") as log:
+        log.write(b"\x9b2J torn \xff\n" + line(3, "of a clock that was set back").encode())
+
+    texts = run()[1].splitlines()
+
+    assert [text[:24] for text in texts[5:7]] == ["2026-01-27T12:00:05.500Z"] * 2
+    assert "torn" in texts[5] and all(text.isprintable() for text in texts)
+
+
+def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, monkeypatch):
+    path = here / "member-0/node.log"
+    steps = [
+        lambda: path.open("a").write(line(7, "whole") + '{"event": "ha'),
+        lambda: path.open("a").write('lf", "timestamp": "2026-01-27T12:00:08Z"}\n'),
+        lambda: (os.replace(path, f"{path}.1"), path.write_text(line(9, "in the new file"))),
+    ]
+
+    def sleep(_):
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr(events.time, "sleep", sleep)
+
+    ended, out, _ = run("--follow", "--since", "2026-01-27T12:00:06.9Z")
+
+    assert ended == 130
+    assert [text[31:] for text in out.splitlines()] == [
+        "whole", "half", "in the new file"
+    ]  # fmt: skip
+
+
+def test_how_long_ago_is_given_with_its_unit():
+    for given, ago in (("90s", 90), ("10m", 600), ("2h", 7_200), ("1d", 86_400)):
+        assert abs(datetime.now(UTC) - timedelta(seconds=ago) - events._time_of(given)) < timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["--since", "5x"], "--since is '5x'; expected how long ago"),
+        (["--level", "loud"], "--level is 'loud'; expected one of debug"),
+        (["--dir", "nowhere"], "nowhere: no node.log, backup.log, audit.log is in it"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_by_name(run, here, arguments, said):
+    ended, out, told = run(*arguments)
+    assert ended in (1, 2) and out == "" and said in told
