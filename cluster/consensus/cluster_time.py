@@ -79,16 +79,13 @@ def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_ma
 class ClusterTime:
     """Cluster time while this member leads: it never falls, and passes at nine tenths at least.
 
-    ``jumped_ns``: how much faster than monotonic time it has passed, at worst between two moments since the
-    last timestamp before this leader's. ``ahead_ns``: of what is agreed.
+    ``ahead_ns``: of what is agreed.
     """
 
     def __init__(self, quorum: int, skew_max_ns: int) -> None:
         self._quorum = quorum
         self._skew_max_ns = skew_max_ns
         self._now_ns = self.time_ns = self._agreed_ns = 0
-        self._gained_ns = self._gained_min_ns = 0
-        self.jumped_ns = 0
 
     def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> None:
         """This member is about to lead a log whose last timestamp is ``last_ns``; None: it is new.
@@ -97,10 +94,7 @@ class ClusterTime:
         """
         self.time_ns = self._agreed_ns = min((clock_ns, *others_ns)) if last_ns is None else last_ns
         self._now_ns = now_ns
-        self._gained_ns = self._gained_min_ns = self.jumped_ns = 0
         self.advance(now_ns, clock_ns, others_ns)
-        if last_ns is None:
-            self._gained_ns = self.jumped_ns = 0
 
     def advance(self, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
         """Returns how far it jumps forward, beyond the time that has passed; 0 or less where it does not."""
@@ -110,9 +104,7 @@ class ClusterTime:
         if agreed_ns is not None:
             self._agreed_ns = agreed_ns
         self.time_ns = max(self.time_ns, self._agreed_ns)
-        gained_ns = self.time_ns - before_ns - passed_ns
-        self._count(gained_ns)
-        return gained_ns
+        return self.time_ns - before_ns - passed_ns
 
     @property
     def ahead_ns(self) -> int:
@@ -131,9 +123,7 @@ class ClusterTime:
 
     def go_on(self, now_ns: int) -> None:
         """Such turns were taken until now."""
-        before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
         self._go_on(now_ns, self.tenths)
-        self._count(self.time_ns - before_ns - passed_ns)
 
     def _go_on(self, now_ns: int, tenths: int) -> None:
         passed_ns = now_ns - self._now_ns
@@ -142,7 +132,23 @@ class ClusterTime:
         self._agreed_ns += passed_ns
         self.time_ns += -(-passed_ns * tenths // 10)
 
-    def _count(self, gained_ns: int) -> None:
-        self._gained_ns += gained_ns
-        self._gained_min_ns = min(self._gained_min_ns, self._gained_ns)
-        self.jumped_ns = max(self.jumped_ns, self._gained_ns - self._gained_min_ns)
+
+class Jumps:
+    """Cluster time as a member sees it pass, whoever stamps it.
+
+    ``jumped_ns``: how much faster than monotonic time it has passed, at worst between two moments.
+    """
+
+    def __init__(self) -> None:
+        self._time_ns: int | None = None
+        self._ahead_min_ns = 0  # of the monotonic clock
+        self.jumped_ns = 0
+
+    def see(self, time_ns: int, now_ns: int) -> None:
+        """It is ``time_ns``. Where that is what was seen last, nothing was stamped meanwhile."""
+        if time_ns == self._time_ns:
+            return
+        ahead_ns = time_ns - now_ns
+        self._ahead_min_ns = ahead_ns if self._time_ns is None else min(self._ahead_min_ns, ahead_ns)
+        self._time_ns = time_ns
+        self.jumped_ns = max(self.jumped_ns, ahead_ns - self._ahead_min_ns)

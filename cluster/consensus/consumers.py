@@ -5,7 +5,9 @@ there is nothing to undo, and all of it follows from the log. A group's position
 lower position is refused before it is in the log: who had a group earlier cannot move it back.
 
 A group that reported nothing for as long as its last report says is forgotten when a group reports, by the
-time of that entry, so on all members. From that time on it keeps no log, either.
+time of that entry, so on all members. From that time on it keeps no log, either. What a leader writes into a
+report is what is configured and how far it has seen cluster time jump; where that is more than the last
+reports of other groups say, it counts for those, too.
 """
 
 from collections.abc import Iterator
@@ -28,8 +30,9 @@ class _Group:
     reported_at: int
     retention: int
 
-    def is_expired(self, cluster_time: int) -> bool:
-        return cluster_time - self.reported_at > self.retention
+    def is_expired(self, cluster_time: int, retention: int) -> bool:
+        """Where ``retention`` is what the report that is taken at this time says."""
+        return cluster_time - self.reported_at > max(self.retention, retention)
 
 
 class _Report(NamedTuple):
@@ -42,7 +45,8 @@ class ConsumerTable:
     """All consumer groups of one member."""
 
     def __init__(self, context: ConsensusModuleContext) -> None:
-        self.retention = context.cluster_duration(context.consumer_retention_ns)
+        self.jumped = 0  # cluster time, as far as this member has seen it
+        self._retention = context.cluster_duration(context.consumer_retention_ns)
         self._consumers_max = context.consumers_max
         self._groups: dict[str, _Group] = {}
         self.changes = 0  # how often any of them has
@@ -50,6 +54,11 @@ class ConsumerTable:
 
     def __len__(self) -> int:
         return len(self._groups)
+
+    @property
+    def retention(self) -> int:
+        """What a leader writes into a report."""
+        return self._retention + self.jumped
 
     # ---- may it be reported: asked by a leader
 
@@ -64,7 +73,7 @@ class ConsumerTable:
 
     def _kept(self, group: str, cluster_time: int) -> _Group | None:
         known = self._groups.get(group)
-        return None if known is None or known.is_expired(cluster_time) else known
+        return None if known is None or known.is_expired(cluster_time, self.retention) else known
 
     def refusal(self, consumer: Consumer, principal: bytes, commit_position: int, cluster_time: int) -> str:
         """Why the principal, whose the group is, cannot report it so; empty when it can."""
@@ -75,7 +84,7 @@ class ConsumerTable:
         if known is None:
             whose = {report.consumer.group: report.named.principal for report in self._uncommitted}
             for name, group in self._groups.items():
-                if not group.is_expired(cluster_time):
+                if not group.is_expired(cluster_time, self.retention):
                     whose[name] = group.principal
             if (free := self._consumers_max - len(whose)) <= 0:
                 return f"{told}: {len(whose)} groups are kept, as many as consumers_max allows"
@@ -111,10 +120,12 @@ class ConsumerTable:
             self._take(report)
 
     def _take(self, report: _Report) -> None:
-        self._groups = {
-            name: group for name, group in self._groups.items() if not group.is_expired(report.timestamp)
-        }
         named, consumer = report.named, report.consumer
+        self._groups = {
+            name: group
+            for name, group in self._groups.items()
+            if not group.is_expired(report.timestamp, named.retention)
+        }
         known = self._groups.setdefault(
             consumer.group, _Group(named.principal, consumer.position, report.timestamp, named.retention)
         )
@@ -137,7 +148,7 @@ class ConsumerTable:
         live = (
             (group.position, name)
             for name, group in self._groups.items()
-            if not group.is_expired(cluster_time)
+            if not group.is_expired(cluster_time - self.jumped, group.retention)
         )
         first = min(live, default=None)
         return None if first is None else Consumer(first[1], first[0])

@@ -10,9 +10,10 @@ committed, and until then nobody else opens that lane. So there is nothing to un
 session's open is committed is exactly what lies before that open. A lane that a session holds is opened by
 another only behind the holder's close: the order of the log fences the holder off.
 
-An application that opened no lane for a while is forgotten when somebody opens one: by the time of that
-entry, and the retention that its leader has written there, so on all members. One that no session writes for
-is forgotten at once by the open of a session with the partition FORGET.
+An application that opened no lane for a while is forgotten when another opens one: by the time of that
+entry, and the retention that its leader has written there, so on all members. That retention is what is
+configured and, in addition, how far the leader has seen cluster time jump. An application that no session
+writes for is forgotten at once by the open of a session with the partition FORGET.
 """
 
 from collections.abc import Iterator
@@ -76,7 +77,8 @@ class LaneTable:
     """All lanes. ``table`` has the counts of the sessions that hold them."""
 
     def __init__(self, context: ConsensusModuleContext, table: SessionTable) -> None:
-        self.retention = context.cluster_duration(context.lane_retention_ns)
+        self.jumped = 0  # cluster time, as far as this member has seen it
+        self._retention = context.cluster_duration(context.lane_retention_ns)
         self._lanes_max = context.lanes_max
         self._table = table
         self._applications: dict[str, _Application] = {}  # the one that was opened last stands last
@@ -86,6 +88,11 @@ class LaneTable:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def retention(self) -> int:
+        """What a leader writes into an open."""
+        return self._retention + self.jumped
 
     # ---- may it be opened: asked by a leader
 
@@ -120,9 +127,9 @@ class LaneTable:
             return f"lane {lane}: batch {lane.batch} is older than {state.batch}, which the lane is at"
         if lane.is_registration and lanes:
             return self._unlike(lane, lanes)
-        if state is None and (why := self._fullness(principal, timestamp)):
+        if state is None and (why := self._fullness(lane.application, principal, timestamp)):
             return f"lane {lane}: {why}"
-        return self._unlike(lane, lanes) if lane.is_registration else ""
+        return ""
 
     def _lanes_of(self, application: str) -> dict[int, _State]:
         known = self._applications.get(application)
@@ -170,10 +177,10 @@ class LaneTable:
         slot = self._table.slot_of(state.holder_id)
         return state.rows + (int(self._table.slots["appended"][slot]) if slot >= 0 else 0)
 
-    def _fullness(self, principal: bytes, timestamp: int) -> str:
-        """Why no lane more is kept for the principal; empty when one is."""
+    def _fullness(self, application: str, principal: bytes, timestamp: int) -> str:
+        """Why no lane more of the application is kept for the principal; empty when one is."""
         opened = [entry.principal for entry in self._uncommitted if isinstance(entry, _Opened)]
-        expired = self._expired(timestamp - self.retention)
+        expired = self._expired(application, timestamp - self.retention)
         forgotten = sum(len(self._applications[name].lanes) for name in expired)
         free = self._lanes_max - (self._count + len(opened) - forgotten)
         if free <= 0:
@@ -184,10 +191,11 @@ class LaneTable:
         why = beyond_share(sum(whose) + opened.count(principal), free)
         return why and f"principal {principal_text(principal)} {why} (lanes_max)"
 
-    def _expired(self, since: int) -> list[str]:
+    def _expired(self, application: str, since: int) -> list[str]:
+        """Those that an open of ``application`` drops."""
         applications = self._applications.items()
         old = takewhile(lambda item: item[1].opened_at < since, applications)
-        return [name for name, known in old if not known.is_held]
+        return [name for name, known in old if not known.is_held and name != application]
 
     def holder_ids(self, lane: Lane) -> list[int]:
         """Sessions that are to be closed before the lane is opened: a registration ends those of all."""
@@ -230,9 +238,9 @@ class LaneTable:
             self._open(opened)
 
     def _open(self, opened: _Opened) -> None:
-        for name in self._expired(opened.timestamp - opened.retention):
-            self._count -= len(self._applications.pop(name).lanes)
         lane = opened.lane
+        for name in self._expired(lane.application, opened.timestamp - opened.retention):
+            self._count -= len(self._applications.pop(name).lanes)
         if lane.is_forgetting:
             if lane.application in self._applications and not self._unfinished(lane.application):
                 self._count -= len(self._applications.pop(lane.application).lanes)

@@ -490,6 +490,10 @@ class SessionManager:
 
     # ---- commits and changes of leadership
 
+    def keep_longer(self, jumped: int) -> None:
+        """Cluster time has jumped so far, in its unit: by that no lane and no consumer group is forgotten."""
+        self.lanes.jumped = self.consumers.jumped = jumped
+
     def sweep(self, commit_position: int) -> None:
         """Forget what was uncommitted and is not any more."""
         self.lanes.sweep(commit_position)

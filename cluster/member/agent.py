@@ -302,6 +302,8 @@ class ConsensusModuleAgent:
         self._upkeep.look_after_clients()
         if not self.lease.is_looking_around:
             self.enter(self.phase.slow_tick())
+            if self.phase.election is None:
+                self.parts.clocks.look()
             if self.phase.election is None and self.replica.module.is_active:
                 turn.work_count += self.parts.standby_snapshots.do_work()
                 turn.work_count += self.parts.node_control.do_work()

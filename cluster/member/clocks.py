@@ -1,6 +1,6 @@
 """The clocks of the members, and the cluster time that a leader stamps by them."""
 
-from cluster.consensus.cluster_time import ClusterTime, HeardClocks
+from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.ports import Peers
@@ -32,6 +32,7 @@ class MemberClocks:
         self._unit_ns = context.time_unit.nanoseconds
         self._heard = HeardClocks()
         self._time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
+        self._jumps = Jumps()
         self._is_behind_told = False
 
     @property
@@ -74,9 +75,11 @@ class MemberClocks:
     def begin(self) -> None:
         """The log is processed, and its next entry is this member's."""
         last = self._replica.cluster_time
+        self.look()
         self._time.begin(last * self._unit_ns if last else None, *self._clocks())
         self._is_behind_told = False
         self._stamp()
+        self.look()
         self._tell_behind()
 
     def advance(self) -> None:
@@ -86,6 +89,14 @@ class MemberClocks:
         if gained_ns > self._skew_max_ns:
             self._reporter.event(f"cluster time jumps forward by {gained_ns / SECOND:.3f} s")
         self._tell_behind()
+
+    def look(self) -> None:
+        """Whether cluster time has jumped, by whoever leads: what is forgotten by time is kept for longer."""
+        if not self._replica.cluster_time:
+            return  # a new log
+        self._jumps.see(self._replica.cluster_time * self._unit_ns, self._turn.now_ns)
+        if self._jumps.jumped_ns > self._skew_max_ns:
+            self._replica.sessions.keep_longer(self._jumps.jumped_ns // self._unit_ns)
 
     def _clocks(self) -> tuple[int, int, list[int]]:
         now_ns = self._turn.now_ns

@@ -206,10 +206,33 @@ def test_a_lanes_application_may_look_like_a_group():
 def test_what_is_forgotten_follows_from_the_log():
     groups = Groups(consumer_retention_ns=1_000_000)
     groups.reads("billing", 640, timestamp=10, retention=50)
-    groups.reads("audit", 64, timestamp=60)
+    groups.reads("audit", 64, timestamp=60, retention=50)
     assert groups.positions == {"audit": 64, "billing": 640}
-    groups.reads("audit", 96, timestamp=61)
+    groups.reads("audit", 96, timestamp=61, retention=50)
     assert groups.positions == {"audit": 96}
+
+
+def test_a_leader_that_knows_of_a_jump_says_so_and_no_reader_of_the_log_forgets_by_it():
+    groups = Groups()
+    groups.reads("billing", 640, timestamp=10, retention=50)
+    groups.reads("audit", 64, timestamp=1_000, retention=1_050)
+    assert groups.positions == {"audit": 64, "billing": 640}
+    groups.reads("audit", 64, timestamp=1_001, retention=50)
+    assert groups.positions == {"audit": 64}
+
+
+@pytest.mark.parametrize("jumped", [0, 1_000])
+def test_a_group_keeps_its_place_and_its_log_across_a_jump(jumped):
+    groups = Groups(consumer_retention_ns=60 * SECOND)
+    groups.reports(1, "billing", 640)
+    groups.now_ns += 61 * SECOND
+    groups.manager.keep_longer(jumped)
+    consumers = groups.manager.consumers
+    is_kept = jumped > 0
+    assert (consumers.slowest(groups.cluster_time) is not None) is is_kept
+    assert (groups.reports(2, "billing", 64)[0] is EventCode.ERROR) is is_kept
+    groups.reports(3, "audit", 64)
+    assert groups.positions == {"audit": 64, "billing": 640 if is_kept else 64}
 
 
 def test_the_slowest_group_is_the_one_furthest_behind_of_those_that_are_kept():

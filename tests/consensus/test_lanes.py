@@ -417,6 +417,38 @@ def test_an_application_is_forgotten_by_the_time_of_an_open(timestamp, is_known)
     assert (b"orders" in {record.application for record in records(lanes)}) is is_known
 
 
+def test_a_leader_adds_how_far_time_has_jumped_to_the_retention_that_it_writes():
+    leader, reader = Lanes(lanes_max=2, lane_retention_ns=100 * SECOND), Lanes()
+    leader.asks(1, LANE)
+    leader.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    leader.tick(at=101 * SECOND)
+    leader.manager.keep_longer(1_000)
+    leader.asks(2, Lane("bills", 0, 1))
+    leader.asks(3, Lane("bills", 1, 1))
+    assert leader.refusal(3)[1] == "lane bills/1: 2 lanes are kept, as many as lanes_max allows"
+
+    principal = leader.manager.sessions[2].encoded_principal
+    assert LanePrincipal.decode(principal).retention == 101_000
+    for session_id, named, time in (
+        (1, LanePrincipal(b"", LANE, 100_000).encode(), 0),
+        (2, principal, 101_000),
+    ):
+        event = SessionOpenEvent(TERM, 9, session_id, time, 102, "channel", named)
+        reader.manager.on_replay_session_open(event, 1000 * session_id)
+        reader.reads_close(session_id)
+    assert [record.application for record in records(reader)] == [b"bills", b"orders"]
+
+
+def test_an_open_forgets_others_and_not_its_own_application():
+    """Whose lanes are known as long as nobody else has opened one."""
+    lanes = Lanes()
+    lanes.reads_open(1, LANE, 1000, timestamp=0)
+    lanes.writes(1, rows=4, position=1500)
+    lanes.reads_close(1)
+    lanes.reads_open(2, LANE, 2000, timestamp=1000, retention=7)
+    assert lanes.manager.lanes.standing(2).rows == 4
+
+
 def test_an_application_is_kept_by_the_last_open_of_it():
     lanes = Lanes()
     for session_id, timestamp in ((1, 1), (2, 5)):

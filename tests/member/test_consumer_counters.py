@@ -56,7 +56,7 @@ def test_so_many_groups_have_one_and_room_is_used_again(monkeypatch):
     groups.report("b", 1)
     groups.report("c", 1)
     assert groups.shown() == {"a": 1, "b": 1}
-    groups.report("c", 2, at=100)
+    groups.report("c", 2, at=100, retention=5)
     assert groups.shown() == {"b": 1, "c": 2}
 
 

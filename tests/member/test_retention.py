@@ -5,6 +5,7 @@ import pytest
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.export_watermark import FILE_NAME, read_export_watermark, write_export_watermark
 from cluster.archive.files import OsFiles
+from cluster.consensus.context import DAY
 from cluster.errors import LogDamaged
 from cluster.protocol.consumer import Consumer, with_consumer
 from cluster.protocol.enums import EventCode
@@ -147,6 +148,27 @@ def test_a_group_that_is_not_used_any_more_keeps_no_log(limit):
     cluster.run(2 * SECOND)
     for member in cluster.members:
         assert start_of(member) == position // SEGMENT * SEGMENT > 0
+
+
+def test_a_jump_of_the_clocks_forgets_no_consumer_group_and_drops_none_of_its_log():
+    """Nor does the next leader, which has seen it, too."""
+    cluster = a_cluster(retained=1)
+    report(cluster, "billing", 64)
+    before = cluster.leader.replica.cluster_time
+    for member in cluster.members:
+        member.clock.jump(30 * DAY)
+    cluster.run(12 * SECOND)  # until all clocks are heard again
+    write_and_snapshot(cluster)
+    assert min(m.replica.cluster_time for m in cluster.members) > before + 30 * DAY // MS
+    cluster.leader.kill()
+    cluster.await_leader()
+    assert report(cluster, "audit", 64).code is EventCode.OK
+    assert report(cluster, "billing", 32).code is EventCode.ERROR
+    cluster.run(2 * SECOND)
+    for member in cluster.members:
+        if member.is_running:
+            assert start_of(member) == 0
+            assert set(member.replica.sessions.consumers.positions()) == {"audit", "billing"}
 
 
 def test_nothing_is_dropped_that_is_on_its_way_to_another_member():

@@ -41,7 +41,7 @@ class LoggedGroups:
             return
         where = f"consumer group {consumer.group}, reported by session {session_id} at {position}"
         require(consumer.position <= position, "I-25", f"{where}: {consumer.position} is not written yet")
-        known = self._groups_at(position, timestamp).get(consumer.group)
+        known = self._groups_at(position, timestamp, named.retention).get(consumer.group)
         require(
             known is None or consumer.position >= known.position,
             "I-25",
@@ -50,13 +50,20 @@ class LoggedGroups:
         self._reports.append(LoggedReport(end, consumer.group, consumer.position, timestamp, named.retention))
         self._at_open[session_id] = consumer.position
 
-    def _groups_at(self, log_position: int, timestamp: int) -> dict[str, LoggedReport]:
-        """The last report of each group before a place in the log, without those too old at a time."""
+    def _groups_at(self, log_position: int, timestamp: int, retention: int = 0) -> dict[str, LoggedReport]:
+        """The last report of each group before a place in the log, without those too old at a time.
+
+        ``retention`` is that of the report that is taken at this time.
+        """
         groups: dict[str, LoggedReport] = {}
         for report in self._reports:
             if report.end <= log_position:
                 groups[report.group] = report
-        return {name: last for name, last in groups.items() if timestamp - last.timestamp <= last.retention}
+        return {
+            name: last
+            for name, last in groups.items()
+            if timestamp - last.timestamp <= max(last.retention, retention)
+        }
 
     # -- what readers are told --
 
