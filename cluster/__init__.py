@@ -68,6 +68,7 @@ _MODULE_OF = {
     "ClientClosed": "cluster.errors",
     "AuthenticationRejected": "cluster.errors",
     "BatchRegistered": "cluster.errors",
+    "ApplicationUnknown": "cluster.errors",
     "TimedOut": "cluster.errors",
     "MembersApart": "cluster.errors",
     "ServiceError": "cluster.errors",

@@ -13,6 +13,7 @@ from cluster.consensus.authentication import Authenticator as Authenticator
 from cluster.consensus.authentication import AuthorisationService as AuthorisationService
 from cluster.errors import AgentTermination as AgentTermination
 from cluster.errors import AuthenticationRejected as AuthenticationRejected
+from cluster.errors import ApplicationUnknown as ApplicationUnknown
 from cluster.errors import BatchRegistered as BatchRegistered
 from cluster.errors import ClientClosed as ClientClosed
 from cluster.errors import ClusterError as ClusterError

@@ -13,6 +13,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── ClientClosed                   the caller: connect again
 ├── AuthenticationRejected         the caller: the cluster did not accept the credentials
 ├── BatchRegistered                the caller: the batch is in the log as a whole, there is nothing to send
+├── ApplicationUnknown             the caller: the lane's application is to be known, and no lane of it is
 ├── TimedOut                       the caller: the named deadline passed
 ├── MembersApart                   the operator: members that applied one log have different states
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
@@ -166,6 +167,13 @@ class BatchRegistered(ClusterError):
 
     code: ClassVar[str] = "CLUSTER_BATCH_REGISTERED"
     fix: ClassVar[str] = "Send nothing: the whole batch is in the log."
+
+
+class ApplicationUnknown(ClusterError):
+    """The lane is of an application that is to be known, and the cluster has no lane of it."""
+
+    code: ClassVar[str] = "CLUSTER_APPLICATION_UNKNOWN"
+    fix: ClassVar[str] = "See what of its last batch is in the log; then open the lane without `is_known`."
 
 
 class TimedOut(ClusterError):

@@ -447,6 +447,13 @@ class SinkOptions(ConnectionOptions):
         True,
         "true",
     )
+    fail_on_unknown_query: bool = option_field(
+        "failOnUnknownQuery",
+        parse_flag,
+        "fail a micro-batch that is not the query's first where the cluster does not know the query",
+        True,
+        "true",
+    )
     txn_app_id: str | None = option_field(
         "txnAppId", parse_text, "whose batch write it is, with `txnVersion`: it is in the log once then"
     )

@@ -86,15 +86,20 @@ class _ClusterWriter:
                     pass  # a worker that has not read its input to the end is of no more use to Spark
                 raise
 
-    def register(self, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
+    def register(
+        self, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_empty_told: bool = False
+    ) -> None:
         """Let the cluster know that the batch is in the log as a whole, in so many partitions.
 
-        A batch without rows has no lane. To register it would add to a log that the query may read itself.
+        A batch without rows has no lane. To register it adds to a log that the query may read itself, and is
+        done where ``is_empty_told``.
         Raises ClusterError where the batch was registered in another number of partitions, or the log has
         other rows than these tasks: one of them had some when it ran before, and now has none.
         """
         tasks = [message for message in messages if isinstance(message, RowsCommitted)]
-        application = next((task.application for task in tasks if task.rows or task.is_registered), "")
+        application = next(
+            (task.application for task in tasks if task.rows or task.is_registered or is_empty_told), ""
+        )
         if application:
             rows = sum(task.rows for task in tasks)
             lane = Lane(application, REGISTRATION, batch, partitions=len(messages), rows=rows)
@@ -121,10 +126,13 @@ class ClusterStreamWriter(_ClusterWriter, DataSourceStreamArrowWriter):
             )
 
     def lane(self) -> Lane | None:
-        return None if self.options.delivery_mode == AT_LEAST_ONCE else lane_of_stream()
+        if self.options.delivery_mode == AT_LEAST_ONCE:
+            return None
+        return lane_of_stream(is_known=self.options.fail_on_unknown_query)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        self.register(messages, batchId)
+        """The first batch also without rows: from then on the cluster knows the query."""
+        self.register(messages, batchId, is_empty_told=batchId == 0)
 
 
 class ClusterBatchWriter(_ClusterWriter, DataSourceArrowWriter):

@@ -8,12 +8,17 @@ from functools import cache
 
 from pyspark import TaskContext
 
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ApplicationUnknown, ClusterError, ConfigurationError
 from cluster.protocol.lane import Lane
 
 # Spark's own names of what it gives the tasks of a streaming query.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
+
+WAY_OUT = (
+    ". See whether rows of this micro-batch are in the log. If none are, start the query once with option "
+    "failOnUnknownQuery=false; else over a new checkpoint, from where it stopped"
+)
 
 
 def _task_name() -> str:
@@ -27,14 +32,19 @@ def _task_name() -> str:
 
 
 def add_task_name(error: ClusterError, cluster_name: str | None = None) -> None:
-    """Put the task before what the error says, and the cluster where there are several."""
+    """Put the task before what the error says, and the cluster where there are several.
+
+    Of a query that the cluster does not know it says behind it what to do.
+    """
     where = _task_name() if cluster_name is None else f"{_task_name()}, cluster {cluster_name}"
-    error.args = (f"{where}: {error}",)
+    way_out = WAY_OUT if isinstance(error, ApplicationUnknown) else ""
+    error.args = (f"{where}: {error}{way_out}",)
 
 
-def lane_of_stream() -> Lane:
+def lane_of_stream(*, is_known: bool) -> Lane:
     """The lane of a task of a micro-batch.
 
+    ``is_known``: after the first micro-batch the cluster is to know the query.
     Raises ConfigurationError where Spark does not say of which query and batch it is.
     """
     context = TaskContext.get()
@@ -46,7 +56,8 @@ def lane_of_stream() -> Lane:
             f"{QUERY_ID} of the task is {query_id} and {BATCH_ID} {batch_id}; expected both, by which its "
             "rows are known when it runs again, or option deliveryMode at-least-once"
         )
-    return Lane(query_id, context.partitionId(), int(batch_id))
+    batch = int(batch_id)
+    return Lane(query_id, context.partitionId(), batch, is_known=is_known and batch > 0)
 
 
 def lane_of_batch(application: str, version: int) -> Lane:

@@ -20,11 +20,18 @@ from itertools import count
 
 from cluster.client.context import ClientContext
 from cluster.client.ingress_publication import IngressPublication, IngressPublications, World
-from cluster.errors import AuthenticationRejected, BatchRegistered, ClusterError, TimedOut, TlsFailed
+from cluster.errors import (
+    ApplicationUnknown,
+    AuthenticationRejected,
+    BatchRegistered,
+    ClusterError,
+    TimedOut,
+    TlsFailed,
+)
 from cluster.protocol import Message, link, streams
 from cluster.protocol.consumer import group_position, with_consumer
 from cluster.protocol.enums import EventCode
-from cluster.protocol.lane import LaneStanding, is_registered, standing_of, with_lane
+from cluster.protocol.lane import LaneStanding, is_registered, is_unknown, standing_of, with_lane
 from cluster.protocol.response_channel import as_supervised
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
@@ -198,6 +205,8 @@ class SessionOpening:
                 self.state = ConnectState.CONCLUDE_CONNECT
             case EventCode.ERROR if self._context.lane is not None and is_registered(event.detail):
                 raise BatchRegistered(event.detail)
+            case EventCode.ERROR if self._context.lane is not None and is_unknown(event.detail):
+                raise ApplicationUnknown(event.detail)
             case EventCode.ERROR:
                 raise ClusterError(f"the cluster refused the session: {event.detail}")
             case EventCode.AUTHENTICATION_REJECTED:

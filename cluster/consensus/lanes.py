@@ -23,7 +23,14 @@ from typing import NamedTuple
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module import UncommittedEntries
 from cluster.log.session_table import SessionTable
-from cluster.protocol.lane import REGISTRATION, Lane, LanePrincipal, LaneStanding, registered_text
+from cluster.protocol.lane import (
+    REGISTRATION,
+    Lane,
+    LanePrincipal,
+    LaneStanding,
+    registered_text,
+    unknown_text,
+)
 from cluster.protocol.shares import FREE_MULTIPLE, beyond_share, principal_text
 from cluster.protocol.snapshot import SnapshotLane
 
@@ -117,6 +124,8 @@ class LaneTable:
 
     def refusal(self, lane: Lane, principal: bytes, timestamp: int) -> str:
         """Why the principal, whose the application is, cannot open the lane; empty when it can."""
+        if lane.is_known and lane.application not in self._applications and not self.is_undecided(lane):
+            return unknown_text(lane)
         if lane.is_forgetting:
             return self._unfinished(lane.application)
         lanes = self._lanes_of(lane.application)

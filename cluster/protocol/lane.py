@@ -6,6 +6,8 @@ The name stands behind a zero byte at the end of two fields that Aeron has:
     SessionOpenEvent.encodedPrincipal          the authenticator's word  \\0kept:9000\\0lane:3:17:0:0:orders
                                                partition, batch, partitions, rows, application
 
+``known-lane:`` in place of ``lane:`` in the credentials says that the application has opened lanes before.
+
 The leader says in the principal how long it keeps applications that open nothing, in the unit of the log's
 timestamps: what is forgotten follows from the log, whatever other members are configured to.
 Who has proved who he is opens any lane of an application that is his, so the name is no secret. The
@@ -15,7 +17,7 @@ SessionEvent OK of such a session has a ``LaneStanding`` as its detail, which is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
 
 from cluster.errors import ConfigurationError
@@ -23,11 +25,12 @@ from cluster.errors import ConfigurationError
 REGISTRATION: Final = -1  # the partition in which an application registers its batches
 FORGET: Final = -2  # the partition whose open has all lanes of the application forgotten
 APPLICATION_BYTES_MAX: Final = 256
-_MARK = b"\0lane:"
-_NAME = re.compile(rb"\0lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
+_MARK, _KNOWN_MARK = b"\0lane:", b"\0known-lane:"
+_NAME = re.compile(rb"\0(known-)?lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
 _KEPT_MARK = b"\0kept:"
 _KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _REGISTERED = "registered: "
+_UNKNOWN = "unknown: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,7 @@ class Lane:
     FORGET, for administrators: it ends the application, none of whose lanes may be held.
     ``batch``: from 0 on; of a lane it never falls.
     ``partitions``, ``rows``: of a registration, how many the batch has of both; 0 else.
+    ``is_known``: the application has opened lanes before; where the cluster knows none, it refuses this one.
     Raises ConfigurationError for anything else.
     """
 
@@ -47,6 +51,7 @@ class Lane:
     batch: int
     partitions: int = 0
     rows: int = 0
+    is_known: bool = False
 
     def __post_init__(self) -> None:
         name = self.application.encode(errors="surrogatepass")
@@ -91,7 +96,7 @@ def _is_text(name: bytes) -> bool:
 def with_lane(field: bytes, lane: Lane) -> bytes:
     """A field with the lane's name behind it."""
     numbers = f"{lane.partition}:{lane.batch}:{lane.partitions}:{lane.rows}:"
-    return field + _MARK + numbers.encode() + lane.application.encode()
+    return field + (_KNOWN_MARK if lane.is_known else _MARK) + numbers.encode() + lane.application.encode()
 
 
 def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
@@ -99,9 +104,9 @@ def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
     found = _NAME.search(field)
     if found is None:
         return field, None
-    *numbers, application = found.groups()
+    known, *numbers, application = found.groups()
     try:
-        lane = Lane(application.decode(), *map(int, numbers))
+        lane = Lane(application.decode(), *map(int, numbers), is_known=known is not None)
     except (ConfigurationError, UnicodeDecodeError):
         return field, None
     return field[: found.start()], lane
@@ -120,7 +125,8 @@ class LanePrincipal(NamedTuple):
     def encode(self) -> bytes:
         if self.lane is None:
             return self.principal
-        return with_lane(self.principal + _KEPT_MARK + b"%d" % self.retention, self.lane)
+        lane = replace(self.lane, is_known=False)
+        return with_lane(self.principal + _KEPT_MARK + b"%d" % self.retention, lane)
 
     @classmethod
     def decode(cls, encoded_principal: bytes) -> Self:
@@ -167,3 +173,16 @@ def registered_text(lane: Lane, batch: int) -> str:
 def is_registered(detail: str) -> bool:
     """Whether a session was refused for that."""
     return detail.startswith(_REGISTERED)
+
+
+def unknown_text(lane: Lane) -> str:
+    """Why a session is refused whose application is to be known, and is not."""
+    return (
+        f"{_UNKNOWN}batch {lane.batch} of {lane.application} is not its first, and no lane of it is known: "
+        "it has opened none for longer than lane_retention, or never"
+    )
+
+
+def is_unknown(detail: str) -> bool:
+    """Whether a session was refused for that."""
+    return detail.startswith(_UNKNOWN)

@@ -3,9 +3,9 @@
 import pytest
 
 from cluster.client import ClientContext
-from cluster.errors import BatchRegistered, ClientClosed, ClusterError, ConfigurationError
+from cluster.errors import ApplicationUnknown, BatchRegistered, ClientClosed, ClusterError, ConfigurationError
 from cluster.protocol.enums import EventCode
-from cluster.protocol.lane import Lane, LaneStanding, registered_text, with_lane
+from cluster.protocol.lane import Lane, LaneStanding, registered_text, unknown_text, with_lane
 from cluster.protocol.session import SessionConnectRequest
 from tests.client.scripted import ENDPOINTS, Listener, connect
 
@@ -59,6 +59,14 @@ def test_a_registered_batch_is_an_error_of_its_own_kind(cluster, answering):
     with pytest.raises(BatchRegistered) as refused:
         connect(cluster, lane=LANE)
     assert str(refused.value) == "registered: batch 17 of orders is in the log, 18 is the last one"
+
+
+def test_an_application_that_the_cluster_does_not_know_is_an_error_of_its_own_kind(cluster, answering):
+    answering(EventCode.ERROR, unknown_text(LANE))
+
+    with pytest.raises(ApplicationUnknown) as refused:
+        connect(cluster, lane=LANE)
+    assert str(refused.value) == unknown_text(LANE)
 
 
 @pytest.mark.conformance("S-190")

@@ -1,5 +1,7 @@
 """Who may open a lane, who is displaced, what is counted: by a leader, and by those who read its log."""
 
+from dataclasses import replace
+
 import pytest
 
 from cluster.consensus.authentication import AllowAllButAdmin
@@ -66,9 +68,12 @@ class OnlyRootAdministers(AllowAllButAdmin):
     "lane", [LANE, Lane("a:b/ü", 0, 0), Lane("x", REGISTRATION, 2**63 - 1, 2**31 - 1, 2**63 - 1)], ids=str
 )
 def test_a_name_is_read_as_it_was_written(lane):
+    known = replace(lane, is_known=True)
     assert split_lane(with_lane(b"alice", lane)) == (b"alice", lane)
+    assert split_lane(with_lane(b"alice", known)) == (b"alice", known)
     named = LanePrincipal(b"alice", lane, 604_800_000)
     assert LanePrincipal.decode(named.encode()) == named
+    assert LanePrincipal(b"alice", known, 604_800_000).encode() == named.encode(), "that was asked"
 
 
 @pytest.mark.parametrize(
@@ -437,6 +442,28 @@ def test_a_leader_adds_how_far_time_has_jumped_to_the_retention_that_it_writes()
         reader.manager.on_replay_session_open(event, 1000 * session_id)
         reader.reads_close(session_id)
     assert [record.application for record in records(reader)] == [b"bills", b"orders"]
+
+
+def test_a_lane_of_an_application_that_is_to_be_known_is_refused_where_it_is_not():
+    lanes = Lanes(lane_retention_ns=100 * SECOND)
+    known = Lane("orders", 4, 18, is_known=True)
+    lanes.asks(1, known)
+    assert lanes.refusal(1) == (
+        EventCode.ERROR,
+        "unknown: batch 18 of orders is not its first, and no lane of it is known: it has opened none for "
+        "longer than lane_retention, or never",
+    )
+    assert lanes.outside.log == []
+
+    lanes.asks(2, LANE)
+    lanes.asks(3, known)
+    assert lanes.refusal(3)[0] is EventCode.OK, "one of its lanes is known"
+    for session_id in list(lanes.manager.sessions):
+        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.tick(at=101 * SECOND)
+    lanes.asks(4, Lane("bills", 0, 1))
+    lanes.asks(5, known)
+    assert lanes.refusal(5)[1].startswith("unknown: "), "it is forgotten"
 
 
 def test_an_open_forgets_others_and_not_its_own_application():

@@ -18,6 +18,7 @@ PUBLIC_NAMES = set(
         "AdminResponseCode",
         "AgentTermination",
         "Answer",
+        "ApplicationUnknown",
         "AsyncClusterClient",
         "AsyncConnect",
         "AuthenticationRejected",

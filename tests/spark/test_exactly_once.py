@@ -14,7 +14,13 @@ import pytest
 from benchmarks.processes import running_cluster
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, Lane, LogReader
-from cluster.errors import ClientClosed, ClusterError, ConfigurationError, LocalProtocolError
+from cluster.errors import (
+    ApplicationUnknown,
+    ClientClosed,
+    ClusterError,
+    ConfigurationError,
+    LocalProtocolError,
+)
 from spark_connector.options import SinkOptions
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
 from tests.spark.played import PlayedTask
@@ -103,6 +109,24 @@ def fail_after(played, count, **task):
     """An attempt that fails when so many rows, in whole batches, are sent."""
     with pytest.raises(Lost):
         played.write([*numbered(count), Lost()], **task)
+
+
+def test_a_later_micro_batch_of_a_query_that_the_cluster_does_not_know_is_refused(played):
+    """It was forgotten: whether rows of the micro-batch are in the log, nobody can say."""
+    with pytest.raises(ApplicationUnknown) as refused:
+        played.write(numbered(5), batch=7)
+    assert str(refused.value) == (
+        f"batch 7 of query {played.query_id}, partition 0, attempt 0: unknown: batch 7 of {played.query_id} "
+        "is not its first, and no lane of it is known: it has opened none for longer than lane_retention, or "
+        "never. See whether rows of this micro-batch are in the log. If none are, start the query once with "
+        "option failOnUnknownQuery=false; else over a new checkpoint, from where it stopped"
+    )
+    assert played.in_log() == []
+
+    message = played.write(numbered(5), batch=7, failOnUnknownQuery="false")
+    played.commit([message], batch=7)
+    played.write(numbered(5, first=5), batch=8)
+    assert played.in_log() == numbered(10)
 
 
 @pytest.mark.conformance("P-80")
@@ -285,10 +309,15 @@ def test_rows_of_a_session_that_timed_out_are_known_again(played):
 
 
 @pytest.mark.conformance("P-91")
-def test_a_batch_without_rows_leaves_no_trace(played):
+def test_a_batch_without_rows_leaves_no_trace_but_the_first_one(played):
     """Else a query that reads the log which it writes would never come to rest."""
     played.commit([played.write([], partition=partition) for partition in range(3)])
-    assert played.entry_types() == []
+    opened = ["SESSION_OPEN", "SESSION_CLOSE"]
+    assert played.entry_types() == opened, "the cluster knows the query"
+    played.commit([played.write([], batch=1, partition=partition) for partition in range(3)], batch=1)
+    assert played.entry_types() == opened
+    played.write(numbered(5), batch=2, partition=3)
+    assert played.in_log() == numbered(5)
 
 
 @pytest.mark.conformance("P-93")
@@ -318,6 +347,7 @@ def test_two_queries_write_the_same_partitions_and_batches_beside_one_another(pl
 @pytest.mark.conformance("P-97")
 def test_a_query_over_a_copy_of_anothers_checkpoint_is_refused(played, endpoints):
     """Both have one query id."""
+    played.write([b"first"])
     played.write(numbered(20), batch=4)
     other = Played(endpoints, played.tasks)
     other.query_id = played.query_id
@@ -325,7 +355,7 @@ def test_a_query_over_a_copy_of_anothers_checkpoint_is_refused(played, endpoints
         other.write(numbered(20, 100), batch=4)
     with pytest.raises(ClusterError, match="batch 3 is older than 4, which the lane is at"):
         other.write(numbered(20, 100), batch=3)
-    assert played.in_log() == numbered(20)
+    assert played.in_log() == [b"first", *numbered(20)]
 
 
 def test_a_task_that_cannot_be_known_again_is_refused(played):
