@@ -32,6 +32,7 @@ from cluster.transport.frame_splitter import FrameSplitter, check_whole
 from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import server_credentials
+from cluster.transport.grpc_guard import ResetGuard, address_of
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
     CONTROL_METHOD,
@@ -159,10 +160,11 @@ class GrpcGateway:
         options = (
             *SERVER_OPTIONS,
             ("grpc.max_allowed_incoming_connections", bounds.connections_max + bounds.readers_max),
+            ("grpc.max_concurrent_streams", bounds.connections_max + bounds.readers_max),  # of a connection
             ("grpc.server_handshake_timeout_ms", bounds.session_open_timeout_ns // MS),
             ("grpc.max_connection_idle_ms", bounds.session_open_timeout_ns // MS),  # without a call
         )
-        server = grpc.aio.server(options=options)
+        server = grpc.aio.server(interceptors=(ResetGuard(self._report),), options=options)
         server.add_generic_rpc_handlers((_Handlers(self), frames_handlers(self)))
         _add_standard_services(server, self._log)
         # Before gRPC writes its own words to standard error about what the address does not allow.
@@ -176,6 +178,10 @@ class GrpcGateway:
             raise ConfigurationError(f"{self._listen}: cannot listen there: {error}") from None
         await server.start()
         self._server = server
+
+    def _report(self, text: str) -> None:
+        if self._on_error is not None:
+            self._on_error(RemoteProtocolError(text))
 
     @property
     def least_reader_position(self) -> int | None:
@@ -197,11 +203,10 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
-        host = _host(context)
+        host = address_of(context)
         if self._hosts[host] >= self._bounds.address_connections_max:
             text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
-            if self._on_error is not None:
-                self._on_error(RemoteProtocolError(text))
+            self._report(text)
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
         self._hosts[host] += 1
         try:
@@ -217,7 +222,7 @@ class GrpcGateway:
     ) -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
         try:
-            sock = self._connect(_certificate_name(context), _host(context))
+            sock = self._connect(_certificate_name(context), address_of(context))
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
             raise AssertionError from None  # abort raises
@@ -264,7 +269,7 @@ class GrpcGateway:
     ) -> None:
         """The same for a request that was read, by ``write``."""
         try:
-            with self._log.admitted(_host(context)):
+            with self._log.admitted(address_of(context)):
                 await self._log.check(_identity(context), request)
                 async with contextlib.aclosing(self._log.answers_to(request)) as answers:
                     async for data in answers:
@@ -294,7 +299,7 @@ class GrpcGateway:
         """Do what an administrator asks for, and say what came of it."""
         message = await _decode(request, context, link.ControlRequest)
         try:
-            with self._log.admitted(_host(context)):
+            with self._log.admitted(address_of(context)):
                 await self._log.check(_identity(context), message)
                 return await self._log.control(message, Medium.GRPC)
         except RequestRefused as error:
@@ -320,12 +325,7 @@ class _Handlers(grpc.GenericRpcHandler):
 def _identity(context: grpc.aio.ServicerContext) -> ReaderIdentity:
     metadata = dict(context.invocation_metadata() or ())
     credentials = metadata.get(CREDENTIALS_KEY, b"")
-    return ReaderIdentity(_host(context), _certificate_name(context), bytes(credentials))
-
-
-def _host(context: grpc.aio.ServicerContext) -> str:
-    """Of the peer, which gRPC names as in ``ipv4:127.0.0.1:40123``."""
-    return str(context.peer()).partition(":")[2].rpartition(":")[0]
+    return ReaderIdentity(address_of(context), _certificate_name(context), bytes(credentials))
 
 
 def _certificate_name(context: grpc.aio.ServicerContext) -> str | None:

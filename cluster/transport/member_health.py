@@ -11,6 +11,7 @@ from grpc_health.v1 import health, health_pb2
 from cluster.errors import ClusterError
 from cluster.protocol import link
 from cluster.transport.grpc_core import grpc
+from cluster.transport.grpc_guard import WatchBound, address_of
 
 WATCH_INTERVAL_S = 0.5
 
@@ -26,6 +27,10 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
         super().__init__()
         self._look = look
         self._services = services
+        self._bound = WatchBound()
+        self._status: int | None = None
+        self._watch_count = 0
+        self._looking: asyncio.Task[None] | None = None
 
     async def Check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext
@@ -35,15 +40,24 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
         return await super().Check(request, context)
 
     async def Watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext) -> None:
-        """A response now and after each change."""
-        await self._update()
-        looking = asyncio.create_task(self._keep_looking())
-        try:
-            await super().Watch(request, context)
-        finally:
-            looking.cancel()
+        """A response now and after each change; RESOURCE_EXHAUSTED at the bound of watches."""
+        with self._bound.taken(address_of(context)) as refusal:
+            if refusal:
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, refusal)
+            await self._update()
+            self._watch_count += 1
+            if self._looking is None:
+                self._looking = asyncio.create_task(self._keep_looking())
+            try:
+                await super().Watch(request, context)
+            finally:
+                self._watch_count -= 1
+                if not self._watch_count:
+                    self._looking.cancel()
+                    self._looking = None
 
     async def _keep_looking(self) -> None:
+        """For all who watch: who is told of what has changed."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             await self._update()
@@ -52,5 +66,8 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
         is_led = False
         with contextlib.suppress(ClusterError):
             is_led = (await self._look()).leader_member_id >= 0
-        for service in self._services:
-            await self.set(service, SERVING if is_led else NOT_SERVING)
+        status = SERVING if is_led else NOT_SERVING
+        if status != self._status:  # setting it wakes everybody
+            self._status = status
+            for service in self._services:
+                await self.set(service, status)
