@@ -320,10 +320,20 @@ def capacity(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
-    """Print the process id of the archive, and nothing else."""
-    mark = _mark_header(_archive_directory(directory))
+    """Print the process id of the archive that runs, and nothing else."""
+    from cluster.archive.directory_lock import is_active
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
+    from cluster.reader.member_directory import holds_lock
+    from cluster.transport.clock import epoch_ms
+
+    archive = _archive_directory(directory)
+    mark = _mark_header(archive)
     if mark is None:
         raise NotAClusterDirectory(f"{directory}: no archive-mark.dat is here")
+    is_held = holds_lock(OsFiles(), archive, ARCHIVE_MARK_FILE_NAME)
+    if not (is_active(mark, epoch_ms()) if is_held is None else is_held):
+        raise NotAClusterDirectory(f"{directory}: no archive runs here, it was process {mark.pid}")
     print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 

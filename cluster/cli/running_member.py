@@ -81,7 +81,8 @@ def leader_directory(directory: Path) -> Path:
         if leads(member):
             return Path(member)
     if members:
-        raise NotLeader(f"{directory}: none of its {len(running)} running members leads")
+        what = f"none of its {len(running)} running members leads" if running else "none of its members runs"
+        raise NotLeader(f"{directory}: {what}")
     return directory
 
 

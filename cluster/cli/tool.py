@@ -103,8 +103,13 @@ def _statuses(endpoints: str) -> list[LogStatus]:
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
-    """Print the process id of the consensus module, and nothing else."""
+    """Print the process id of the consensus module that runs, and nothing else."""
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import is_running
+
     mark = mark_of(str(directory))
+    if not is_running(OsFiles(), str(directory)):
+        raise NotAClusterDirectory(f"{directory}: no member runs here, it was process {mark.pid}")
     print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 

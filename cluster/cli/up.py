@@ -324,13 +324,19 @@ def _report_services(supervisor: Supervisor, errors: ServiceErrorText) -> None:
 
 
 def _report(supervisor: Supervisor, ended: list[Member]) -> None:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import holds_lock
+
     for member in ended:
         if supervisor.is_asked_to_stop:
             return
+        # Others may have started a member that has ended here.
+        paths = [str(each.config.cluster_path) for each in supervisor.members]
+        running = sum(holds_lock(OsFiles(), path) is True for path in paths)
         why = f": {member.error}" if member.error else ""
         _complain(
             f"member {member.member_id} (pid {member.pid}) {_how_it_ended(member)}{why}; "
-            f"{len(supervisor.running)} of {len(supervisor.members)} members go on"
+            f"{running} of {len(paths)} members go on"
         )
 
 

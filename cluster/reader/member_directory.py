@@ -89,10 +89,10 @@ def members_in(files: Files, dir: str) -> list[str]:
     ]
 
 
-def holds_lock(files: OsFiles, cluster: str) -> bool | None:
-    """Whether a process holds the lock of a cluster directory; None for one that no member of ours had."""
+def holds_lock(files: OsFiles, folder: str, mark_file_name: str = CLUSTER_MARK_FILE_NAME) -> bool | None:
+    """Whether a process holds the lock beside the mark file; None where no member of ours ever was."""
     try:
-        return files.is_locked(lock_path(cluster, CLUSTER_MARK_FILE_NAME))
+        return files.is_locked(lock_path(folder, mark_file_name))
     except FileNotFoundError:
         return None
 

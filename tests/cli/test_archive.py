@@ -385,9 +385,21 @@ def test_without_a_snapshot_nothing_is_purged(run, tmp_path):
     assert (status, err) == (1, "the log from 0 on is needed: there is no snapshot to start from\n")
 
 
-@pytest.mark.parametrize(
-    ("verb", "key"), [("count-entries", "count"), ("capacity", "capacity"), ("pid", "pid")]
-)
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_the_number_of_a_process_that_is_gone_is_not_handed_to_kill(run, tmp_path, is_clean):
+    write_member(tmp_path, a_log(5), is_clean=is_clean)
+    message = f"{tmp_path}: no archive runs here, it was process {os.getpid()}\n"
+    assert run("pid", "--dir", tmp_path) == (1, "", message)
+
+
+def test_the_number_of_one_that_runs_is_printed_alone(run, tmp_path):
+    member = Member(tmp_path)
+    assert run("pid", "--dir", tmp_path) == (0, f"{os.getpid()}\n", "")
+    assert run("pid", "--dir", tmp_path, "--json") == (0, json.dumps({"pid": os.getpid()}) + "\n", "")
+    member.stop()
+
+
+@pytest.mark.parametrize(("verb", "key"), [("count-entries", "count"), ("capacity", "capacity")])
 def test_what_is_one_number_is_an_object_on_demand(run, verb, key):
     member = members() / "member-0"
     _, number, _ = run(verb, "--dir", member)

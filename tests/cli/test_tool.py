@@ -64,8 +64,17 @@ def test_describe_prints_the_real_tool_s_mark_files(run, member):
 
 
 @pytest.mark.conformance("S-129")
-def test_pid_prints_the_process_id_and_nothing_else(run):
-    assert run("pid", "--dir", members() / "member-0") == (0, "11986\n", "")
+def test_pid_prints_the_process_id_and_nothing_else(run, a_cluster):
+    assert run("pid", "--dir", a_cluster / "member-1") == (0, f"{os.getpid()}\n", "")
+
+
+def test_the_number_of_a_process_that_is_gone_is_not_handed_to_kill(run, tmp_path):
+    """By now it may be somebody else's."""
+    write_member(tmp_path / "member-0", a_log(5), is_clean=False)
+    for directory, number in ((tmp_path / "member-0", os.getpid()), (members() / "member-0", 11986)):
+        status, out, err = run("pid", "--dir", directory)
+        assert (status, out) == (1, "")
+        assert err == f"{directory}: no member runs here, it was process {number}\n"
 
 
 @pytest.mark.conformance("S-137")
@@ -214,7 +223,7 @@ def test_a_link_file_leads_to_the_mark_file(run, tmp_path):
     elsewhere.mkdir()
     (copy / "cluster" / "cluster-mark.dat").rename(elsewhere / "cluster-mark.dat")
     (copy / "cluster" / "cluster-mark.lnk").write_text(f"{elsewhere}\n")
-    assert run("pid", "--dir", copy)[:2] == (0, "11986\n")
+    assert "it was process 11986" in run("pid", "--dir", copy)[2]
     assert run("describe", "--dir", copy)[1].count("[MarkFileHeader]") == 2
 
 
@@ -342,4 +351,4 @@ def test_without_a_leader_that_is_said(run, tmp_path):
         lock_of = str(tmp_path / f"member-{member_id}" / "cluster")
         DirectoryLock.take(OsFiles(), lock_of, CLUSTER_MARK_FILE_NAME, epoch_ms()).release()
     status, _, err = run("snapshot", "--dir", tmp_path)
-    assert (status, err) == (1, f"{tmp_path}: none of its 0 running members leads\n")
+    assert (status, err) == (1, f"{tmp_path}: none of its members runs\n")
