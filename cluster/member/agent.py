@@ -80,7 +80,8 @@ class ConsensusModuleAgent:
 
     Raises AgentTermination, StorageError, DataLoss or LogDamaged from ``do_work`` when the member cannot go
     on; everything else it reports with ``on_error`` and lives. ``is_closed`` after an orderly termination,
-    reported once by ``on_terminated``. ``on_event`` gets, rarely, what happens, as lines for people.
+    reported once by ``on_terminated``. ``on_event`` gets, rarely, what happens, as lines for people,
+    ``on_warning`` what should not happen.
     ``distrusts_log``: damage was met in it before.
     """
 
@@ -99,6 +100,7 @@ class ConsensusModuleAgent:
         fetch_recordings: FetchRecordings,
         needed_positions: Sequence[NeededPosition] = (),
         on_event: Callable[[str], None] = _nothing,
+        on_warning: Callable[[str], None] | None = None,
         on_error: Callable[[Exception], None] = _nothing,
         on_terminated: Callable[[], None] = _nothing,
         distrusts_log: bool = False,
@@ -110,7 +112,7 @@ class ConsensusModuleAgent:
         self._random = random
         self.phase: Phase = Starting()
         self.turn = Turn()
-        self.reporter = Reporter(counters.errors, on_event, on_error)
+        self.reporter = Reporter(counters.errors, on_event, on_error, on_warning)
         self.parts = Parts(
             context,
             files=files,

@@ -36,7 +36,7 @@ class Lease:
             return None
         if self._status.module is ConsensusModuleState.TERMINATING:
             return None
-        self._reporter.event(f"woke up after {gap_ns / SECOND:.1f} s")
+        self._reporter.warning(f"woke up after {gap_ns / SECOND:.1f} s")
         self._woken_ns = now_ns
         self._has_just_woken = True
         self.is_looking_around = True

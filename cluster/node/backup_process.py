@@ -113,7 +113,7 @@ class BackupProcess:
         if (files := config.served_tls_files) is not None:
             self._tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
             if self._tls.exposure:
-                self._log.info(self._tls.exposure)
+                self._log.warning(self._tls.exposure)
         self._audit = AuditLog(str(config.path / "audit.log"))
         opened.callback(self._audit.close)
         security = load_security(config, self._on_error, self._audit.refused)

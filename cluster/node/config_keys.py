@@ -566,7 +566,9 @@ class NodeKeys(BaseModel):
         le=1_000_000_000,
     )
     log_level: Literal["debug", "info", "warning", "error"] = _key(
-        "info", "Least level written to `dir`/node.log, one JSON object a line."
+        "info",
+        """Least level written to `dir`/node.log, one JSON object a line. What a member does is info; what
+        should not happen, as a member that was not run for its lease, is a warning.""",
     )
     node_log_bytes: Size = _key(
         "64m",

@@ -111,6 +111,7 @@ class MemberLife:
             fetch_recordings=ports.fetch_recordings,
             needed_positions=ports.needed_positions(),
             on_event=ports.on_event,
+            on_warning=ports.on_warning,
             on_error=lambda error: ports.record(ports.mark_file, "consensus module", error),
             distrusts_log=distrusts_log,
         )

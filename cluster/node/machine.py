@@ -78,10 +78,13 @@ class Machine:
         self._ask = ask
         self._gateway: GrpcGateway | None = None
         if tls is not None and tls.exposure:
-            log.info(tls.exposure)
+            log.warning(tls.exposure)
 
     def on_event(self, text: str) -> None:
         self._log.info(text)
+
+    def on_warning(self, text: str) -> None:
+        self._log.warning(text)
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}

@@ -147,8 +147,8 @@ class ClusterNode:
         self._opened.callback(self.log.close)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
         for line in waited:
-            self.log.info(line)
-        warn_of_loopback(config, self.log.info)
+            self.log.warning(line)
+        warn_of_loopback(config, self.log.warning)
 
         self._audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(self._audit.close)
@@ -156,7 +156,7 @@ class ClusterNode:
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         bounds, told = fit_descriptors(config.bounds)
         if told:
-            self.log.info("strangers get less than was configured", why=told)
+            self.log.warning("strangers get less than was configured", why=told)
         self._poller = Poller(Names(on_event=self.log.info))
         self._opened.callback(self._poller.close)
         self._runner = AgentRunner(
@@ -260,7 +260,7 @@ class ClusterNode:
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns, now_ns)
         self._life = None
         life.abandon()
-        self.log.info(
+        self.log.warning(
             "acknowledges nothing more, and is started again", why=str(error), pause_ms=pause_ns // 10**6
         )
 

@@ -109,6 +109,10 @@ class NodeLog:
         """What an operator wants to know has happened."""
         self._logger.info(event, **fields)
 
+    def warning(self, event: str, **fields: Any) -> None:
+        """What should not happen, and ends nothing."""
+        self._logger.warning(event, **fields)
+
     def asked(self, event: str, **fields: Any) -> None:
         """The answer to a signal, whatever the level."""
         self._logger.critical(event, **fields)

@@ -112,6 +112,9 @@ class Ports(Protocol):
     def on_event(self, text: str) -> None:
         """Something rare happened; a line for people."""
 
+    def on_warning(self, text: str) -> None:
+        """So did something that should not happen."""
+
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         """Write an error to the log of the process and to the mark file, where tools look for it."""
 

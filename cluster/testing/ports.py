@@ -166,6 +166,8 @@ class SimulatedPorts:
     def on_event(self, text: str) -> None:
         self._member.tell(text)
 
+    on_warning = on_event
+
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         self._member.on_recorded_error(where, error)
 

@@ -60,7 +60,7 @@ def told():
 
 @pytest.fixture
 def reporter(counters, told):
-    return Reporter(counters.errors, told.append, told.append)
+    return Reporter(counters.errors, told.append, told.append, lambda text: told.append(f"warning: {text}"))
 
 
 def status(leader_member_id, module=ConsensusModuleState.ACTIVE):
@@ -96,7 +96,7 @@ def test_a_lease_is_in_question_after_a_pause_as_long_as_itself(reporter, told):
     assert not lease.is_looking_around
     lease.on_turn(2 * SECOND, 10, APhase(PhaseName.LEADING))
     assert lease.is_looking_around
-    assert told == ["woke up after 2.0 s"]
+    assert told == ["warning: woke up after 2.0 s"]
     lease.on_polled(3, APhase(PhaseName.LEADING))
     assert lease.is_looking_around, "its followers were not all read"
     lease.on_polled(0, APhase(PhaseName.LEADING, is_done=True))
