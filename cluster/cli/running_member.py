@@ -35,7 +35,12 @@ def live_counters(
     from cluster.archive.files import OsFiles
     from cluster.counters import CountersReader
     from cluster.protocol.counter_types import CounterTypeId
-    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
+    from cluster.reader.member_directory import (
+        MemberDirectory,
+        counters_paths,
+        find_cluster_directory,
+        holds_lock,
+    )
     from cluster.transport.clock import epoch_ms
 
     files, kind = OsFiles(), CounterTypeId.NODE_ROLE if kind is None else kind
@@ -49,6 +54,11 @@ def live_counters(
         if counters.is_live(epoch_ms()) and counters.find(kind, mark.cluster_id):
             return counters
         counters.close()
+    if holds_lock(files, cluster):
+        raise NotAClusterDirectory(
+            f"{directory}: process {mark.pid} lives and takes no turns, as while its disk is full: "
+            "see node.log"
+        )
     raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
 
 

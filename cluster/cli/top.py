@@ -40,7 +40,8 @@ replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it
 is its state, lag how far it is below what the members had committed when it heard of them last, and
 "nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
 the commit position (--dir). "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
-which at most 64 are shown. A member whose process is gone is "not running" at once.
+which at most 64 are shown. A member whose process is gone is "not running" at once;
+one whose process takes no turns for 10 s gives "no answer".
 "waitsFor" are the members that one without its promises has to hear before it takes part:
 docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
 ends that a member shows over TLS; it takes a new one from its files without a restart.
@@ -143,6 +144,7 @@ class Directories:
             "memberId": member_id,
             "isAlive": is_alive,
             "dir": str(folder),
+            **({} if is_alive else self._why_held_up(folder)),
             **_states(*(value_of.get(state) if is_alive else None for state in states)),
             **(_of_backup(value_of) if is_alive and Id.BACKUP_STATE in value_of else {}),
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
@@ -181,6 +183,21 @@ class Directories:
             except NotAClusterDirectory:  # no more than a counters file is here
                 return False
         return folder in self._gone
+
+    @staticmethod
+    def _why_held_up(folder: Path) -> dict[str, str]:
+        """Of a member whose process lives and turns nothing: it waits for its disk, or was stopped."""
+        from cluster.archive.files import OsFiles
+        from cluster.cli.running_member import mark_of
+        from cluster.reader.member_directory import find_cluster_directory, holds_lock
+
+        try:
+            if not holds_lock(OsFiles(), find_cluster_directory(OsFiles(), str(folder))):
+                return {}
+            pid = mark_of(str(folder)).pid
+        except ClusterError:
+            return {}
+        return {"error": f"process {pid} lives and takes no turns, as while its disk is full: see node.log"}
 
     def close(self) -> None:
         for reader in self._readers.values():

@@ -1,13 +1,41 @@
 """``cluster top --dir`` names a member as its mark file does, whatever its folder is called."""
 
 import json
+import os
 
+from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.cli.main import main
 from cluster.counters import CountersFile
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterComponentType
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.transport.clock import epoch_ms
+from tests.archive.logs import a_log
+from tests.archive.members import allocate_counters, write_member
 from tests.node.processes import run
+
+
+def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_that_does_not_run(
+    tmp_path, capsys
+):
+    """As while it waits for room on its disk: its counters are those of the life before."""
+    write_member(tmp_path, a_log(5))
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=1)
+    allocate_counters(counters)
+    counters.close(orderly=False)
+    lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
+    says = f"process {os.getpid()} lives and takes no turns, as while its disk is full: see node.log"
+
+    assert main(["top", "--dir", str(tmp_path), "--once"]) == 1
+    shown = capsys.readouterr().out
+    assert "no answer" in shown and says in shown and "not running" not in shown
+    assert main(["tool", "snapshot", "--dir", str(tmp_path)]) == 1
+    assert says in capsys.readouterr().err
+    lock.release()
+    assert main(["top", "--dir", str(tmp_path), "--once"]) == 1
+    assert "not running" in capsys.readouterr().out
 
 
 def test_a_stopped_member_has_the_id_of_its_mark_file_and_no_sessions(tmp_path):
