@@ -6,6 +6,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from cluster.protocol.mark_file import TERMINATED
+
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecoveryPlan
     from cluster.protocol.catalog import RecordingDescriptor
@@ -64,12 +66,14 @@ def descriptor_text(descriptor: RecordingDescriptor) -> str:
 def times_text(header: MarkFileHeader, now_ms: int) -> str:
     """The time of day, and since when and until when the owner of a mark file lived."""
     now = _local(now_ms)
-    start, activity = _local(header.start_timestamp), _local(header.activity_timestamp)
-    return f"{now:%H:%M:%S} (start: {start:%Y-%m-%d %H:%M:%S}, activity: {activity:%Y-%m-%d %H:%M:%S})"
+    start, activity = _local(header.start_timestamp), f"{_local(header.activity_timestamp):%Y-%m-%d %H:%M:%S}"
+    if header.activity_timestamp == TERMINATED:  # which Aeron shows as a day in 1969
+        activity = "none, it ended in order"
+    return f"{now:%H:%M:%S} (start: {start:%Y-%m-%d %H:%M:%S}, activity: {activity})"
 
 
 def _local(epoch_ms: int) -> datetime:
-    # -1 says "terminated" and is shown as Aeron shows it; what no calendar holds, as its end.
+    # What no calendar holds is shown as its end.
     try:
         return datetime.fromtimestamp(epoch_ms // 1000).astimezone()
     except (OverflowError, ValueError, OSError):

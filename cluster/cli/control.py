@@ -213,6 +213,8 @@ def transfer_on_host(action: ControlAction, directory: Path) -> int:
     from cluster.node.control import next_leader
 
     member = leader_directory(directory)
+    status = status_over_ipc(str(member), mark_of(str(member)))
+    action.check_target("" if status is None else status.ingress_endpoints)
     mark = _carry_out(action, member)
     return next_leader(mark.member_id, lambda: status_over_ipc(str(member), mark))
 

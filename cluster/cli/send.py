@@ -43,8 +43,8 @@ Examples:
   D=cluster-data S=driver/ingress.sock
   cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
 
-Over gRPC one reachable member is enough: it knows the others. Of tcp and ipc endpoints name
-every member's: a follower sends clients on to the leader, and knows only its own.
+One reachable member is enough over gRPC and tcp: it knows the others. Of ipc endpoints name every
+member's, and of tcp where tcp_ingress is not auto.
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each after its length as 4 bytes, little-endian; answers too.
@@ -114,7 +114,8 @@ def _open(file: str) -> int:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return os.open(path, os.O_RDONLY)
     except OSError as error:
-        raise ClusterError(f"{file}: {error.strerror}") from None
+        hint = "; to send text: echo hello | cluster send" if error.errno == errno.ENOENT else ""
+        raise ClusterError(f"{file}: {error.strerror}{hint}") from None
 
 
 class _Messages(Protocol):

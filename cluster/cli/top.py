@@ -345,7 +345,7 @@ def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     kinds = ("commitPosition", "membersCommitPosition")
     positions = [member[kind] for member in members for kind in kinds if member.get(kind) is not None]
     for member in members:
-        position = member.get("commitPosition")
+        position = member.get("commitPosition") if member["isAlive"] else None
         member["lag"] = None if position is None else max(positions) - position
     return members
 

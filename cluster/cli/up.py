@@ -174,6 +174,7 @@ def _cluster_size(path: Path) -> int | None:
 def _given_keys(settings: list[str]) -> dict[str, Any]:
     """What --set gives, each as text that its key reads. Raises BadParameter."""
     from cluster.node.config_keys import KEYS
+    from cluster.node.config_text import near
 
     planned = ("member_id", "members", "dir", "services")
     found: dict[str, Any] = {}
@@ -181,7 +182,8 @@ def _given_keys(settings: list[str]) -> dict[str, Any]:
         key, is_pair, value = setting.partition("=")
         if not is_pair or key not in KEYS or key in planned:
             raise typer.BadParameter(
-                f"{setting!r}: expected KEY=VALUE with a key of conf/node.toml but {', '.join(planned)}",
+                f"{setting!r}: expected KEY=VALUE with a key of conf/node.toml but {', '.join(planned)}"
+                f"{'' if key in KEYS else near(key, list(KEYS))}",
                 param_hint="--set",
             )
         found[key] = value

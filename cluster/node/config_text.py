@@ -111,7 +111,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
             continue
         key = name.removeprefix(ENVIRONMENT_PREFIX).lower()
         if name.startswith(ENVIRONMENT_PREFIX) and key not in KEYS:
-            lines.append(f"unknown environment variable {name}{_near(key, KEYS)}")
+            lines.append(f"unknown environment variable {name}{near(key, KEYS)}")
     return lines
 
 
@@ -123,7 +123,8 @@ def told_if_moved(path: str | os.PathLike[str], config: NodeConfig) -> str | Non
     return f"{path}: dir is {config.path}, which is used, and not {folder}; give --dir {folder} for that one"
 
 
-def _near(key: str, keys: Sequence[str]) -> str:
+def near(key: str, keys: Sequence[str]) -> str:
+    """What to append to a complaint about a key that is none: those that are spelled nearly so."""
     names = difflib.get_close_matches(key, keys, n=3, cutoff=0.8)
     return f"; did you mean {' or '.join(names)}?" if names else ""
 
@@ -133,7 +134,7 @@ def _explain(details: Any, places: Mapping[str, str], path: object, keys: Sequen
     place = places.get(key, str(path) if path is not None else "")
     where = f"{place}: " if place else ""
     if details["type"] == "extra_forbidden":
-        return f'{where}unknown key "{key}"{_near(key, keys)}'
+        return f'{where}unknown key "{key}"{near(key, keys)}'
     message = details["msg"][:1].lower() + details["msg"][1:]
     if not key:
         return where + message

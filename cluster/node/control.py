@@ -25,7 +25,7 @@ from cluster.protocol.enums import (
 )
 from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode, LogStatus
 from cluster.transport.clock import epoch_ms, pause
-from cluster.transport.endpoint import Medium
+from cluster.transport.endpoint import Medium, parse_endpoints
 
 POLL_S = 0.01
 TIMEOUT_S = 30.0
@@ -66,6 +66,13 @@ class ControlAction(NamedTuple):
         kinds = NodeControlToggle if self.is_of_node else ClusterControlToggle
         if self.toggle not in list(kinds) or self.toggle <= ClusterControlToggle.NEUTRAL:
             raise ClusterError(f"toggle {self.toggle}: no action of a member has this code")
+
+    def check_target(self, endpoints: str) -> None:
+        """Raise ClusterError where leadership is to go to none of the members that ``endpoints`` has."""
+        target = transfer_target(self.toggle) if self.is_transfer else None
+        members = parse_endpoints(endpoints) if endpoints else {}
+        if target not in (None, NONE, *members) and members:
+            raise ClusterError(f"there is no member {target}, expected one of {', '.join(map(str, members))}")
 
 
 def _name(toggle: int, is_of_node: bool) -> str:
@@ -194,6 +201,7 @@ class ControlPort:
         code, text, leader_id = LinkErrorCode.OK, "", NONE
         action = ControlAction(request.toggle, bool(request.is_of_node))
         try:
+            action.check_target(self._endpoints.get(medium, ""))
             with CountersReader(self._path, write=True) as counters:
                 MemberControl(counters, self._cluster_id, self._member_id).carry_out(action)
             if action.is_transfer:

@@ -63,6 +63,11 @@ def test_describe_prints_the_real_tool_s_mark_files(run, member):
     assert [elsewhere.sub("", line) for line in ours[1::2]] == [elsewhere.sub("", line) for line in headers]
 
 
+def test_describe_says_of_a_member_that_ended_in_order_that_it_did(run):
+    _, out, _ = run("describe", "--dir", members() / "member-0")
+    assert out.count("activity: none, it ended in order)") == 2 and "1969" not in out
+
+
 @pytest.mark.conformance("S-129")
 def test_pid_prints_the_process_id_and_nothing_else(run, a_cluster):
     assert run("pid", "--dir", a_cluster / "member-1") == (0, f"{os.getpid()}\n", "")

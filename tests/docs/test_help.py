@@ -70,6 +70,8 @@ ELSEWHERE = {
     "CLUSTER_ENDPOINTS=10.0.0.1": BACKUPS + "test_an_environment_variable_wins_over_the_file",
     "cluster tool backup-query": BACKUPS + "test_the_drill",
     "cluster tool restore": BACKUPS + "test_the_drill",
+    "cluster tool pid": README,
+    "cluster archive pid": ARCHIVE + "test_the_number_of_one_that_runs_is_printed_alone",
     "cluster tool promote": "tests/docs/test_backup_docs.py::test_a_backup_is_promoted_by_the_page",
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",

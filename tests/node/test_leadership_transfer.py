@@ -35,8 +35,5 @@ def test_sessions_stay_open_and_all_that_is_sent_is_committed(tmp_path):
                 client.poll_egress()
         assert answers == [b"%d" % number for number in range(sent)]
         refused = run("tool", "transfer-leadership", "--dir", str(up.directory), "--to", "7", "--json")
-        why = f"member {up.leader} goes on leading, its node.log says why\n"
-        assert (refused.returncode, refused.stderr) == (1, why)
-        log = (up.member_dir(up.leader) / "node.log").read_text().splitlines()
-        assert any("goes on leading: member 7 does not follow" in line for line in log), log[-3:]
+        assert (refused.returncode, refused.stderr) == (1, "there is no member 7, expected one of 0, 1, 2\n")
         assert json.loads(up.first_line)["leaderMemberId"] == up.leader
