@@ -12,9 +12,8 @@ Arrow it is Spark that parses the columns, and they come back as the type of ``d
 from __future__ import annotations
 
 import ast
-import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,8 +41,6 @@ class Decoding(NamedTuple):
 
 
 Decode = Callable[["pa.Array"], Decoded]
-_PartsOf = Callable[["pa.Array", int, dict[int, str]], list["pa.Array"]]
-SHORT_RUN = 1024  # payloads that take less time to judge than to halve
 
 
 def parse_decode(name: str, value: str) -> Decoding:
@@ -183,89 +180,36 @@ class JsonDecoder:
     struct: pa.StructType
 
     def __call__(self, payloads: pa.Array) -> Decoded:
-        """A log may have messages of other formats, too: what is no object is left out at first sight."""
-        import numpy as np
-        import pyarrow.compute as pc
-
-        begins = pc.match_substring_regex(payloads, r"^\s*\{").to_numpy(zero_copy_only=False)
-        failures = {int(i): "not a JSON object" for i in np.flatnonzero(~begins)}
-        return Decoded(self._chosen(payloads, begins, failures, self._parts), failures)
-
-    def _chosen(
-        self, payloads: pa.Array, are_chosen: np.ndarray, failures: dict[int, str], parts_of: _PartsOf
-    ) -> pa.Array:
-        """A struct for each payload: null for those not chosen and those that ``failures`` then has, too."""
+        """Arrow's reader refuses a run of objects for one of them, so it is given those that are right."""
         import numpy as np
         import pyarrow as pa
 
-        chosen = np.flatnonzero(are_chosen)
-        all_chosen = len(chosen) == len(payloads)
-        broken: dict[int, str] = {}
-        parts = parts_of(payloads if all_chosen else payloads.take(pa.array(chosen)), 0, broken)
-        failures |= {int(chosen[i]): why for i, why in broken.items()}
-        column = pa.concat_arrays(parts) if parts else pa.nulls(0, self.struct)
-        if all_chosen:
-            return column
-        return column.take(pa.array(np.cumsum(are_chosen) - 1, pa.int64(), mask=~are_chosen))
+        from spark_connector.json_judge import failures_of
 
-    def _parts(
-        self, payloads: pa.Array, first: int, failures: dict[int, str], is_judged: bool = False
-    ) -> list[pa.Array]:
-        """The decoded structs in order. A run that does not parse is halved while one half of it does.
+        failures = failures_of(payloads, self.struct)
+        if not failures:
+            return Decoded(self._found(payloads, range(len(payloads)), failures), failures)
+        is_right = np.ones(len(payloads), np.bool_)
+        is_right[list(failures)] = False
+        right = np.flatnonzero(is_right)
+        column = self._found(payloads.take(pa.array(right)), right.tolist(), failures)
+        return Decoded(column.take(pa.array(np.cumsum(is_right) - 1, pa.int64(), mask=~is_right)), failures)
 
-        Where neither does, much is wrong. Each call that fails takes as long as hundreds of payloads, so they
-        are judged one by one, and what is left is parsed at once.
-        """
+    def _found(self, payloads: pa.Array, indexes: Sequence[int], failures: dict[int, str]) -> pa.Array:
+        """The structs; what the reader refuses of what was thought right is null and goes to ``failures``."""
+        import pyarrow as pa
+
         if not len(payloads):
-            return []
-        found = self._found(payloads)
-        if not isinstance(found, str):
-            return [found]
-        return self._mended(payloads, first, failures, found, is_judged)
-
-    def _mended(
-        self, payloads: pa.Array, first: int, failures: dict[int, str], why: str, is_judged: bool
-    ) -> list[pa.Array]:
-        import pyarrow as pa
-
-        if len(payloads) == 1:
-            failures[first] = why
-            return [pa.nulls(1, self.struct)]
-        if not is_judged and len(payloads) <= SHORT_RUN:
-            return self._judged(payloads, first, failures)
-        half = len(payloads) // 2
-        halves = ((payloads.slice(0, half), first), (payloads.slice(half), first + half))
-        found = [self._found(run) for run, _ in halves]
-        if not is_judged and all(isinstance(one, str) for one in found):
-            return self._judged(payloads, first, failures)
-        parts = []
-        for (run, begin), one in zip(halves, found, strict=True):
-            parts += self._mended(run, begin, failures, one, is_judged) if isinstance(one, str) else [one]
-        return parts
-
-    def _judged(self, payloads: pa.Array, first: int, failures: dict[int, str]) -> list[pa.Array]:
-        import numpy as np
-
-        from spark_connector.json_judge import judge_of
-
-        fit = np.fromiter(map(judge_of(self.struct), payloads.to_pylist()), np.bool_, len(payloads))
-        broken = {int(i): "not a JSON object of these columns" for i in np.flatnonzero(~fit)}
-        if broken:  # the first is the one that is told
-            i = min(broken)
-            found = self._found(payloads.slice(i, 1))
-            broken[i] = found if isinstance(found, str) else broken[i]
-        column = self._chosen(payloads, fit, broken, functools.partial(self._parts, is_judged=True))
-        failures |= {first + i: why for i, why in broken.items()}
-        return [column]
-
-    def _found(self, payloads: pa.Array) -> pa.Array | str:
-        """The structs, or why there are none."""
-        import pyarrow as pa
-
+            return pa.nulls(0, self.struct)
         try:
             return self._parse(payloads)
         except pa.ArrowException as error:
-            return str(error)
+            if len(payloads) == 1:
+                failures[indexes[0]] = str(error)
+                return pa.nulls(1, self.struct)
+        half = len(payloads) // 2
+        halves = ((payloads.slice(0, half), indexes[:half]), (payloads.slice(half), indexes[half:]))
+        return pa.concat_arrays([self._found(run, of, failures) for run, of in halves])
 
     def _parse(self, payloads: pa.Array) -> pa.Array:
         """Parse all at once, each in an object of ours with its number: so none takes another's place."""

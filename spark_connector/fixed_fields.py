@@ -65,7 +65,10 @@ class FixedFields:
         starts, lengths, data = byte_ranges(payloads)
         is_right = lengths == self.length
         block = gathered(data, np.where(is_right, starts, 0), self.length)
-        failures = {int(i): f"{lengths[i]} bytes, expected {self.length}" for i in np.flatnonzero(~is_right)}
+        wrong = np.flatnonzero(~is_right)
+        found = lengths[wrong].tolist()
+        said = {length: f"{length} bytes, expected {self.length}" for length in set(found)}
+        failures = {i: said[length] for i, length in zip(wrong.tolist(), found, strict=True)}
         return Decoded(self.struct(block, np.full(len(starts), self.length), is_right), failures)
 
 

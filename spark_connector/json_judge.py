@@ -1,141 +1,84 @@
-"""Which payloads a JSON decoder refuses, told one by one: without a call of Arrow's reader for each.
-
-Arrow's reader takes or refuses a whole run of objects. What refuses a run is found here. A judge refuses only
-what that reader refuses alone, too. Of what it cannot tell, such as nesting beyond Python's, it says nothing:
-that is left to the reader.
-"""
+"""Which payloads are JSON objects of the columns of ``decode``: the kernel's verdicts in words."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from datetime import date
-from json import JSONDecodeError, JSONDecoder, dumps
-from typing import TYPE_CHECKING, Any
+import functools
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import numpy as np
+import pyarrow as pa
 
-Fits = Callable[[Any], bool]
-
-_SPACE = " \t\n\r"
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-_TIME = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})([ T]([01][0-9]|2[0-3])(:[0-5][0-9](:[0-5][0-9](\.[0-9]{1,6})?)?)?"
-    r"(Z|[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?)?)?"
-)
-_DECIMAL = re.compile(r"[+-]?([0-9]*)\.?([0-9]*)([eE]([+-]?[0-9]{1,6}))?")
+from cluster.log import json_objects as kernel
+from spark_connector.fixed_fields import byte_ranges
 
 
-class _Real(str):
-    """A number that is no integer, as its text: no string."""
+class Columns(NamedTuple):
+    """A struct as the kernel takes it; ``said`` has path and type of each field, for messages."""
+
+    nodes: np.ndarray
+    fields: np.ndarray
+    names: bytes
+    said: tuple[str, ...]
 
 
-# Objects are tuples of their pairs, so that a name that occurs twice is seen; arrays are lists.
-_scan = JSONDecoder(object_pairs_hook=tuple, parse_float=_Real).raw_decode
+def failures_of(payloads: pa.Array, struct: pa.StructType) -> dict[int, str]:
+    """Why, for the index of each payload that is no object of ``struct``."""
+    columns = _columns(struct)
+    starts, lengths, data = byte_ranges(payloads)
+    verdicts, fields = kernel.judge(data, starts, lengths, columns.nodes, columns.fields, columns.names)
+    failed = np.flatnonzero(verdicts != kernel.FITS)
+    return {i: _why(verdicts[i], columns.said[fields[i]]) for i in failed.tolist()}
 
 
-def judge_of(struct: pa.StructType) -> Callable[[bytes], bool]:
-    """Whether a payload may be an object of ``struct``; False is certain."""
-    fits = _fits(struct)
-
-    def may_fit(payload: bytes) -> bool:
-        try:
-            text = payload.decode()
-            start = len(text) - len(text.lstrip(_SPACE))
-            value, end = _scan(text, start)
-        except JSONDecodeError:
-            return "Inf" in text or "NaN" in text  # which are written in more ways than Python knows
-        except UnicodeDecodeError:
-            return False
-        except (ValueError, RecursionError):
-            return True
-        if end < len(text) and text[end:].strip(_SPACE):
-            return False
-        return fits(value) and not (_SURROGATE.search(text) and _has_lone_surrogate(value))
-
-    return may_fit
+def _why(verdict: int, field: str) -> str:
+    if verdict == kernel.OTHER_TYPE:
+        return f"{field} has a value of another type"
+    if verdict == kernel.TWICE:
+        return f"{field} occurs twice"
+    return "not a JSON object" if verdict == kernel.NO_OBJECT else "not UTF-8"
 
 
-def _has_lone_surrogate(value: Any) -> bool:
-    try:
-        dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+@functools.lru_cache(8)
+def _columns(struct: pa.StructType) -> Columns:
+    nodes: list[list[int]] = []
+    fields: list[list[int]] = []
+    names = bytearray()
+    said: list[str] = []
+
+    def add(arrow_type: pa.DataType, path: str) -> int:
+        node = len(nodes)
+        nodes.append([])
+        if pa.types.is_struct(arrow_type):
+            nodes[node] = [kernel.STRUCT, len(fields), arrow_type.num_fields]
+            at = len(fields)
+            for field in arrow_type:
+                name = field.name.encode()
+                said.append(f"{path}{field.name} ({field.type})")
+                fields.append([len(names), len(name), -1])
+                names.extend(name)
+            for i, field in enumerate(arrow_type):
+                fields[at + i][2] = add(field.type, f"{path}{field.name}.")
+        elif pa.types.is_list(arrow_type):
+            nodes[node] = [kernel.LIST, add(arrow_type.value_type, path), 0]
+        else:
+            nodes[node] = _leaf(arrow_type)
+        return node
+
+    add(struct, "")
+    shape = (-1, kernel.FIELD_WORDS)
+    return Columns(
+        np.array(nodes, np.int64), np.array(fields, np.int64).reshape(shape), bytes(names), (*said, "")
+    )
 
 
-def _fits(arrow_type: pa.DataType) -> Fits:
-    import pyarrow as pa
-
+def _leaf(arrow_type: pa.DataType) -> list[int]:
     kinds = pa.types
-    if kinds.is_struct(arrow_type):
-        return _struct({field.name: _fits(field.type) for field in arrow_type})
-    if kinds.is_list(arrow_type):
-        fits = _fits(arrow_type.value_type)
-        return lambda value: value is None or (type(value) is list and all(map(fits, value)))
     if kinds.is_integer(arrow_type):
-        bound = 1 << (arrow_type.bit_width - 1)
-        return lambda value: value is None or (type(value) is int and -bound <= value < bound)
-    if kinds.is_floating(arrow_type):
-        return lambda value: value is None or type(value) in (int, float) or _is_real(value)
-    if kinds.is_boolean(arrow_type):
-        return lambda value: value is None or type(value) is bool
-    if kinds.is_string(arrow_type):
-        return lambda value: value is None or type(value) is str
+        return [kernel.INTEGER, arrow_type.bit_width, 0]
+    if kinds.is_decimal(arrow_type):
+        return [kernel.DECIMAL, arrow_type.precision, arrow_type.scale]
     if kinds.is_timestamp(arrow_type):
-        return lambda value: value is None or (type(value) is str and _is_time(value))
-    return _decimal(arrow_type.precision, arrow_type.scale)
-
-
-def _struct(by_name: dict[str, Fits]) -> Fits:
-    get = by_name.get
-
-    def fits(value: Any) -> bool:
-        if type(value) is not tuple:
-            return value is None
-        seen = 0
-        for name, member in value:
-            fits_member = get(name)
-            if fits_member is not None:
-                if not fits_member(member):
-                    return False
-                seen += 1
-        return seen < 2 or len({name for name, _ in value if name in by_name}) == seen
-
-    return fits
-
-
-def _is_real(value: Any) -> bool:
-    """An exponent beyond a double's is refused, whatever type the column has."""
-    found = _DECIMAL.fullmatch(value) if type(value) is _Real else None
-    return found is not None and int(found[4] or 0) <= 308 + len(found[2])
-
-
-def _is_time(text: str) -> bool:
-    found = _TIME.fullmatch(text)
-    if found is None:
-        return False
-    try:
-        date(int(found[1]) or 4, int(found[2]), int(found[3]))  # the year 0 is a leap year, as 4
-    except ValueError:
-        return False
-    return True
-
-
-def _decimal(precision: int, scale: int) -> Fits:
-    def fits(value: Any) -> bool:
-        if value is None:
-            return True
-        if type(value) is not int and not isinstance(value, str):
-            return False
-        found = _DECIMAL.fullmatch(str(value))
-        if found is None or not found[1] + found[2]:
-            return False
-        digits = (found[1] + found[2]).rstrip("0")
-        point = len(found[1]) + int(found[4] or 0)
-        whole = digits.lstrip("0")
-        leading = len(digits) - len(whole)
-        return not whole or (point - leading <= precision and len(digits) - point <= scale)
-
-    return fits
+        return [kernel.TIME if arrow_type.tz else kernel.LOCAL_TIME, 0, 0]
+    if kinds.is_floating(arrow_type):
+        return [kernel.REAL, 0, 0]
+    return [kernel.BOOLEAN if kinds.is_boolean(arrow_type) else kernel.STRING, 0, 0]

@@ -64,15 +64,17 @@ class SbeSchema:
             block = gathered(data, at, message.block.length)
             columns.append(message.block.struct(block, block_length, is_this))
         failures = {}
-        for i in map(int, np.flatnonzero(~is_known)):
-            if not has_header[i]:
-                failures[i] = f"{lengths[i]} bytes, a header has {self.header.length}"
-            elif not is_whole[i]:
-                failures[i] = f"{lengths[i]} bytes, expected {self.header.length + block_length[i]}"
+        failed = np.flatnonzero(~is_known)
+        columns_of_failed = (lengths, has_header, is_whole, block_length, template_id, schema_id)
+        for i, length, headed, whole, block_bytes, template, schema in zip(
+            failed.tolist(), *(column[failed].tolist() for column in columns_of_failed), strict=True
+        ):
+            if not headed:
+                failures[i] = f"{length} bytes, a header has {self.header.length}"
+            elif not whole:
+                failures[i] = f"{length} bytes, expected {self.header.length + block_bytes}"
             else:
-                failures[i] = (
-                    f"template {template_id[i]} of schema {schema_id[i]} is not in schema {self.schema_id}"
-                )
+                failures[i] = f"template {template} of schema {schema} is not in schema {self.schema_id}"
         types = [pa.field(message.name, message.block.arrow_type) for message in self.messages]
         return Decoded(pa.StructArray.from_arrays(columns, fields=types, mask=pa.array(~is_known)), failures)
 

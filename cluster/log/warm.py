@@ -12,6 +12,7 @@ KERNEL_MODULES = (
     "entry_filter",
     "follow",
     "ingress",
+    "json_objects",
     "message_calls",
     "resend",
     "runs",

@@ -1,5 +1,6 @@
 """Option decode: payloads as a struct column, a whole batch at once, and what does not decode."""
 
+import datetime as dt
 import io
 import json
 import pickle
@@ -14,9 +15,10 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_type
 
 from cluster.errors import ConfigurationError
+from spark_connector import json_judge
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.decoded_column import DecodedColumn
-from spark_connector.decoding import JsonDecoder, decoded_type, decoder_of, parse_decode
+from spark_connector.decoding import ArrowDecoder, JsonDecoder, decoded_type, decoder_of, parse_decode
 from spark_connector.fixed_fields import fields_of_dtype
 from spark_connector.options import SourceOptions
 from spark_connector.sbe_schema import read_sbe_schema
@@ -98,22 +100,69 @@ def test_what_is_no_such_object_is_null_and_harms_no_other():
     assert set(failures) == {i for i, payload in enumerate(payloads) if payload in NO_TRADES}
 
 
-def test_a_batch_with_broken_objects_takes_a_small_multiple_of_the_time_of_a_good_one():
-    size, decoder = 4096, JsonDecoder(pa.struct([("id", pa.int64()), ("name", pa.string())]))
+def ipc(table):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, max_chunksize=2)
+    return sink.getvalue()
 
-    def seconds(is_bad, bad):
-        payloads = binary([bad if is_bad(i) else b'{"id": %d, "name": "n"}' % i for i in range(size)])
+
+def ipc_row(schema, *values):
+    batch = pa.record_batch([[value] for value in values], schema=pa.schema(schema))
+    return ipc(pa.Table.from_batches([batch]))
+
+
+ROW = [("id", pa.int64()), ("name", pa.string()), *((f"c{i}", pa.float64()) for i in range(10))]
+OBJECT = b'{"id": 7, "name": "seven"%s}' % b"".join(b', "c%d": %d.25' % (i, i) for i in range(10))
+AN_ORDER = struct.pack("<4H", 26, 1, 7, 1) + struct.pack("<QB6sxqh", 8, 1, b"ABC", 5, -3)
+GOOD_AND_BAD = {
+    "json": (
+        OBJECT,
+        OBJECT.replace(b"7", b'"7"'), OBJECT.replace(b"7", b"7.5"), OBJECT.replace(b"9.25", b'"9"'),
+        OBJECT[:-1], OBJECT.replace(b"seven", b"Information")[:-1], OBJECT.replace(b"seven", b"\\ud800"),
+        OBJECT.replace(b"seven", b"\xff"), OBJECT + b"]", OBJECT.replace(b"7", b"[" * 500 + b"]" * 500),
+        OBJECT.replace(b"9.25", b"1e999"), OBJECT.replace(b"c9", b"id"), b"[1]", b"",
+    ),
+    "arrow": (
+        ipc_row(ROW[:2], 7, "seven"),
+        ipc_row([("id", pa.string()), ROW[1]], "x", "seven"), ipc_row(ROW[:1], 7),
+        ipc_row(ROW[:2], 7, "seven")[:60], b"text", b"\xff\xff\xff\xff\xff\xff\xff\x7ftext", b"",
+    ),
+    "dtype": (bytes(PRICES.itemsize), b"", b"x", bytes(1000)),
+    "sbe": (AN_ORDER, AN_ORDER[:-1], b"x", b"", AN_ORDER.replace(b"\7", b"\x08", 1), b"\xff" * 40),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", GOOD_AND_BAD)
+def test_a_batch_with_payloads_that_do_not_decode_takes_three_times_as_long_as_a_good_one_at_most(
+    tmp_path, format
+):
+    decoder = {
+        "json": JsonDecoder(pa.struct(ROW)),
+        "arrow": ArrowDecoder(pa.struct(ROW[:2])),
+        "dtype": fields_of_dtype(PRICES).decode,
+        "sbe": read_sbe_schema(schema_file(tmp_path)).decode,
+    }[format]
+    good, *all_bad = GOOD_AND_BAD[format]
+    size = 64 if format == "arrow" else 1024
+
+    def seconds(payloads, failed):
         begin = time.process_time()
         found = decoder(payloads)
         taken = time.process_time() - begin
-        assert set(found.failures) == {i for i in range(size) if is_bad(i)}
-        assert found.column.null_count == len(found.failures)
+        assert sorted(found.failures) == failed and found.column.null_count == len(failed)
         return taken
 
-    for bad in (b'{"id": "7"}', b'{"id": 7.5}', b'{"id": 7', b'{"name": "\xff"}'):
-        good = min(seconds(lambda i: False, bad) for _ in range(3))
-        for is_bad in (lambda i: True, lambda i: i % 100 == 0, lambda i: i == size // 3):
-            assert min(seconds(is_bad, bad) for _ in range(2)) < 3 * good + 0.1, (bad, good)
+    all_good = binary([good] * size)
+    for bad in all_bad:
+        for failed in ([size // 3], list(range(0, size, 100)), list(range(size))):
+            payloads = [good] * size
+            for i in failed:
+                payloads[i] = bad
+            mixed = binary(payloads)
+            seconds_of = [(seconds(all_good, []), seconds(mixed, failed)) for _ in range(3)]
+            good_one, bad_one = map(min, zip(*seconds_of, strict=True))
+            assert bad_one < 3 * good_one, (bad, len(failed), bad_one / good_one)
 
 
 VALUES = [
@@ -137,9 +186,11 @@ COLUMNS = [
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=str)
-def test_many_broken_objects_leave_what_each_would_be_alone(column):
+def test_what_is_taken_for_an_object_is_what_arrows_reader_takes_alone(column):
     decoder = JsonDecoder(pa.struct([("v", column)]))
-    payloads = [f'{{"v":{value}}}'.encode() for value in VALUES]
+    payloads = [
+        b'{"%s":%s}' % (name, value.encode()) for value in VALUES for name in (b"v", b"w", b"\\u0076")
+    ]
     payloads += [
         b' {"v":null,"v":null}\n',
         b'{"w":1,"w":1}',
@@ -147,11 +198,62 @@ def test_many_broken_objects_leave_what_each_would_be_alone(column):
         b'{"v":null}\xc2\xa0',
         b'{"V":0}',
     ]
-    together = decoder(binary(payloads))
-    for i, payload in enumerate(payloads):
-        alone = decoder(binary([payload]))
-        assert (i in together.failures) == (0 in alone.failures), payload
-        assert together.column.slice(i, 1).equals(alone.column) or b"NaN" in payload, payload
+
+    def is_taken(payload):
+        if column == pa.decimal128(5, 2) and payload in BEYOND_FIVE_DIGITS:
+            return False
+        try:
+            return len(decoder._parse(binary([payload]))) == 1
+        except pa.ArrowException:
+            return False
+
+    failures = decoder(binary(payloads)).failures
+    assert [i not in failures for i in range(len(payloads))] == [*map(is_taken, payloads)]
+
+
+BEYOND_FIVE_DIGITS = [
+    b'{"%s":%s}' % (name, value)
+    for value in (b"1234.5", b"99999", b"1e3", b'"1e5"')
+    for name in (b"v", b"\\u0076")
+]  # Arrow's reader makes decimals of them that DECIMAL(5,2) does not hold
+
+
+def test_members_after_an_object_are_no_part_of_its_payload():
+    payloads = [b'{"id": 1}', b'{"id": 2}, "more": 3', b'{"id": 4}, "more": {"d": 5}', b'{"id": 6}']
+    rows, failures = decode("json:id BIGINT", payloads, IDS)
+    assert [row and row["id"] for row in rows] == [1, None, None, 6]
+    assert failures == dict.fromkeys((1, 2), "not a JSON object")
+
+
+def test_a_decimal_is_none_that_its_type_does_not_hold():
+    """Spark ends a query at such a value, whatever decodeMode says."""
+    prices = pa.struct([("price", pa.decimal128(5, 2))])
+    payloads = [b'{"price": %s}' % price for price in (b"999.99", b"1000", b'"1e3"', b"0.01e4", b"1e-100")]
+    rows, failures = decode("json:price DECIMAL(5,2)", payloads, prices)
+    assert [row and row["price"] for row in rows] == [Decimal("999.99"), None, None, Decimal("100.00"), None]
+    assert set(failures.values()) == {"price (decimal128(5, 2)) has a value of another type"}
+
+
+def test_a_time_without_a_zone_is_utc_and_a_local_time_has_none():
+    texts = [b"2026-03-08T02:30:00", b"2026-03-08 02:30", b"2026-03-08T02:30:00-05:00", b"2026-03-08T02:30Z"]
+    payloads = [b'{"at": "%s"}' % text for text in texts]
+    half_past_two = dt.datetime(2026, 3, 8, 2, 30)
+    for zone, expected in (("UTC", [0, 0, 5, 0]), (None, [0, 0, None, None])):
+        at = pa.struct([("at", pa.timestamp("us", zone))])
+        rows, _ = decode("json:at TIMESTAMP", payloads, at)
+        hours = [
+            row and (row["at"].replace(tzinfo=None) - half_past_two) / dt.timedelta(hours=1) for row in rows
+        ]
+        assert hours == expected
+
+
+def test_what_arrows_reader_refuses_all_the_same_is_null_alone(monkeypatch):
+    monkeypatch.setattr(json_judge, "failures_of", lambda payloads, struct: {3: "judged"})
+    payloads = [b'{"id": %d}' % i for i in range(9)]
+    payloads[5] = b'{"id": "x"}'
+    rows, failures = decode("json:id BIGINT", payloads, IDS)
+    assert [row and row["id"] for row in rows] == [0, 1, 2, None, 4, None, 6, 7, 8]
+    assert failures[3] == "judged" and "changed from number to string" in failures[5]
 
 
 # ---- numpy
@@ -199,13 +301,6 @@ def test_each_number_keeps_its_value(code):
 
 
 # ---- Arrow
-
-
-def ipc(table):
-    sink = io.BytesIO()
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table, max_chunksize=2)
-    return sink.getvalue()
 
 
 def test_arrow_streams_become_arrays_of_their_rows():
