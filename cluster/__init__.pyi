@@ -12,8 +12,8 @@ from cluster.client.session_conductor import ClientState as ClientState
 from cluster.consensus.authentication import Authenticator as Authenticator
 from cluster.consensus.authentication import AuthorisationService as AuthorisationService
 from cluster.errors import AgentTermination as AgentTermination
-from cluster.errors import AuthenticationRejected as AuthenticationRejected
 from cluster.errors import ApplicationUnknown as ApplicationUnknown
+from cluster.errors import AuthenticationRejected as AuthenticationRejected
 from cluster.errors import BatchRegistered as BatchRegistered
 from cluster.errors import ClientClosed as ClientClosed
 from cluster.errors import ClusterError as ClusterError

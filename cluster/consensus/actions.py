@@ -56,6 +56,15 @@ class TruncateLog(Action):
 
 
 @dataclass(frozen=True, slots=True)
+class SetApart(Action):
+    """Take nothing of this leader any more: its log differs from ``log_position`` on, below our commit."""
+
+    leader_member_id: int
+    log_position: int
+    committed_position: int
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareForNewLeadership(Action):
     """Undo what an earlier leadership left: answered by ``Election.on_prepared``.
 

@@ -29,7 +29,7 @@ Where this is stricter than the reference (each with the reason at its place):
     - And less strict: a refusal defeats a majority (C-81), but not for ever; nomination.py about C-64.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from random import Random
@@ -47,6 +47,7 @@ from cluster.consensus.actions import (
     ProposeTerm,
     RecordTerm,
     Send,
+    SetApart,
     SetRole,
     StartReplay,
     StartReplication,
@@ -69,11 +70,10 @@ from cluster.consensus.cluster_member import (
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.leadership_terms import LeadershipTerms
-from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere
+from cluster.consensus.log_matching import Ask, Cut, LogMatching, NotThere, can_record
 from cluster.consensus.module import ModuleState
 from cluster.consensus.nomination import comes_first, nomination_delay_ns
 from cluster.consensus.promises import Promises
-from cluster.errors import DataLoss
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -237,8 +237,9 @@ class _Followed(_Term):
 class Election:
     """One election of one member, from INIT to CLOSED. Not to be used after CLOSED.
 
-    ``members``, ``promises``, ``module`` and ``gone_member_ids`` belong to the caller and outlive the
-    election; ``gone_member_ids`` are those whose process is known to be dead. ``terms`` is its own.
+    ``members``, ``promises``, ``module``, ``gone_member_ids`` and ``unrelated_ids`` belong to the caller and
+    outlive the election; the gone are those whose process is known to be dead, the unrelated are not heard.
+    ``terms`` is its own.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
     ``is_asked_to_stand``: the leader that was followed hands over to this member.
 
@@ -263,6 +264,7 @@ class Election:
         graceful_closed_leader_id: int = NULL_VALUE,
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
+        unrelated_ids: Iterable[int] = (),
         is_asked_to_stand: bool = False,
     ) -> None:
         assert log_position <= append_position
@@ -284,6 +286,7 @@ class Election:
         self._promises = promises
         self._random = random
         self._gone = gone_member_ids
+        self._unrelated = unrelated_ids
         self._log_recording_id = log_recording_id
         self._is_node_startup = is_node_startup
         self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
@@ -1018,7 +1021,7 @@ class Election:
             term, offer.term = offer.term, None
             if term is None:
                 self._ask(message.leader_member_id, self.terms.last_term_id)
-            elif self._can_record(term):
+            elif can_record(term, self.terms, self.append_position):
                 self._follow(term, now_ns)
             else:
                 self._restart(now_ns, f"member {message.leader_member_id} contradicts itself about a term")
@@ -1030,32 +1033,18 @@ class Election:
                 return True
             case Ask(log_term_id):
                 self._ask(message.leader_member_id, log_term_id)
+            case Cut(position, _) if position < self.log_position:
+                self._do(SetApart(message.leader_member_id, position, self.log_position))
             case Cut(position, first_removed_term_id):
                 self._truncate(position, first_removed_term_id, now_ns)
             case NotThere():
                 self._do(FetchSnapshot(message.leader_member_id))
         return False
 
-    def _can_record(self, message: NewLeadershipTerm) -> bool:
-        """Whether our log has room for the terms that begin in it, as the leader reports them."""
-        reported = (
-            (message.leadership_term_id, message.term_base_log_position),
-            (message.next_leadership_term_id, message.next_term_base_log_position),
-        )
-        return all(
-            self.terms.has_room_for(term_id, base)
-            for term_id, base in reported
-            if term_id != NULL_VALUE and base <= self.append_position
-        )
-
     def _truncate(self, log_position: int, first_removed_term_id: int, now_ns: int) -> None:
         """Cut off what the leader does not have, and begin again."""
         position = min(log_position, self.append_position)
-        if position < self.log_position:
-            raise DataLoss(
-                f"member {self._this.id}: its leader's log differs from position {position} on, "
-                f"but {self.log_position} is committed here"
-            )
+        assert position >= self.log_position  # nothing that is committed is ever cut
         self.terms.truncate(position, first_removed_term_id)
         assert self.terms.last_term_id < first_removed_term_id  # else the same cut is made for ever
         self._do(TruncateLog(position, first_removed_term_id))
@@ -1169,8 +1158,8 @@ class Election:
 
     @property
     def _exempt(self) -> set[int]:
-        """Members that nobody waits for: gone, or closed in order (C-62)."""
-        return {*self._gone, self.graceful_closed_leader_id} - {self._this.id}
+        """Members that nobody waits for: gone, of something else, or closed in order (C-62)."""
+        return {*self._gone, *self._unrelated, self.graceful_closed_leader_id} - {self._this.id}
 
     def _other(self, member_id: int) -> ClusterMember | None:
         return None if member_id == self._this.id else self._members.get(member_id)

@@ -106,3 +106,16 @@ class LogMatching:
                 self.term_in_question = first_id - 1
                 self.asked_term_id = first_id - 2
         return None
+
+
+def can_record(message: NewLeadershipTerm, terms: LeadershipTerms, append_position: int) -> bool:
+    """Whether our log has room for the terms that begin in it, as the leader reports them."""
+    reported = (
+        (message.leadership_term_id, message.term_base_log_position),
+        (message.next_leadership_term_id, message.next_term_base_log_position),
+    )
+    return all(
+        terms.has_room_for(term_id, base)
+        for term_id, base in reported
+        if term_id != NULL_VALUE and base <= append_position
+    )

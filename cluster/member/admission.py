@@ -48,6 +48,7 @@ from cluster.protocol.link import (
     TakenAnswers,
     TransferLeadership,
 )
+from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
 
@@ -69,6 +70,7 @@ _POSITIONS: dict[type[Message], tuple[str, ...]] = {
 }
 _TERMS = ("candidate_term_id", "leadership_term_id", "log_leadership_term_id")
 _OTHERS = (
+    TermEvents,
     PromiseStatement,  # its terms are measured with those of others
     CatchupProgress,
     AppendPosition,

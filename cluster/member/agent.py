@@ -66,6 +66,7 @@ from cluster.protocol.link import (
     RecordingFetch,
     SnapshotRequest,
 )
+from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.sbe import Message
 from cluster.protocol.service import ServiceAck
 from cluster.service.channel import RecoveryState, ServiceChannel
@@ -157,6 +158,7 @@ class ConsensusModuleAgent:
         self.parts.liveness.start(now_ns)
         self.parts.promise_keeper.begin()
         self.parts.repair.begin(now_ns)
+        self.parts.histories.do_work()
         if self.parts.repair.log_repair is not None:
             self.phase = Repairing(self.parts.repair, self.turn)
         elif self.parts.standby_snapshots.begin():
@@ -298,6 +300,8 @@ class ConsensusModuleAgent:
         before = turn.work_count
         self._upkeep.show_life()
         self.parts.clocks.ask()
+        for member_id in self.parts.histories.do_work():
+            self.on_unrelated(member_id)
         if self._is_recording_stopped:
             turn.work_count += 1
             self.enter(Elect("log recording stopped"))
@@ -382,6 +386,7 @@ class ConsensusModuleAgent:
             graceful_closed_leader_id=step.graceful_closed_leader_id,
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.parts.liveness.gone_member_ids,
+            unrelated_ids=self.parts.unrelated,
             is_asked_to_stand=step.is_asked_to_stand,
         )
         return Electing(election, self.parts.election_ports)
@@ -461,6 +466,8 @@ class ConsensusModuleAgent:
             self.reporter.error(RemoteProtocolError(f"member {member_id}: {fault}: {message}"))
             return
         match message:
+            case TermEvents():
+                self.parts.histories.on_events(member_id, message)
             case PromiseStatement():
                 self.parts.promise_keeper.on_statement(member_id, message)
             case LogGeometry():
@@ -491,6 +498,7 @@ class ConsensusModuleAgent:
 
     def on_link_up(self, member_id: int) -> None:
         self.parts.liveness.on_seen(member_id)
+        self.parts.histories.on_link_up(member_id)
         self.parts.promise_keeper.on_link_up(member_id)
         self.parts.clocks.on_link_up(member_id)
         self.enter(self.phase.on_link_up(member_id))
@@ -498,17 +506,16 @@ class ConsensusModuleAgent:
 
     def on_link_down(self, member_id: int) -> None:
         """A hint: what came over the link proves nothing any more, and its streams are cut."""
+        self.parts.histories.on_link_down(member_id)
         self.parts.unrelated.remove(member_id)
         self.parts.promise_keeper.on_link_down(member_id)
         self._forget(member_id)
 
-    def on_unrelated(self, member_id: int, reason: str) -> None:
+    def on_unrelated(self, member_id: int) -> None:
         """The member is of another cluster or history: what it has said proves nothing, and what it will."""
-        if self.parts.unrelated.add(member_id, reason):
-            self.parts.liveness.gone_member_ids.add(member_id)
-            self.parts.members[member_id].reset()
-            self._forget(member_id)
-            self.enter(self.phase.on_member_gone(member_id))
+        self.parts.members[member_id].reset()
+        self._forget(member_id)
+        self.enter(self.phase.on_member_gone(member_id))
 
     def _forget(self, member_id: int) -> None:
         self.parts.log_sender.streams.stop(member_id)

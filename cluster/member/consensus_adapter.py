@@ -37,6 +37,8 @@ class PeersHandler(Protocol):
 
     def on_member_gone(self, member_id: int) -> None: ...
 
+    def on_unrelated(self, member_id: int) -> None: ...
+
 
 class ConsensusAdapter:
     """What ``Links.poll`` calls."""
@@ -90,6 +92,9 @@ class ConsensusAdapter:
                 else:
                     if message is not None:
                         handler.on_message(member_id, message)
+                        if not is_unrelated and member_id in self._unrelated:
+                            handler.on_unrelated(member_id)
+                            return
             start += header.aligned_length
 
     def _on_log_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:

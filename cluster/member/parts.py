@@ -1,7 +1,7 @@
 """What a member is made of: each part with what it reaches, from the log up; no part reaches the agent.
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
-disk       Repair, PromiseKeeper, SnapshotServer, StandbySnapshots
+disk       MemberHistories, Repair, PromiseKeeper, SnapshotServer, StandbySnapshots
 clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
@@ -28,6 +28,7 @@ from cluster.member.clients.supervision import Supervision
 from cluster.member.clocks import MemberClocks
 from cluster.member.control import NodeControl, Toggles
 from cluster.member.counters import MemberCounters
+from cluster.member.disk.histories import MemberHistories
 from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
@@ -93,9 +94,9 @@ class Parts:
         self._find_election = find_election
         self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
         self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
-        self.unrelated = Unrelated(reporter)
         other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)
+        self.unrelated = Unrelated(reporter)
         self._build_log(security, needed_positions)
         self._build_disk(random, fetch_recordings, distrusts_log=distrusts_log)
         self._build_clients(security, channels)
@@ -140,6 +141,7 @@ class Parts:
 
     def _build_disk(self, random: Random, fetch: FetchRecordings, *, distrusts_log: bool) -> None:
         context, files, reporter = self.context, self.files, self._reporter
+        self.histories = MemberHistories(context, files, self.log, self.peers, self.unrelated, reporter)
         self.repair = Repair(context, files, self.peers, reporter.event, distrusts_log=distrusts_log)
         self.promise_keeper = PromiseKeeper(
             context,
@@ -255,6 +257,8 @@ class Parts:
             links=self.links,
             node_state=self.files.node_state,
             promise_keeper=self.promise_keeper,
+            histories=self.histories,
+            unrelated=self.unrelated,
             log=self.log,
             log_requests=self.log_requests,
             log_sender=self.log_sender,

@@ -4,14 +4,16 @@ What comes over the link of such a member is dropped, but for what says who it i
 told once for each member and reason. A new link is judged again: another directory may be at its other end.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from cluster.errors import ClusterError
 from cluster.member.reporter import Reporter
 from cluster.protocol.link import PromiseStatement
+from cluster.protocol.link_histories import TermEvents
 
 # Messages that say who a member is, and so are heard of everybody: template id and schema id.
-HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND})
+HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND, TermEvents.KIND})
 
 
 class Unrelated:
@@ -37,3 +39,6 @@ class Unrelated:
 
     def __contains__(self, member_id: int) -> bool:
         return member_id in self._reasons
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._reasons)

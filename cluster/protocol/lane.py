@@ -26,7 +26,9 @@ REGISTRATION: Final = -1  # the partition in which an application registers its 
 FORGET: Final = -2  # the partition whose open has all lanes of the application forgotten
 APPLICATION_BYTES_MAX: Final = 256
 _MARK, _KNOWN_MARK = b"\0lane:", b"\0known-lane:"
-_NAME = re.compile(rb"\0(known-)?lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL)
+_NAME = re.compile(
+    rb"\0(known-)?lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL
+)
 _KEPT_MARK = b"\0kept:"
 _KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _REGISTERED = "registered: "

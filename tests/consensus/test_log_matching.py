@@ -8,10 +8,9 @@ import random
 
 import pytest
 
-from cluster.consensus.actions import ChangeState, FetchSnapshot, TruncateLog
+from cluster.consensus.actions import ChangeState, FetchSnapshot, SetApart, TruncateLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
-from cluster.errors import DataLoss
 from cluster.protocol.consensus import CanvassPosition
 from cluster.protocol.enums import ElectionState
 from tests.consensus.language import (
@@ -176,13 +175,15 @@ def test_a_term_without_bytes_is_dropped_when_the_leader_has_it_elsewhere():
 
 
 @pytest.mark.parametrize(("processed", "is_lost"), [(800, True), (736, True), (700, False), (160, False)])
-def test_a_cut_below_the_own_commit_position_ends_the_member(processed, is_lost):
+def test_a_leader_that_would_need_a_cut_below_the_own_commit_position_is_not_followed(processed, is_lost):
     driven = in_canvass(400, 1000, processed=processed)
     leader = ALeader(400, 700)
 
     if is_lost:
-        with pytest.raises(DataLoss, match=f"differs from position 700 on, but {processed} is committed"):
-            driven.meets(leader)
+        [apart] = of_kind(driven.meets(leader), SetApart)
+        assert apart == SetApart(leader.member_id, 700, processed)
+        assert driven.state is S.CANVASS
+        assert driven.election.append_position == 1000
     else:
         assert settles(driven, leader) == [(700, 2)]
 

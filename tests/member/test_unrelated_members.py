@@ -21,8 +21,9 @@ def a_cluster(**settings):
 def part(cluster, one, others):
     """Each side of the links takes the other for unrelated, as it stays while the links do."""
     for other in others:
-        one.agent.on_unrelated(other.member_id, "of another cluster")
-        other.agent.on_unrelated(one.member_id, "of another cluster")
+        for member, id_ in ((one, other.member_id), (other, one.member_id)):
+            member.agent.parts.unrelated.add(id_, "of another cluster")
+            member.agent.on_unrelated(id_)
 
 
 def test_each_reason_is_told_once_for_each_member():

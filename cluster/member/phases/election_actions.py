@@ -12,6 +12,7 @@ from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import Counter
 from cluster.member.clocks import MemberClocks
+from cluster.member.disk.histories import MemberHistories
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.frames import consensus_frame
 from cluster.member.log.member_log import MemberLog
@@ -28,6 +29,7 @@ from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import MAX_LOG_POSITION, ServiceAdapter
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
+from cluster.member.unrelated import Unrelated
 from cluster.protocol import streams
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import ElectionState, Role
@@ -44,6 +46,8 @@ class ElectionPorts:
     links: Links
     node_state: NodeStateFile
     promise_keeper: PromiseKeeper
+    histories: MemberHistories
+    unrelated: Unrelated
     log: MemberLog
     log_requests: LogRequests
     log_sender: LogSender
@@ -77,6 +81,7 @@ class ElectionActions:
             actions.KeepPromises: self._keep_promises,
             actions.RecordTerm: self._record_term,
             actions.TruncateLog: self._truncate_log,
+            actions.SetApart: self._set_apart,
             actions.PrepareForNewLeadership: self._prepare_for_new_leadership,
             actions.SetRole: self._set_role,
             actions.ChangeState: self._change_state,
@@ -108,6 +113,8 @@ class ElectionActions:
 
     def _send(self, action: actions.Send) -> bool:
         ports, message = self._ports, action.message
+        if action.member_id in ports.unrelated:
+            return False
         if isinstance(message, CatchupProgress | TransferLeadership):
             frames = link_frame(message)
         else:
@@ -145,6 +152,14 @@ class ElectionActions:
         self._ports.log.truncate(action.log_position, action.first_removed_term_id)
         self._ports.reporter.event(
             f"log cut to {action.log_position}, terms from {action.first_removed_term_id} on dropped"
+        )
+        self._ports.histories.do_work()
+
+    def _set_apart(self, action: actions.SetApart) -> None:
+        self._ports.unrelated.add(
+            action.leader_member_id,
+            f"it leads, and its log differs from position {action.log_position} on, but "
+            f"{action.committed_position} is committed here",
         )
 
     # ---- state

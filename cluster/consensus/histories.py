@@ -1,0 +1,101 @@
+"""Whether two logs are of one history, by the NewLeadershipTermEvents in them.
+
+    log of A     0 ────── 1 ────── 3 ──────        one history: 2 is the tail of a dead leader, and is cut
+    log of B     0 ────── 1 ── 2 ─                 as log_matching.py says
+
+    log of A     0 ────── 1a ─────                 two histories: a term has one leader, who writes its event
+    log of B     0 ────── 1b ─────                 once
+
+    log of A     0 ── 1 ── 2 ─────                 two histories: 1 was committed, so whoever led later had it
+    log of B     0 ── 3 ──────────
+
+An event is known to be committed below a commit position, and before a later event of the same log: a leader
+writes its event only when a majority has all that is before it. An own last event may be the tail of a leader
+that died, and proves nothing. Neither does a term of recording.log without bytes: it may have been filled in.
+
+Who tells no events, or has none where it counts (the head of its log was purged), is of no other history.
+"""
+
+from collections.abc import Mapping
+
+from cluster.protocol.link_histories import TermEvent, TermEvents
+
+EVENTS_MAX = 1024  # the last ones, of a log with more
+
+
+def fault_of_events(told: TermEvents) -> str | None:
+    """Why no log has these events; None when one can."""
+    if len(told.events) > EVENTS_MAX:
+        return f"{len(told.events)} events, at most {EVENTS_MAX} are told"
+    before = (-1, told.begin_position - 1)
+    for event in told.events:
+        place = (event.leadership_term_id, event.term_base_log_position)
+        if not (place[0] > before[0] and place[1] > before[1]):
+            return f"term {place[0]} at {place[1]} after term {before[0]} at {before[1]}"
+        before = place
+    return None
+
+
+def difference(own: TermEvents, other: TermEvents) -> str | None:
+    """Where two logs show to be of two histories, with position, term and both values; None if nowhere.
+
+    The answer is the same, but for the words, from both sides.
+    """
+    theirs = {event.leadership_term_id: event for event in other.events}
+    for event in own.events:
+        there = theirs.get(event.leadership_term_id)
+        if there is not None and there != event:
+            return (
+                f"term {event.leadership_term_id} begins at position {event.term_base_log_position} here, "
+                f"{_told(event)}, and at position {there.term_base_log_position} there, {_told(there)}"
+            )
+    if (found := _left_out(own, other)) is not None:
+        return _told_of_left_out(*found, "here", "there")
+    if (found := _left_out(other, own)) is not None:
+        return _told_of_left_out(*found, "there", "here")
+    return None
+
+
+def _left_out(one: TermEvents, other: TermEvents) -> tuple[TermEvent, TermEvent] | None:
+    """The first event that ``one`` knows to be committed and ``other`` has not, and a later one of that."""
+    known = {event.leadership_term_id for event in other.events}
+    for number, event in enumerate(one.events):
+        is_committed = number < len(one.events) - 1 or event.term_base_log_position < one.committed_position
+        is_there = event.leadership_term_id in known or event.term_base_log_position < other.begin_position
+        if is_committed and not is_there:
+            for later in other.events:
+                if later.leadership_term_id > event.leadership_term_id:
+                    return event, later
+    return None
+
+
+def _told_of_left_out(event: TermEvent, later: TermEvent, where: str, elsewhere: str) -> str:
+    return (
+        f"term {event.leadership_term_id} at position {event.term_base_log_position} is committed {where}, "
+        f"{_told(event)}; {elsewhere} it is missing, before term {later.leadership_term_id} at position "
+        f"{later.term_base_log_position}, {_told(later)}"
+    )
+
+
+def _told(event: TermEvent) -> str:
+    return (
+        f"by leader {event.leader_member_id} with log session id {event.log_session_id} "
+        f"at time {event.timestamp}"
+    )
+
+
+def majority_elsewhere(
+    own: TermEvents, told: Mapping[int, TermEvents], quorum_threshold: int
+) -> list[int] | None:
+    """So many others that differ from this log, and not from each other; None where there are not."""
+    others = {id_: events for id_, events in sorted(told.items()) if difference(own, events) is not None}
+    for events in others.values():
+        agreeing: dict[int, TermEvents] = {}
+        for id_, candidate in others.items():
+            if difference(events, candidate) is None and not any(
+                difference(known, candidate) for known in agreeing.values()
+            ):
+                agreeing[id_] = candidate
+        if len(agreeing) >= quorum_threshold:
+            return list(agreeing)
+    return None

@@ -1,0 +1,193 @@
+"""The terms' events in this member's log, told to the others and compared with theirs (I-26).
+
+What two lists say is in cluster/consensus/histories.py. The events are read where recording.log has the bases
+of terms: the event of a term is its first frame. Each is read once.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.consensus.histories import EVENTS_MAX, difference, fault_of_events, majority_elsewhere
+from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.log.frames import TYPE_DATA
+from cluster.log.runs import headers
+from cluster.member.disk.member_files import MemberFiles
+from cluster.member.log.member_log import MemberLog
+from cluster.member.ports import Peers
+from cluster.member.reporter import Reporter
+from cluster.member.unrelated import Unrelated
+from cluster.protocol import decode
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.link_histories import TermEvent, TermEvents
+from cluster.protocol.log import NewLeadershipTermEvent
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
+from cluster.transport.message_frames import link_frame
+
+_READ_BYTES = 4096
+
+
+class MemberHistories:
+    """``begin`` at the start, then ``do_work`` each slow tick and whenever the log is cut."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        files: MemberFiles,
+        log: MemberLog,
+        peers: Peers,
+        unrelated: Unrelated,
+        reporter: Reporter,
+    ) -> None:
+        self._quorum_threshold = context.quorum_threshold
+        self._files = files
+        self._log = log
+        self._peers = peers
+        self._unrelated = unrelated
+        self._reporter = reporter
+        self._own = TermEvents(0, 0)
+        self._read: dict[tuple[int, int], TermEvent] = {}  # by term and base
+        self._seen: tuple[object, ...] = ()
+        self._told: dict[int, TermEvents] = {}  # by others, over their present links
+        self._untold: set[int] = set()  # whose links did not take the last list
+        self._elsewhere: list[int] | None = None
+
+    def do_work(self) -> list[int]:
+        """See what is new in the log, and tell it; returns members that turn out to be of another history."""
+        seen = self._state()
+        found: list[int] = []
+        if seen != self._seen:
+            self._seen = seen
+            own = self._list()
+            if own != self._own:
+                self._own = own
+                self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
+                found = [id_ for id_ in self._told if id_ not in self._unrelated and not self._is_same(id_)]
+                self._look_around()
+        for member_id in sorted(self._untold):
+            self._tell(member_id)
+        return found
+
+    def on_link_up(self, member_id: int) -> None:
+        """Tell the member before anything else: what it says later is judged by what it has told."""
+        self.do_work()
+        self._tell(member_id)
+
+    def on_link_down(self, member_id: int) -> None:
+        self._told.pop(member_id, None)
+        self._untold.discard(member_id)
+
+    def on_events(self, member_id: int, told: TermEvents) -> None:
+        """What another member has in its log."""
+        if (fault := fault_of_events(told)) is not None:
+            self._reporter.error(RemoteProtocolError(f"member {member_id}: {fault}"))
+            return
+        self._told[member_id] = told
+        self._is_same(member_id)
+        self._look_around()
+
+    def _tell(self, member_id: int) -> None:
+        if self._peers.links.send(member_id, link_frame(self._own)) > 0:
+            self._untold.discard(member_id)
+        else:
+            self._untold.add(member_id)
+
+    def _is_same(self, member_id: int) -> bool:
+        found = difference(self._own, self._told[member_id])
+        if found is not None:
+            self._unrelated.add(member_id, f"its log is of another history: {found}")
+        return found is None
+
+    def _look_around(self) -> None:
+        elsewhere = majority_elsewhere(self._own, self._told, self._quorum_threshold)
+        if elsewhere is not None and elsewhere != self._elsewhere:
+            names = ", ".join(map(str, elsewhere))
+            self._reporter.event(
+                f"members {names} are a majority of one history, and this log is of another: this member "
+                "takes no part. Its directory stays as it is; once it is moved away, they fill a new one"
+            )
+        self._elsewhere = elsewhere
+
+    # ---- the own log
+
+    @property
+    def _end(self) -> int:
+        """Where what is safe of the log ends."""
+        recording_id = self._files.recording_log.find_last_recording_id()
+        if recording_id is None or not self._files.archive.has_recording(recording_id):
+            return 0
+        return self._files.archive.recording(recording_id).synced_position
+
+    def _state(self) -> tuple[object, ...]:
+        """What changes when an event is new, gone, or committed."""
+        last = self._files.recording_log.find_last_term()
+        if last is None:
+            return ()
+        base = last.term_base_log_position
+        return last.leadership_term_id, base, self._end > base, self._log.commit_position > base
+
+    def _list(self) -> TermEvents:
+        """The last events, as far back as all of them are there."""
+        last = self._files.recording_log.find_last_term()
+        committed_position = self._log.commit_position
+        if last is None or not self._files.archive.has_recording(last.recording_id):
+            return TermEvents(0, committed_position)
+        recording = self._files.archive.recording(last.recording_id)
+        begin, end = recording.start_position, recording.synced_position
+        events: list[TermEvent] = []
+        for entry, term_end in self._terms(end):
+            base = entry.term_base_log_position
+            if base < recording.start_position:
+                break
+            event = self._event_of(entry, term_end) if len(events) < EVENTS_MAX else None
+            if event is None:
+                begin = events[-1].term_base_log_position if events else end
+                break
+            events.append(event)
+        self._read = {(event.leadership_term_id, event.term_base_log_position): event for event in events}
+        return TermEvents(begin, committed_position, tuple(reversed(events)))
+
+    def _terms(self, end: int) -> Iterator[tuple[RecordingLogEntry, int]]:
+        """Terms that have bytes, the last one first, and where these end."""
+        for entry in reversed(self._files.recording_log.entries):
+            if entry.is_valid and entry.entry_type is TERM:
+                base = entry.term_base_log_position
+                term_end = end if entry.log_position == NULL_POSITION else min(end, entry.log_position)
+                if base < term_end:
+                    yield entry, term_end
+                end = min(end, base)
+
+    def _event_of(self, entry: RecordingLogEntry, end: int) -> TermEvent | None:
+        """The event that a term begins with; None where it cannot be read."""
+        term_id, position = entry.leadership_term_id, entry.term_base_log_position
+        if (known := self._read.get((term_id, position))) is not None:
+            return known
+        while position < end:
+            try:
+                frames = self._files.archive.whole_frames(entry.recording_id, position, end, _READ_BYTES)
+                found = _first_message(frames)
+            except (ClusterError, OSError):
+                return None
+            if found is not None or not len(frames):
+                break
+            position += len(frames)  # padding: the event did not fit before it
+        else:
+            return None
+        if not isinstance(found, NewLeadershipTermEvent) or found.leadership_term_id != term_id:
+            return None
+        return TermEvent(
+            term_id,
+            entry.term_base_log_position,
+            found.timestamp,
+            found.leader_member_id,
+            found.log_session_id,
+        )
+
+
+def _first_message(frames: np.ndarray) -> object | None:
+    """What the first frame that is no padding holds; None without one."""
+    for offset, header in headers(frames):
+        if header.type == TYPE_DATA:
+            return decode(frames, offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH)
+    return None
