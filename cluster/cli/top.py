@@ -40,8 +40,9 @@ replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it
 is its state, lag how far it is below what the members had committed when it heard of them last, and
 "nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
 the commit position (--dir). "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
-which at most 64 are shown. A member whose process is gone is "not running" at once;
-one whose process takes no turns for 10 s gives "no answer".
+which at most 64 are shown. clockOffsetMs is how far the member's clock is ahead of as many others' as make
+a majority with it, negative where it shows less (--dir). A member whose process is gone is "not running" at
+once; one whose process takes no turns for 10 s gives "no answer".
 "waitsFor" are the members that one without its promises has to hear before it takes part:
 docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
 ends that a member shows over TLS; it takes a new one from its files without a restart.
@@ -53,7 +54,7 @@ COLUMNS = {
     "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
     "bytes/s": "bytesPerSecond", "service lag": "serviceLag", "sessions": "sessions",
     "elections": "elections", "backup": "backupState", "next query": "nextQuery", "errors": "errors",
-    "certificate ends": "certificateEnds",
+    "clock ms": "clockOffsetMs", "certificate ends": "certificateEnds",
 }  # fmt: skip
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
 WORDS = ("member", "role", "election", "module", "backup")  # the others are numbers
@@ -154,6 +155,7 @@ class Directories:
             "sessions": sessions if is_alive else 0,
             "consumers": _consumers(_positions(records), commit_position) if is_alive else [],
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
+            "clockOffsetMs": _milliseconds(value_of.get(Id.CLOCK_OFFSET)) if is_alive else None,
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
             "elections": value_of.get(Id.ELECTION_COUNT),
             "errors": sum(record.value for record in records if record.type_id in errors),
@@ -309,6 +311,10 @@ def _minute(epoch_ms: int | None) -> str | None:
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="minutes")
+
+
+def _milliseconds(duration_ns: int | None) -> int | None:
+    return None if duration_ns is None else round(duration_ns / 1_000_000)
 
 
 def _service_lag(records: list[CounterRecord], commit_position: int | None) -> int | None:

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from cluster.consensus.context import SECOND
 
 KEPT_NS = 10 * SECOND  # so long a reading of another's clock is good for
+TOLD_FROM_NS = SECOND // 10
 TENTHS_FULL, TENTHS_BEHIND = 10, 9  # of monotonic time
 
 
@@ -32,6 +33,11 @@ class Reading(NamedTuple):
     heard_ns: int
     ahead_ns: int
     error_ns: int
+
+    def offset_ns(self, own_ahead_ns: int) -> int:
+        """How far it is ahead of the own clock, beyond the error; ``own_ahead_ns`` as ``ahead_ns``."""
+        offset_ns = self.ahead_ns - own_ahead_ns
+        return max(offset_ns - self.error_ns, 0) + min(offset_ns + self.error_ns, 0)
 
 
 class HeardClocks:
@@ -62,6 +68,34 @@ class HeardClocks:
             while readings and readings[0].heard_ns < now_ns - KEPT_NS:
                 readings.popleft()
         return {member_id: readings[0] for member_id, readings in self._of.items() if readings}
+
+
+def clock_offset_ns(own_ahead_ns: int, others: Collection[Reading], quorum: int) -> int | None:
+    """How far the own clock is ahead of the nearest others' that make a majority with it, beyond their error.
+
+    ``own_ahead_ns`` is of the own monotonic clock, as theirs are. None where fewer than a majority are known.
+    """
+    offsets = sorted((-other.offset_ns(own_ahead_ns) for other in others), key=abs)
+    if len(offsets) < quorum - 1:
+        return None
+    return offsets[quorum - 2] if quorum > 1 else 0
+
+
+class ToldOffsets:
+    """When a member's clock has gone so far from the own one that somebody is to hear of it."""
+
+    def __init__(self) -> None:
+        self._told_ns: dict[int, int] = {}
+
+    def is_news(self, member_id: int, offset_ns: int) -> bool:
+        """Beyond ``TOLD_FROM_NS``: once, when it has doubled, and where it was below half of that between."""
+        far_ns, told_ns = abs(offset_ns), self._told_ns.get(member_id, 0)
+        if far_ns < TOLD_FROM_NS // 2:
+            self._told_ns.pop(member_id, None)
+        if far_ns <= max(TOLD_FROM_NS, 2 * told_ns - 1):
+            return False
+        self._told_ns[member_id] = far_ns
+        return True
 
 
 def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_max_ns: int) -> int | None:

@@ -1,8 +1,9 @@
 """The clocks of the members, and the cluster time that a leader stamps by them."""
 
-from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps
+from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps, ToldOffsets, clock_offset_ns
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
+from cluster.counters import Counter
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
@@ -19,6 +20,7 @@ class MemberClocks:
         replica: ReplicatedState,
         peers: Peers,
         turn: Turn,
+        offset_ns: Counter,
         reporter: Reporter,
     ) -> None:
         self._peers = peers
@@ -32,6 +34,9 @@ class MemberClocks:
         self._unit_ns = context.time_unit.nanoseconds
         self._heard = HeardClocks()
         self._time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
+        self._quorum = context.quorum_threshold
+        self._offset_ns = offset_ns
+        self._told_offsets = ToldOffsets()
         self._jumps = Jumps()
         self._is_behind_told = False
 
@@ -49,6 +54,8 @@ class MemberClocks:
             self._ask_at_ns = now_ns + self._interval_ns
             for member_id in self._peers.ids:
                 self.on_link_up(member_id)
+            others = self._heard.best(now_ns).values()
+            self._offset_ns.set(clock_offset_ns(self._own_ahead_ns, others, self._quorum) or 0)
 
     def on_link_up(self, member_id: int) -> None:
         """Ask it at once: an election may follow."""
@@ -63,6 +70,17 @@ class MemberClocks:
         """To the last question; an older one has taken longer than an interval, and tells little."""
         if reply.asked_ns == self._asked_ns.get(member_id):
             self._heard.hear(member_id, reply.asked_ns, self._turn.now_ns, reply.clock_ns)
+            self._tell_offset(member_id)
+
+    def _tell_offset(self, member_id: int) -> None:
+        offset_ns = self._heard.best(self._turn.now_ns)[member_id].offset_ns(self._own_ahead_ns)
+        if self._told_offsets.is_news(member_id, offset_ns):
+            far, how = abs(offset_ns) / SECOND, "more" if offset_ns > 0 else "less"
+            self._reporter.event(f"the clock of member {member_id} shows {far:.3f} s {how} than this member's")
+
+    @property
+    def _own_ahead_ns(self) -> int:
+        return self._turn.clock_ns - self._turn.now_ns
 
     def forget(self, member_id: int | None = None) -> None:
         """A link is down; None: this member did not run for a while."""

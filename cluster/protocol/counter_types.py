@@ -78,6 +78,7 @@ class CounterTypeId(IntEnum):
     BACKUP_MEMBERS_COMMIT_POSITION = 1114
     CONSUMER_POSITION = 1115
     LEADER_MEMBER_ID = 1116
+    CLOCK_OFFSET = 1117
 
 
 class Scope(Enum):
@@ -137,6 +138,7 @@ TEXTS: Final = {
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
     _T.LEADER_MEMBER_ID: CounterText("Cluster leader member id"),
+    _T.CLOCK_OFFSET: CounterText("Cluster clock ahead of a majority's in ns"),
     _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps, agreed_clock
+from cluster.consensus.cluster_time import (
+    ClusterTime,
+    HeardClocks,
+    Jumps,
+    Reading,
+    ToldOffsets,
+    agreed_clock,
+    clock_offset_ns,
+)
 from cluster.consensus.context import MS, SECOND
 
 SKEW = 1 * SECOND
@@ -108,6 +116,34 @@ def test_a_jump_is_time_that_passed_faster_than_the_monotonic_clock(seen, jumped
     for time, now in seen:
         jumps.see(EPOCH + time, now)
     assert jumps.jumped_ns == jumped
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "quorum", "offset"),
+    [
+        (HOUR, [], 1, 0),
+        (HOUR, [], 2, None),
+        (HOUR, [0], 2, HOUR - MS),
+        (HOUR, [0, 0], 2, HOUR - MS),
+        (-HOUR, [0, 0], 2, MS - HOUR),
+        (0, [0, HOUR], 2, 0),
+        (MS, [0, HOUR], 2, 0),
+        (0, [HOUR], 3, None),
+        (0, [HOUR, HOUR, 0, 0], 3, 0),
+        (HOUR, [HOUR, 0, 0, 0], 3, HOUR - MS),
+    ],
+)
+def test_the_offset_of_a_clock_is_from_a_majority_beyond_the_error(own, others, quorum, offset):
+    """A right clock has none because one of the others is wrong."""
+    readings = [Reading(0, other, MS) for other in others]
+    assert clock_offset_ns(own, readings, quorum) == offset
+
+
+def test_an_offset_is_told_from_a_tenth_of_a_second_on_once_and_when_it_has_doubled():
+    told = ToldOffsets()
+    steps = [100, 101, 200, 202, 300, -403, -404, 60, 150, 49, 60, 150]
+    assert [ms for ms in steps if told.is_news(1, ms * MS)] == [101, 202, -404, 150]
+    assert told.is_news(2, 150 * MS), "of another member"
 
 
 def test_of_the_readings_of_ten_seconds_the_quickest_counts():

@@ -87,3 +87,19 @@ def test_a_silent_session_ends_after_its_time_out_whatever_the_clock_says(by_ns)
     assert list(sessions) == [client.session_id]
     cluster.run(300 * MS)
     assert not sessions
+
+
+def test_a_clock_that_is_off_is_told_by_who_hears_it_and_counted_by_who_has_it():
+    cluster = SimulatedCluster(3)
+    cluster.await_leader()
+    other = cluster.followers[0]
+    cluster.run(2 * SECOND)
+    assert not [event for event in cluster.events if "the clock of" in event]
+    other.clock.jump(-5 * SECOND)
+    cluster.run(12 * SECOND)
+    told = [event for event in cluster.events if "the clock of" in event]
+    assert sum(f"the clock of member {other.member_id} shows " in event for event in told) == 2
+    assert sum(event.endswith(" s less than this member's") for event in told) == 2
+    assert len(told) == 4, "each pair once, from both sides"
+    offsets = {m.member_id: round(m.counters.clock_offset_ns.get() / SECOND) for m in cluster.members}
+    assert offsets == {m.member_id: -5 if m is other else 0 for m in cluster.members}
