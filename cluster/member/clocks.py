@@ -76,7 +76,9 @@ class MemberClocks:
         offset_ns = self._heard.best(self._turn.now_ns)[member_id].offset_ns(self._own_ahead_ns)
         if self._told_offsets.is_news(member_id, offset_ns):
             far, how = abs(offset_ns) / SECOND, "more" if offset_ns > 0 else "less"
-            self._reporter.event(f"the clock of member {member_id} shows {far:.3f} s {how} than this member's")
+            self._reporter.event(
+                f"the clock of member {member_id} shows {far:.3f} s {how} than this member's"
+            )
 
     @property
     def _own_ahead_ns(self) -> int:

@@ -30,7 +30,7 @@ from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
 from cluster.reader.preference import FOLLOWER, ReadPreference, in_order
 from cluster.reader.token import identity_text
-from cluster.transport.clock import epoch_ms, pause
+from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.endpoint import (
     Endpoint,
@@ -45,7 +45,7 @@ from cluster.transport.wanted import wanted_of
 TIMEOUT_S = 5.0  # of one request to one member
 GIVE_UP_S = 20.0  # without any member that goes on
 RETRY_INTERVAL_S = 0.1
-STALLED_MS = 500  # a commit position that stands still is asked of all members, this often
+STALLED_NS = 500_000_000  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
 
@@ -105,7 +105,7 @@ class RemoteLog:
         entry_filter: EntryFilter | None = None,
         credentials: bytes | CredentialsSupplier | None = None,
         open_client: OpenClient | None = None,
-        now_ms: Callable[[], int] = epoch_ms,
+        now_ns: Callable[[], int] = monotonic_ns,
         wait: Callable[[float], object] = pause,
     ) -> None:
         """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason, and
@@ -130,14 +130,14 @@ class RemoteLog:
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }
         self._tls, self._credentials, self._timeout_s = tls, credentials, timeout_s
-        self._give_up_ms = int(give_up_s * 1000)
+        self._give_up_ns = int(give_up_s * 1e9)
         self._spread = os.getpid() if spread is None else spread
         self._preference = read_preference
         self._wanted = wanted_of(entry_filter)
-        self._now_ms = now_ms
+        self._now_ns = now_ns
         self._wait = wait
         self._commit_position = 0
-        self._asked_all_ms = 0
+        self._asked_all_ns = 0
         self._identity: LogIdentity | None = None
         self._starts: dict[int, int] = {}  # where the log of each member that answered begins
         self._missing: set[int] = set()  # members that were waited for in vain
@@ -153,7 +153,7 @@ class RemoteLog:
 
     def _find(self) -> link.LogStatus:
         """Ask all until one answers, and order them, preferred first."""
-        deadline_ms = self._now_ms() + self._give_up_ms
+        deadline_ns = self._now_ns() + self._give_up_ns
         while True:
             found, failures = self._ask_all()
             if found and len(found) + len(failures) < len(self._clients):
@@ -164,13 +164,13 @@ class RemoteLog:
                 raise TlsFailed(f"no member answers: {_describe(failures)}")
             if all(isinstance(error, AuthenticationRejected) for error in failures.values()):
                 raise AuthenticationRejected(_describe(failures))
-            if self._now_ms() > deadline_ms:
+            if self._now_ns() > deadline_ns:
                 raise TimedOut(f"no member answers: {_describe(failures)}")
             self._wait(RETRY_INTERVAL_S)
 
     def _ask_all(self) -> tuple[dict[int, link.LogStatus], dict[int, ClusterError]]:
         """(those that answered, those that did not); takes note of what they say."""
-        self._asked_all_ms = self._now_ms()
+        self._asked_all_ns = self._now_ns()
         starts, self._starts = self._starts, {}
         found: dict[int, link.LogStatus] = {}
         failures: dict[int, ClusterError] = {}
@@ -261,12 +261,12 @@ class RemoteLog:
 
         One that does not answer for ``give_up_s`` is told of in ``warnings``, and not waited for again.
         """
-        deadline_ms = self._now_ms() + self._give_up_ms
+        deadline_ns = self._now_ns() + self._give_up_ns
         while self.start_position > 0:
             found, failures = self._ask_all()
-            if self._is_worth_waiting(failures, deadline_ms, f"the log begins at {self.start_position}"):
+            if self._is_worth_waiting(failures, deadline_ns, f"the log begins at {self.start_position}"):
                 continue
-            if len(found) + len(failures) == len(self._clients) or self._now_ms() > deadline_ms:
+            if len(found) + len(failures) == len(self._clients) or self._now_ns() > deadline_ns:
                 break  # else a member was met that is to be asked
         return self.start_position
 
@@ -275,7 +275,7 @@ class RemoteLog:
         members = sum(member_id >= 0 for member_id in found)
         return 0 < members <= sum(member_id >= 0 for member_id in self._clients) // 2
 
-    def _is_worth_waiting(self, failures: dict[int, ClusterError], deadline_ms: int, what: str) -> bool:
+    def _is_worth_waiting(self, failures: dict[int, ClusterError], deadline_ns: int, what: str) -> bool:
         """Whether one of the members that did not answer may yet do so; waits a moment for it then.
 
         At the deadline those that are silent are noted as missing, with a warning of what is so without them.
@@ -283,7 +283,7 @@ class RemoteLog:
         silent = {member_id for member_id, error in failures.items() if isinstance(error, Unreachable)}
         if silent <= self._missing:
             return False
-        if self._now_ms() > deadline_ms:
+        if self._now_ns() > deadline_ns:
             self._missing |= silent
             self.warnings.append(
                 f"{what} at the members that answer; others may have more: {_describe(failures)}"
@@ -317,7 +317,7 @@ class RemoteLog:
         """
         before, starts = self._commit_position, dict(self._starts)
         self._ask()
-        is_stalled = self._commit_position == before and self._now_ms() - self._asked_all_ms >= STALLED_MS
+        is_stalled = self._commit_position == before and self._now_ns() - self._asked_all_ns >= STALLED_NS
         if is_stalled or self._starts != starts:
             self._ask_all()
         return self._commit_position
@@ -328,10 +328,10 @@ class RemoteLog:
         Less than a majority may be far behind what is committed: others get ``give_up_s`` to answer, and are
         told of in ``warnings``, and not waited for again, when they do not.
         """
-        deadline_ms = self._now_ms() + self._give_up_ms
+        deadline_ns = self._now_ns() + self._give_up_ns
         found, failures = self._ask_all()
         while self._are_few(found):
-            if not self._is_worth_waiting(failures, deadline_ms, f"the log ends at {self._commit_position}"):
+            if not self._is_worth_waiting(failures, deadline_ns, f"the log ends at {self._commit_position}"):
                 break
             found, failures = self._ask_all()
         if found:
@@ -362,11 +362,11 @@ class RemoteLog:
             end = min(end, self.end_position())
         wanted = SKIMMED if is_skimmed else self._wanted
         failures: dict[int, ClusterError] = {}
-        deadline_ms = self._now_ms() + self._give_up_ms
+        deadline_ns = self._now_ns() + self._give_up_ns
         while position < end:
             member_id = next((m for m in self._order if m not in failures), None)
             if member_id is None:
-                if self._now_ms() > deadline_ms or not _is_passing(failures):
+                if self._now_ns() > deadline_ns or not _is_passing(failures):
                     raise _worst(failures)
                 self._wait(RETRY_INTERVAL_S)
                 failures.clear()
@@ -376,7 +376,7 @@ class RemoteLog:
                     yield position, block
                     position += len(block)
                     failures.clear()
-                    deadline_ms = self._now_ms() + self._give_up_ms
+                    deadline_ns = self._now_ns() + self._give_up_ns
             except (Unreachable, RemoteProtocolError, ConfigurationError, LogPurged, LogDamaged) as error:
                 failures[member_id] = error
 

@@ -171,6 +171,20 @@ def test_a_jump_of_the_clocks_forgets_no_consumer_group_and_drops_none_of_its_lo
             assert set(member.replica.sessions.consumers.positions()) == {"audit", "billing"}
 
 
+def test_a_month_in_which_all_members_were_down_forgets_no_consumer_group():
+    cluster = a_cluster(retained=1)
+    report(cluster, "billing", 64)
+    for member in cluster.members:
+        member.kill()
+        member.clock.jump(30 * DAY)
+        member.start()
+    cluster.await_leader()
+    assert report(cluster, "audit", 64).code is EventCode.OK
+    cluster.run(SECOND)
+    for member in cluster.members:
+        assert set(member.replica.sessions.consumers.positions()) == {"audit", "billing"}
+
+
 def test_nothing_is_dropped_that_is_on_its_way_to_another_member():
     cluster = a_cluster(retained=1)
     send(cluster, 10)

@@ -93,11 +93,11 @@ class FakeMember:
 
 
 def open_reader(members, spread=0, endpoints="", on_wait=lambda seconds: None, **options):
-    now_ms = 0
+    now_ns = 0
 
     def wait(seconds):
-        nonlocal now_ms
-        now_ms += int(seconds * 1000)
+        nonlocal now_ns
+        now_ns += int(seconds * 1e9)
         on_wait(seconds)
 
     return LogReader(
@@ -105,7 +105,7 @@ def open_reader(members, spread=0, endpoints="", on_wait=lambda seconds: None, *
             endpoints or ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
             open_client=lambda endpoint, timeout_s, tls: members[int(endpoint.host[1:])],
             spread=spread,
-            now_ms=lambda: now_ms,
+            now_ns=lambda: now_ns,
             wait=wait,
             **options,
         )

@@ -1,10 +1,13 @@
 """Reading over endpoints: the real members' directories served over each medium, and members that fail."""
 
 import gzip
+import itertools
 import json
 import socket
 import tarfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -485,6 +488,24 @@ def test_a_cluster_of_one_that_was_made_anew_is_refused_with_both_logs(members):
         said = r"member 0 holds the log of cluster 0:\d+:6, but what was read before is cluster 0:\d+:\d+;"
         with pytest.raises(ConfigurationError, match=said):
             reader.end_position()
+
+
+def test_a_wall_clock_that_jumps_ends_no_wait_for_a_member(members, monkeypatch):
+    hours = itertools.count(0, 3_600_000_000_000)
+    clock = SimpleNamespace(time_ns=lambda: next(hours), monotonic_ns=time.monotonic_ns)
+    monkeypatch.setattr("cluster.transport.clock.time", clock)
+    for member in members:
+        member.is_up = False
+
+    def wait(seconds):
+        members[1].is_up = True
+
+    log = RemoteLog(
+        "0=h0:1,1=h1:1,2=h2:1",
+        open_client=lambda endpoint, timeout_s, tls: members[int(endpoint.host[1:])],
+        wait=wait,
+    )
+    assert log.commit_position() == members[1].committed
 
 
 @pytest.mark.conformance("P-39", "P-60")
