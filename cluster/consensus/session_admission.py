@@ -210,8 +210,8 @@ class SessionAdmission:
         """What is told with the OK: where its lane or its consumer group is, if it has one."""
         lane = LanePrincipal.decode(session.encoded_principal).lane
         if lane is not None and lane.is_forgetting:
-            opened_at = session.opened_log_position
-            return LaneStanding(0, opened_at, opened_at, session.id).to_text()
+            end = session.opened_log_position
+            return LaneStanding(0, end, end, session.id).to_text()
         if (standing := self._lanes.standing(session.id)) is not None:
             return standing.to_text()
         position = self._consumers.position_of(session.encoded_principal)

@@ -156,7 +156,8 @@ class DirectoryLog:
             if position + cut > end:  # up to the message that begins last in the range, and no more
                 cut = int(split(run, 0, len(run), [end - position])[0])
             if cut > 0:
-                yield position, run[:cut]
+                found, run = [run[:cut]], None
+                yield position, found.pop()  # whoever takes it has it alone
                 position += cut
                 wanted, tried = max_bytes, 0
             elif position + len(run) == limit:

@@ -54,9 +54,10 @@ class ServedRecordings:
         try:
             position = recording.start_position
             while position < recording.append_position:
-                frames = recording.read(position, max_bytes)
-                yield position, frames
-                position += len(frames)
+                found = [recording.read(position, max_bytes)]
+                length = len(found[0])
+                yield position, found.pop()  # whoever takes it has it alone
+                position += length
         finally:
             recording.close_readers()
 

@@ -33,8 +33,8 @@ class Bounds:
 
     @property
     def reader_block_bytes(self) -> int:
-        """The most that is read for one reader at a time."""
-        return self.reader_bytes_max // self.readers_max
+        """The most that is read for one reader at a time: gRPC copies what it sends."""
+        return self.reader_bytes_max // (2 * self.readers_max)
 
 
 DEFAULT_BOUNDS = Bounds()

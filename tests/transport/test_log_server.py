@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import gc
 import socket
+import termios
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,11 +18,14 @@ import pytest
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
+from cluster.reader.served_member import ServedMember
 from cluster.transport import log_server
 from cluster.transport.bounds import Bounds
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.log_server import LogServer, RequestRefused
 from cluster.transport.message_frames import each_frame, link_frame
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 
 END = 4096
 BLOCK = 1024
@@ -94,6 +100,10 @@ class EndlessReader:
         self.sock.settimeout(20)
         self.theirs = theirs
         self.request = link_frame(request or link.LogRequest(1, 0, END, 0))
+
+    def unread(self):
+        """How many bytes have come that nobody has read."""
+        return int.from_bytes(fcntl.ioctl(self.sock, termios.FIONREAD, bytes(4)), "little")
 
     def answers(self):
         """Every message of ours until the end of the stream."""
@@ -259,7 +269,51 @@ def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
         for max_bytes in (0, 1024, 2**62):
             asyncio.run(serve(executor, EndlessReader(link.LogRequest(1, 0, END, max_bytes))))
 
-    assert asked == [4096, 1024, 4096]
+    assert asked == [2048, 1024, 2048]
+
+
+def test_readers_that_take_nothing_cost_what_their_key_says(tmp_path):
+    readers, share = 4, 256 * 1024
+    log = a_log(0)
+    for _ in range(readers * share // 1024):
+        log.message(bytes(1024))
+    write_member(tmp_path, log)
+
+    def open_log():
+        return ServedMember(
+            cluster_dir=f"{tmp_path}/cluster",
+            archive_dir=f"{tmp_path}/archive",
+            aeron_dir=f"{tmp_path}/driver",
+            cluster_id=0,
+            member_id=0,
+        )
+
+    async def serve(executor):
+        server = LogServer(open_log, executor, Bounds(readers_max=readers, reader_bytes_max=readers * share))
+        stuck = [EndlessReader(link.LogRequest(1, 0, -1, 0)) for _ in range(readers)]
+        for each in stuck:
+            each.theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        tracemalloc.start()
+        try:
+            serving = [
+                asyncio.create_task(server.serve(HandedOver(each.theirs, each.request))) for each in stuck
+            ]
+            while not all(each.unread() > 2048 for each in stuck):  # of the log, and no more goes in
+                await asyncio.sleep(0.01)
+            gc.collect()
+            held = tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+        for each in stuck:
+            each.sock.close()
+        await asyncio.wait(serving)
+        server.close()
+        return held
+
+    with ThreadPoolExecutor(1) as executor:
+        held = asyncio.run(asyncio.wait_for(serve(executor), DEADLINE_S))
+    # gRPC has as much again of its own; the rest is what a log that is open costs.
+    assert held <= readers * (share // 2 + 64 * 1024)
 
 
 def test_requests_for_the_status_share_a_look_that_begins_after_them():
