@@ -239,7 +239,7 @@ class Election:
 
     ``members``, ``promises``, ``module``, ``gone_member_ids`` and ``unrelated_ids`` belong to the caller and
     outlive the election; the gone are those whose process is known to be dead, the unrelated are not heard.
-    ``terms`` is its own.
+    ``terms`` is its own. ``committed_position``: what an earlier life has known to be committed.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
     ``is_asked_to_stand``: the leader that was followed hands over to this member.
 
@@ -265,6 +265,7 @@ class Election:
         time_of_last_leader_message_ns: int = 0,
         gone_member_ids: Collection[int] = (),
         unrelated_ids: Iterable[int] = (),
+        committed_position: int = 0,
         is_asked_to_stand: bool = False,
     ) -> None:
         assert log_position <= append_position
@@ -287,6 +288,7 @@ class Election:
         self._random = random
         self._gone = gone_member_ids
         self._unrelated = unrelated_ids
+        self._committed_position = committed_position
         self._log_recording_id = log_recording_id
         self._is_node_startup = is_node_startup
         self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
@@ -1033,8 +1035,8 @@ class Election:
                 return True
             case Ask(log_term_id):
                 self._ask(message.leader_member_id, log_term_id)
-            case Cut(position, _) if position < self.log_position:
-                self._do(SetApart(message.leader_member_id, position, self.log_position))
+            case Cut(position, _) if position < (known := max(self.log_position, self._committed_position)):
+                self._do(SetApart(message.leader_member_id, position, known))
             case Cut(position, first_removed_term_id):
                 self._truncate(position, first_removed_term_id, now_ns)
             case NotThere():

@@ -387,6 +387,7 @@ class ConsensusModuleAgent:
             time_of_last_leader_message_ns=time_of_last_leader_message_ns,
             gone_member_ids=self.parts.liveness.gone_member_ids,
             unrelated_ids=self.parts.unrelated,
+            committed_position=self.files.life.committed_position,
             is_asked_to_stand=step.is_asked_to_stand,
         )
         return Electing(election, self.parts.election_ports)

@@ -63,6 +63,7 @@ class MemberLife:
         failures.check_room(ports.files, settings.archive_directory, settings.archive_segment_file_length)
         self.counters_file = ports.open_counters()
         self.opened.callback(lambda: self.counters_file.close(orderly=self._is_orderly))
+        self.opened.callback(self._note_end)
         self.files = open_files(
             ports.files,
             settings.archive_directory,
@@ -73,6 +74,7 @@ class MemberLife:
             cached_length=settings.archive_cached_length,
             is_after_failure=failures.leaves_files_behind,
             is_alone=settings.is_alone,
+            boot_id=ports.boot_id(),
             epoch_ms=ports.epoch_ms,
             tell=ports.on_event,
         )
@@ -316,6 +318,12 @@ class MemberLife:
                 except Exception as error:
                     self._on_service_failure(service, error)
             self._close_services()
+
+    def _note_end(self) -> None:
+        """Everything is closed."""
+        if self._is_orderly:
+            settings, position = self.settings, self.consensus_module.log.commit_position
+            self.files.life.end(position, (settings.archive_directory, settings.cluster_directory))
 
     def abandon(self) -> None:
         """Let go of everything as the death of a process would, whatever the disk says to that."""

@@ -104,6 +104,13 @@ class Machine:
     def monotonic_ns(self) -> int:
         return monotonic_ns()
 
+    def boot_id(self) -> str:
+        try:
+            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+                return file.read().strip()
+        except OSError:
+            return ""
+
     def open_counters(self) -> CountersFile:
         path = f"{self._config.driver_path}/cnc.dat"
         return CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())

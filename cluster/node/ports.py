@@ -91,6 +91,9 @@ class Ports(Protocol):
 
     def monotonic_ns(self) -> int: ...
 
+    def boot_id(self) -> str:
+        """Another one each time the machine is started; "" where nobody knows."""
+
     def open_counters(self) -> CountersFile: ...
 
     def open_links(self) -> OpenLinks: ...

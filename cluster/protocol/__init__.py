@@ -2,13 +2,24 @@
 
 Read first ``sbe.py`` (how a message is declared, and what a reader does with other versions), then
 ``frame.py`` (frames and positions). Messages of schema 111 are in ``session``, ``log``, ``service``,
-``consensus``, ``backup`` and ``snapshot``; ours (schema 1111) in ``link``. Files are in ``catalog``,
+``consensus``, ``backup`` and ``snapshot``; ours (schema 1111) in ``link``,
+``link_histories`` and ``life_note``. Files are in ``catalog``,
 ``recording_log``, ``node_state``, ``mark_file``, ``cnc``, ``error_log``; strings in ``members``.
 
 This package never opens, reads or writes a file, and imports nothing of ours but ``cluster.errors``.
 """
 
-from cluster.protocol import backup, consensus, link, log, service, session, snapshot
+from cluster.protocol import (
+    backup,
+    consensus,
+    life_note,
+    link,
+    link_histories,
+    log,
+    service,
+    session,
+    snapshot,
+)
 from cluster.protocol.sbe import CLUSTER, NULL_VALUE, Buffer, Message, decode_with
 
 _SCHEMAS = {CLUSTER.id: CLUSTER, link.LINK_SCHEMA.id: link.LINK_SCHEMA}
@@ -30,7 +41,9 @@ __all__ = [
     "backup",
     "consensus",
     "decode",
+    "life_note",
     "link",
+    "link_histories",
     "log",
     "service",
     "session",

@@ -126,6 +126,7 @@ class Disk:
         self.name = name
         self.faults = DiskFaults()
         self.sync_count = 0
+        self.boots = 1  # of its machine
         self.folders: set[str] = set()
         self.locks: dict[str, Process] = {}
         self._random = random
@@ -165,6 +166,7 @@ class Disk:
 
     def power_cut(self) -> None:
         """All that is not on the device is gone, or half of it is."""
+        self.boots += 1
         self.locks.clear()
         for folder in sorted(self._changes):
             steps = self._changes[folder]

@@ -117,6 +117,9 @@ class SimulatedPorts:
     def epoch_ms(self) -> int:
         return self._member.epoch_ms()
 
+    def boot_id(self) -> str:
+        return f"boot {self._member.disk.boots}"
+
     def open_counters(self) -> CountersFile:
         member = self._member
         path = f"{member.directory}/driver/{CNC_FILE_NAME}"

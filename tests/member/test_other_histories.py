@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.archive.node_state_file import NodeStateFile
 from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
@@ -107,6 +108,28 @@ def test_terms_that_one_side_passed_over_show_it_as_well(lives):
 
     assert not (cluster.members[0].is_leading or cluster.members[0].is_following)
     assert cluster.told(cluster.members[0], "members 1, 2 are a majority")
+
+
+def test_what_one_side_had_committed_is_known_to_its_next_life():
+    """It led one term alone, its last one; the others passed over that term."""
+    cluster = Parted()
+    cluster.stop()
+    alone, *others = cluster.members
+    cluster.run_alone(0)
+    for member in others:
+        state = NodeStateFile.open("member/cluster", files=member.files)
+        state.propose(5, 0, 0)
+        state.close()
+    cluster.start(1, 2)
+    cluster.await_leader(2 * LONG_NS)
+    cluster.commit(b"kept")
+    alone.start()
+    cluster.run(LONG_NS)
+
+    assert not (alone.is_leading or alone.is_following)
+    [line] = cluster.told(alone, "nothing is taken from member 1")
+    assert "term 1 at position" in line and "is committed here" in line and "before term 6" in line
+    assert b"alone" in log_bytes(alone, 0, alone.append_position)
 
 
 def test_two_of_five_that_made_a_cluster_of_three_are_not_followed_by_the_third():

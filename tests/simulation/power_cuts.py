@@ -64,7 +64,7 @@ class PowerCuts:
         if not members:
             return None
         member = self.at_level_0.choice(members)
-        self._history.invariants.on_unsynced_lost(member.member_id)
+        self._history.invariants.on_votes_lost(member.member_id)
         self._history.recorder.forget(member.member_id)
         self._nemesis.not_whole.add(member.member_id)
         if self.at_level_0.random() < 0.7:

@@ -54,11 +54,16 @@ class MemberHistories:
         self._elsewhere: list[int] | None = None
 
     def do_work(self) -> list[int]:
-        """See what is new in the log, and tell it; returns members that turn out to be of another history."""
+        """See what is new in the log, and tell it; returns members that turn out to be of another history.
+
+        What is committed is noted. Raises StorageError.
+        """
         seen = self._state()
         found: list[int] = []
         if seen != self._seen:
             self._seen = seen
+            if (position := self._log.commit_position) > self._files.life.committed_position:
+                self._files.life.commit(position)
             own = self._list()
             if own != self._own:
                 self._own = own
@@ -119,18 +124,22 @@ class MemberHistories:
             return 0
         return self._files.archive.recording(recording_id).synced_position
 
+    @property
+    def _committed_position(self) -> int:
+        return max(self._log.commit_position, self._files.life.committed_position)
+
     def _state(self) -> tuple[object, ...]:
         """What changes when an event is new, gone, or committed."""
         last = self._files.recording_log.find_last_term()
         if last is None:
             return ()
         base = last.term_base_log_position
-        return last.leadership_term_id, base, self._end > base, self._log.commit_position > base
+        return last.leadership_term_id, base, self._end > base, self._committed_position > base
 
     def _list(self) -> TermEvents:
         """The last events, as far back as all of them are there."""
         last = self._files.recording_log.find_last_term()
-        committed_position = self._log.commit_position
+        committed_position = self._committed_position
         if last is None or not self._files.archive.has_recording(last.recording_id):
             return TermEvents(0, committed_position)
         recording = self._files.archive.recording(last.recording_id)

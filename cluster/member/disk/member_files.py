@@ -1,7 +1,7 @@
 """The files of a member: opened together, and out of the way together where one of them is damaged.
 
     archive/        catalog and segments
-    cluster/        recording.log, node-state.dat; repair-needed while the member is not whole
+    cluster/        recording.log, node-state.dat, life.dat; repair-needed while the member is not whole
 
 A file that tells how to read the others and is damaged is set aside with them: the log is fetched again.
 A member whose log is cut, or that has forgotten its votes, notes that first (``RepairNote``), and reads it at
@@ -20,6 +20,7 @@ from cluster.archive.recording_damage import SET_ASIDE_FOLDER, drop_set_aside, s
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.cluster_member import LogEnd
 from cluster.errors import LogDamaged, StorageError
+from cluster.member.disk.life_note import LifeNoteFile
 from cluster.protocol import streams
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
@@ -97,6 +98,7 @@ class MemberFiles(NamedTuple):
     archive: Archive
     recording_log: RecordingLog
     node_state: NodeStateFile
+    life: LifeNoteFile
 
 
 def open_files(
@@ -110,6 +112,7 @@ def open_files(
     cached_length: int,
     is_after_failure: bool,
     is_alone: bool,
+    boot_id: str,
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> MemberFiles:
@@ -117,6 +120,14 @@ def open_files(
 
     A member that is alone has nobody to fetch them from. Raises LogDamaged then, and what opening raises.
     """
+    life = LifeNoteFile(files, cluster_directory, boot_id=boot_id, file_sync_level=file_sync_level)
+    if life.lost:
+        tell(f"{life.lost}: what it had acknowledged may be gone")
+        if not is_alone:
+            RepairNote(files, cluster_directory).write(
+                f"{life.lost}: its votes, and what it had acknowledged, may be gone", None
+            )
+    life.begin()
 
     def opened() -> MemberFiles:
         archive = Archive.open(
@@ -147,7 +158,7 @@ def open_files(
         except BaseException:
             archive.abandon()
             raise
-        return MemberFiles(archive, recording_log, node_state)
+        return MemberFiles(archive, recording_log, node_state, life)
 
     for _ in range(2):
         try:

@@ -158,7 +158,12 @@ class PromiseKeeper:
             self._shown_to_wait = waits_for
             self._awaited_members.set(bits_of(waits_for))
             names = ", ".join(map(str, waits_for))
-            self._reporter.event(f"waits for members {names}" if names else "has heard enough of the others")
+            self._reporter.event(
+                f"waits for members {names}, or until an operator accepts that data is lost (cluster tool "
+                "accept-data-loss)"
+                if names
+                else "has heard enough of the others"
+            )
 
     def term_limit(self, member_id: int) -> int:
         """The highest term that is believed of a member."""

@@ -1,0 +1,43 @@
+"""Small files of ours: one message of schema 1111 with its header, and the CRC-32 of that (u32)."""
+
+import struct
+import zlib
+from typing import TypeVar
+
+from cluster.archive.files import Files, read_at_rest, replace
+from cluster.errors import LogDamaged, RemoteProtocolError, StorageError
+from cluster.protocol import decode
+from cluster.protocol.sbe import Message
+
+_CRC = struct.Struct("<I")
+_Message = TypeVar("_Message", bound=Message)
+
+
+def read_stored_message(files: Files, path: str, kind: type[_Message]) -> _Message | None:
+    """What the file holds, None without the file. Raises LogDamaged, StorageError."""
+    try:
+        if not files.exists(path):
+            return None
+        file = files.open(path)
+        try:
+            data = read_at_rest(file, file.size())
+        finally:
+            file.close()
+    except OSError as error:
+        raise StorageError(path, error.errno, "reading failed") from error
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    if crc != _CRC.pack(zlib.crc32(body)):
+        raise LogDamaged(path, 0, "its checksum is not that of its bytes")
+    try:
+        message = decode(body)
+    except RemoteProtocolError as error:
+        raise LogDamaged(path, 0, str(error)) from None
+    if not isinstance(message, kind):
+        raise LogDamaged(path, 0, f"it holds no {kind.__name__}")
+    return message
+
+
+def store_message(files: Files, path: str, message: Message) -> None:
+    """Replace it, in one step. Raises StorageError."""
+    body = message.encode()
+    replace(files, path, body + _CRC.pack(zlib.crc32(body)))

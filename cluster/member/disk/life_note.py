@@ -1,0 +1,78 @@
+"""life.dat: under which boot of its machine a member lives, and whether its last life ended in order.
+
+At sync level 0 nothing waits for the disk. What a process wrote is there when the process dies, and may be
+gone when the machine does. So a life at level 0 that did not end in order is followed by one whose machine
+must be known to have run on; else the member may have lost votes, and log that it had acknowledged.
+
+The note itself is synced at every level. A directory without one is new, or older than it.
+"""
+
+from cluster.archive.files import Files
+from cluster.archive.message_file import read_stored_message, store_message
+from cluster.errors import LogDamaged, StorageError
+from cluster.protocol.life_note import LifeNote
+
+LIFE_FILE_NAME = "life.dat"
+
+
+class LifeNoteFile:
+    """``lost``: why the disk may lack what the last life wrote, "" where it has all of it.
+
+    ``committed_position``: what this life or an earlier one knows to be committed. Raises StorageError.
+    """
+
+    def __init__(self, files: Files, directory: str, *, boot_id: str, file_sync_level: int) -> None:
+        self.lost = ""
+        self.committed_position = 0
+        self._files = files
+        self._path = f"{directory}/{LIFE_FILE_NAME}"
+        self._boot_id = boot_id
+        self._file_sync_level = file_sync_level
+        try:
+            before = read_stored_message(files, self._path, LifeNote)
+        except LogDamaged as damage:
+            self.lost = str(damage)
+            return
+        if before is None:
+            return
+        if before.file_sync_level == 0 and not before.has_ended and boot_id != (before.boot_id or None):
+            what = "its machine has restarted" if boot_id else "maybe its machine has restarted"
+            self.lost = f"the last life at file_sync_level 0 did not end in order, and {what}"
+        else:
+            self.committed_position = before.committed_position
+
+    def begin(self) -> None:
+        """A life begins. Raises StorageError."""
+        self._write(has_ended=False)
+
+    def commit(self, position: int) -> None:
+        """So far the log is committed: it is noted when a term's first entry is. Raises StorageError."""
+        self.committed_position = position
+        self._write(has_ended=False)
+
+    def end(self, position: int, directories: tuple[str, ...]) -> None:
+        """The life has ended in order, everything in its ``directories`` is closed. Raises StorageError."""
+        if self._file_sync_level == 0:
+            for directory in directories:
+                self._sync_all(directory)
+        self.committed_position = max(position, self.committed_position)
+        self._write(has_ended=True)
+
+    def _sync_all(self, directory: str) -> None:
+        path = directory
+        try:
+            for name in self._files.list_directory(directory):
+                path = f"{directory}/{name}"
+                if not self._files.is_directory(path):
+                    file = self._files.open(path)
+                    try:
+                        file.fullsync()
+                    finally:
+                        file.close()
+            self._files.sync_directory(directory)
+        except OSError as error:
+            raise StorageError(path, error.errno, "syncing failed") from error
+
+    def _write(self, *, has_ended: bool) -> None:
+        note = LifeNote(self.committed_position, self._file_sync_level, has_ended, self._boot_id)
+        store_message(self._files, self._path, note)

@@ -1,0 +1,151 @@
+"""At sync level 0 a power cut takes back what was acknowledged: who may have lost promises knows it."""
+
+import pytest
+
+from cluster.member.disk.data_loss import accept_data_loss
+from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
+from tests.member.in_memory.cluster import LONG_NS, QUICK, SimulatedCluster
+from tests.member.in_memory.member import DIRECTORY
+
+NOTE = f"{DIRECTORY}/cluster/{LIFE_FILE_NAME}"
+LOST = "the last life at file_sync_level 0 did not end in order, and its machine has restarted"
+
+
+def a_cluster(members=3, level=0):
+    cluster = SimulatedCluster(members, 1, file_sync_level=level, **QUICK)
+    cluster.await_leader(timeout_ns=2 * LONG_NS)
+    client = cluster.add_client()
+    client.send(b"0:first")
+    cluster.await_settled()
+    cluster.await_level()
+    return cluster, client
+
+
+def goes_on(cluster, client):
+    cluster.await_leader(3 * LONG_NS)
+    client.send(b"0:%d" % len(client.sent))
+    cluster.await_settled()
+    cluster.await_level(3 * LONG_NS)
+    cluster.check()
+
+
+def lost(cluster):
+    return [line for line in cluster.events if line.partition(": ")[2].startswith(LOST)]
+
+
+def test_one_that_lost_power_asks_the_others_before_it_has_a_say():
+    cluster, client = a_cluster()
+    member = cluster.followers[0]
+    member.power_cut()
+    member.start()
+    cluster.run_until(lambda: member.election is not None)
+
+    assert not member.has_say
+    goes_on(cluster, client)
+    assert len(lost(cluster)) == 1 and member.has_say
+    cluster.check_promises()
+
+
+def test_after_a_power_cut_of_a_majority_nobody_leads_until_an_operator_accepts_what_is_lost():
+    cluster, client = a_cluster()
+    for member in cluster.members[:2]:
+        member.power_cut()
+        member.start()
+    cluster.run(LONG_NS)
+
+    assert cluster.leader is None
+    assert [line for line in cluster.events if "waits for members" in line and "accept-data-loss" in line]
+    member = cluster.members[0]
+    member.kill()
+    assert LOST in accept_data_loss(member.files, f"{DIRECTORY}/cluster", 7)
+    member.start()
+    goes_on(cluster, client)
+
+
+@pytest.mark.parametrize(("level", "fails"), [(0, "kill"), (1, "power_cut"), (2, "power_cut")])
+def test_a_process_that_was_killed_and_a_synced_log_have_lost_nothing(level, fails):
+    cluster, client = a_cluster(level=level)
+    for member in cluster.members:
+        getattr(member, fails)()
+    for member in cluster.members:
+        member.start()
+    goes_on(cluster, client)
+
+    assert not lost(cluster)
+    cluster.check_promises()
+
+
+def test_what_ended_in_order_is_on_the_disk():
+    cluster, _ = a_cluster()
+    for member in cluster.members:
+        member.stop()
+    for member in cluster.members:
+        member.power_cut()
+        member.start()
+    cluster.await_leader(2 * LONG_NS)
+    cluster.await_level()
+
+    assert not lost(cluster)
+    assert all(member.service.applied == [b"0:first"] for member in cluster.members)
+
+
+def test_a_member_alone_only_says_it():
+    cluster, _ = a_cluster(1)
+    [member] = cluster.members
+    member.disk.settle()
+    member.power_cut()
+    member.start()
+    cluster.await_leader()
+
+    assert [line for line in lost(cluster) if "what it had acknowledged may be gone" in line]
+
+
+def test_a_directory_without_the_note_is_believed_once():
+    cluster, client = a_cluster()
+    for member in cluster.members:
+        member.kill()
+        member.files.unlink(NOTE)
+        member.start()
+    goes_on(cluster, client)
+
+    assert not lost(cluster)
+    assert all(member.files.exists(NOTE) for member in cluster.members)
+
+
+def test_a_damaged_note_counts_as_a_lost_promise():
+    cluster, client = a_cluster()
+    member = cluster.followers[0]
+    member.kill()
+    member.files.open(NOTE, write=True).pwrite(b"\xff", 12)
+    member.start()
+    cluster.run_until(lambda: member.election is not None)
+
+    assert not member.has_say
+    goes_on(cluster, client)
+    assert member.has_say
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "is_lost"),
+    [("a", "a", False), ("a", "b", True), ("", "", True), ("a", "", True), ("", "a", True)],
+)
+def test_a_boot_that_nobody_can_tell_is_another_one(before, now, is_lost):
+    cluster = SimulatedCluster(1, is_started=False)
+    files = cluster.members[0].files
+    files.make_directory("m")
+    LifeNoteFile(files, "m", boot_id=before, file_sync_level=0).begin()
+
+    assert bool(LifeNoteFile(files, "m", boot_id=now, file_sync_level=1).lost) is is_lost
+
+
+def test_what_a_life_knew_to_be_committed_is_known_to_the_next():
+    cluster = SimulatedCluster(1, is_started=False)
+    files = cluster.members[0].files
+    files.make_directory("m")
+    note = LifeNoteFile(files, "m", boot_id="a", file_sync_level=1)
+    note.begin()
+    note.commit(96)
+    assert LifeNoteFile(files, "m", boot_id="a", file_sync_level=1).committed_position == 96
+    note.end(192, ("m",))
+
+    assert LifeNoteFile(files, "m", boot_id="b", file_sync_level=0).committed_position == 192
