@@ -19,6 +19,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
 │   ├── MemberRestart              whoever runs the member: start it again, from what is on its disk now
+│   ├── OtherMembers               the operator: configure those of the directory's cluster (exit status 2)
 │   └── UnexpectedError            us: an exception that is meant for nothing ended a life of a member
 └── ProtocolError
     ├── LocalProtocolError         our own caller broke the rules of the protocol
@@ -238,6 +239,14 @@ class MemberRestart(AgentTermination):
 
     code: ClassVar[str] = "CLUSTER_MEMBER_RESTART"
     fix: ClassVar[str] = "Start the member again."
+
+
+class OtherMembers(AgentTermination):
+    """A directory is of another cluster than the one that it was to be started as a member of."""
+
+    exit_status: ClassVar[int] = 2
+    code: ClassVar[str] = "CLUSTER_OTHER_MEMBERS"
+    fix: ClassVar[str] = "Configure the members that the line names, or give the member its own directory."
 
 
 class UnexpectedError(AgentTermination):

@@ -6,7 +6,7 @@ that nothing it has promised can stand against:
 
     lost its promises
             ── asks all others, under a new promises id ──▶ each stores the id, and tells its terms
-            ◀─ n - q + 1 answers of others that have theirs
+            ◀─ n - q + 1 answers of others that have theirs, and agree on the cluster that they are of
     highest term heard: stored as the own candidate term, no leader below it is followed
             ── FOLLOWER_READY ──▶ has a say again, under the new id
 
@@ -23,6 +23,8 @@ from typing import NamedTuple
 
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE
+from cluster.consensus.identity import agreement
+from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
 
 TERM_JUMP_MAX = 1 << 16  # terms that pass without a leader; each is an entry in recording.log
@@ -58,7 +60,7 @@ class Promises:
     """A member's own promises, and what the others told of theirs in this life over their present links.
 
     ``held`` is to be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
-    empty one is damage.
+    empty one is damage. Who is of another cluster is no other: nothing that it tells may get here.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Promises:
     ) -> None:
         self.held = held
         self.confirmed_term_id: int | None = None  # once enough have answered: the highest term that was told
+        self.confirmed_cluster: ClusterIdentity | None = None  # that they have agreed on, if they told any
         self._member_id = member_id
         self._other_ids = tuple(id_ for id_ in member_ids if id_ != member_id)
         self._answers_needed = len(self._other_ids) + 2 - quorum_threshold
@@ -143,7 +146,7 @@ class Promises:
         """Others whose answers may end the waiting; none while it may follow."""
         if self.may_follow:
             return []
-        return [id_ for id_ in self._other_ids if id_ not in self._answers()]
+        return [id_ for id_ in self._other_ids if id_ not in self._answers()] or list(self._other_ids)
 
     def is_new_cluster(self, candidate_term_id: int, leadership_term_id: int) -> bool:
         """Whether every configured member has told, in this life of this one, that its disk is empty."""
@@ -215,6 +218,9 @@ class Promises:
     def _confirm(self) -> None:
         assert not self.has_say  # a term that was confirmed is a bound for whoever has none of its own
         answers = self._answers()
+        told = {id_: next(iter(self._told[id_].cluster), None) for id_ in answers}
+        agreeing, cluster = agreement(told, self._answers_needed)
+        answers = {id_: answers[id_] for id_ in agreeing}
         believed = [
             term_id
             for id_, term_id in answers.items()
@@ -223,6 +229,7 @@ class Promises:
         ]
         if len(believed) >= self._answers_needed:
             self.confirmed_term_id = max(*believed, self.confirmed_term_id or NULL_VALUE)
+            self.confirmed_cluster = cluster
 
 
 def _terms_of(told: PromiseStatement) -> tuple[int, int]:

@@ -300,12 +300,13 @@ class ConsensusModuleAgent:
         before = turn.work_count
         self._upkeep.show_life()
         self.parts.clocks.ask()
-        for member_id in self.parts.histories.do_work():
-            self.on_unrelated(member_id)
+        self.parts.histories.do_work()
+        self.on_unrelated()
         if self._is_recording_stopped:
             turn.work_count += 1
             self.enter(Elect("log recording stopped"))
         self._upkeep.look_after_clients()
+        self._leave_out(self.parts.promise_keeper.learn_first_term())
         if not self.lease.is_looking_around:
             self.enter(self.phase.slow_tick())
             if self.phase.election is None:
@@ -470,7 +471,7 @@ class ConsensusModuleAgent:
             case TermEvents():
                 self.parts.histories.on_events(member_id, message)
             case PromiseStatement():
-                self.parts.promise_keeper.on_statement(member_id, message)
+                self._leave_out(self.parts.promise_keeper.on_statement(member_id, message))
             case LogGeometry():
                 self.parts.election_ports.geometry_of[member_id] = message
             case ClockRequest():
@@ -512,11 +513,17 @@ class ConsensusModuleAgent:
         self.parts.promise_keeper.on_link_down(member_id)
         self._forget(member_id)
 
-    def on_unrelated(self, member_id: int) -> None:
-        """The member is of another cluster or history: what it has said proves nothing, and what it will."""
-        self.parts.members[member_id].reset()
-        self._forget(member_id)
-        self.enter(self.phase.on_member_gone(member_id))
+    def _leave_out(self, reasons: dict[int, str]) -> None:
+        for member_id, reason in reasons.items():
+            self.parts.unrelated.add(member_id, reason)
+        self.on_unrelated()
+
+    def on_unrelated(self) -> None:
+        """Of members that turn out to be unrelated what was said proves nothing, and what will be."""
+        for member_id in self.parts.unrelated.take_new():
+            self.parts.members[member_id].reset()
+            self._forget(member_id)
+            self.enter(self.phase.on_member_gone(member_id))
 
     def _forget(self, member_id: int) -> None:
         self.parts.log_sender.streams.stop(member_id)

@@ -37,7 +37,7 @@ class PeersHandler(Protocol):
 
     def on_member_gone(self, member_id: int) -> None: ...
 
-    def on_unrelated(self, member_id: int) -> None: ...
+    def on_unrelated(self) -> None: ...
 
 
 class ConsensusAdapter:
@@ -93,7 +93,7 @@ class ConsensusAdapter:
                     if message is not None:
                         handler.on_message(member_id, message)
                         if not is_unrelated and member_id in self._unrelated:
-                            handler.on_unrelated(member_id)
+                            handler.on_unrelated()
                             return
             start += header.aligned_length
 

@@ -1,7 +1,7 @@
 """What a member is made of: each part with what it reaches, from the log up; no part reaches the agent.
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
-disk       MemberHistories, Repair, PromiseKeeper, SnapshotServer, StandbySnapshots
+disk       MemberHistories, Repair, IdentityKeeper, PromiseKeeper, SnapshotServer, StandbySnapshots
 clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
@@ -29,6 +29,7 @@ from cluster.member.clocks import MemberClocks
 from cluster.member.control import NodeControl, Toggles
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.histories import MemberHistories
+from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
@@ -150,6 +151,8 @@ class Parts:
             files,
             self.peers,
             self.repair,
+            IdentityKeeper(context, files, reporter.event),
+            self.log,
             self.replica,
             random,
             self.counters.awaited_members,

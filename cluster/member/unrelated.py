@@ -15,6 +15,8 @@ from cluster.protocol.link_histories import TermEvents
 # Messages that say who a member is, and so are heard of everybody: template id and schema id.
 HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND, TermEvents.KIND})
 
+TOLD_MAX: Final = 64  # lines: a member that gives another reason each time is not told for ever
+
 
 class Unrelated:
     """The members whose present links lead to another cluster, or to another history of this one."""
@@ -22,16 +24,22 @@ class Unrelated:
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
         self._reasons: dict[int, str] = {}  # by member id
+        self._new: list[int] = []
         self._told: set[tuple[int, str]] = set()
 
-    def add(self, member_id: int, reason: str) -> bool:
-        """Count the member as unrelated until its link is down; whether it was none before."""
-        is_new = member_id not in self._reasons
+    def add(self, member_id: int, reason: str) -> None:
+        """Count the member as unrelated until its link is down."""
+        if member_id not in self._reasons:
+            self._new.append(member_id)
         self._reasons[member_id] = reason
-        if (member_id, reason) not in self._told:
+        if (member_id, reason) not in self._told and len(self._told) < TOLD_MAX:
             self._told.add((member_id, reason))
             self._reporter.error(ClusterError(f"member {member_id} is not counted: {reason}"))
-        return is_new
+
+    def take_new(self) -> list[int]:
+        """Those that were added since the last call."""
+        new, self._new = self._new, []
+        return new
 
     def remove(self, member_id: int) -> None:
         """Its link is down: what comes next over it is judged for itself."""

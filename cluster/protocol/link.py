@@ -7,11 +7,11 @@ connection is Hello, answered by HelloReply.
 
 import hashlib
 from enum import IntEnum
-from typing import Final, Self
+from typing import ClassVar, Final
 
-from cluster.errors import RemoteProtocolError
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Composite, Message, Schema, Version, i32, i64
+from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
 LINK_PROTOCOL_VERSION: Final = 1 << 16 | 1 << 8  # 1.1.0; the majors of both ends must be equal
@@ -161,14 +161,7 @@ class LogRequest(Message, template_id=10, schema=LINK_SCHEMA):
     max_bytes: i64
     wanted: tuple[Wanted, ...] = ()
 
-    @classmethod
-    def decode_body(
-        cls, buffer: Buffer, offset: int, limit: int, block_length: int, version: int
-    ) -> tuple[Self, int]:
-        if offset + block_length == limit:
-            buffer = bytes(buffer[offset:limit]) + bytes(4)  # no group of wanted entries
-            offset, limit = 0, len(buffer)
-        return super().decode_body(buffer, offset, limit, block_length, version)
+    LATER_PARTS: ClassVar[int] = 1
 
 
 class ThinnedBlock(Message, template_id=9, schema=LINK_SCHEMA):
@@ -227,15 +220,7 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     ipc_endpoints: Ascii = ""
     consumers: Ascii = ""  # consumer groups: position:name, with a zero byte between two of them
 
-    @classmethod
-    def decode_body(
-        cls, buffer: Buffer, offset: int, limit: int, block_length: int, version: int
-    ) -> tuple[Self, int]:
-        padded = bytes(buffer[offset:limit]) + bytes(4)  # consumers of no bytes, where there are none
-        value, end = super().decode_body(padded, 0, len(padded), block_length, version)
-        if offset + end > limit and (value.consumers or end < len(padded)):
-            raise RemoteProtocolError(f"LogStatus.consumers: cut off at offset {limit}")
-        return value, min(offset + end, limit)
+    LATER_PARTS: ClassVar[int] = 1
 
 
 class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
@@ -331,6 +316,7 @@ class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
     ``promises_id`` is drawn again whenever promises are lost. Who has lost his ``asks``; everybody answers
     with a statement of his own, in every phase, and names that id among the ``known`` then and with later
     votes. ``candidate_term_id`` and ``leadership_term_id`` (led, followed or in the log) are -1 for none.
+    ``cluster`` is the identity of the sender's cluster; none of a member of 0.1, or that does not know it.
     """
 
     promises_id: i64
@@ -339,6 +325,9 @@ class PromiseStatement(Message, template_id=27, schema=LINK_SCHEMA):
     state: PromiseState
     asks: Bool32
     known: tuple[KnownPromises, ...] = ()
+    cluster: tuple[ClusterIdentity, ...] = ()
+
+    LATER_PARTS: ClassVar[int] = 1
 
 
 class ClockRequest(Message, template_id=37, schema=LINK_SCHEMA):

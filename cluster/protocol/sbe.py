@@ -110,6 +110,7 @@ class Composite(_Tuple, metaclass=Declaration):
     _fields: ClassVar[tuple[str, ...]]
     BLOCK_LENGTH: ClassVar[int]
     DTYPE: ClassVar[np.dtype[Any]]
+    LATER_PARTS: ClassVar[int] = 0  # of the groups and var data, the last ones: older writers end before them
 
     @classmethod
     def layout(cls) -> Layout:
@@ -224,9 +225,10 @@ class Composite(_Tuple, metaclass=Declaration):
                     ) from None
         if layout.tail:
             values = list(values)
-            for part in layout.tail:
+            first_later = len(layout.tail) - cls.LATER_PARTS
+            for index, part in enumerate(layout.tail):
                 value: Any
-                if version < part.since:
+                if version < part.since or (end == limit and index >= first_later):
                     value = () if part.element is not None else "" if part.text else b""
                 elif part.element is not None:
                     value, end = cls._read_group(part, buffer, end, limit, version)

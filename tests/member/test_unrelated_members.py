@@ -23,21 +23,23 @@ def part(cluster, one, others):
     for other in others:
         for member, id_ in ((one, other.member_id), (other, one.member_id)):
             member.agent.parts.unrelated.add(id_, "of another cluster")
-            member.agent.on_unrelated(id_)
+            member.agent.on_unrelated()
 
 
 def test_each_reason_is_told_once_for_each_member():
     told, counters = [], MemberCounters(CountersFile.in_memory(), ConsensusModuleContext())
     unrelated = Unrelated(Reporter(counters.errors, told.append, told.append))
 
-    assert unrelated.add(1, "its ids are 1")
-    assert not unrelated.add(1, "its ids are 1")
+    unrelated.add(1, "its ids are 1")
+    unrelated.add(1, "its ids are 1")
     assert 1 in unrelated and 2 not in unrelated
+    assert (unrelated.take_new(), unrelated.take_new()) == ([1], [])
     unrelated.remove(1)
     assert 1 not in unrelated
-    assert unrelated.add(1, "its ids are 1")
-    assert unrelated.add(2, "its ids are 1")
-    assert not unrelated.add(1, "its log is another")
+    unrelated.add(1, "its ids are 1")
+    unrelated.add(2, "its ids are 1")
+    unrelated.add(1, "its log is another")
+    assert unrelated.take_new() == [1, 2]
 
     assert [str(error) for error in told] == [
         "member 1 is not counted: its ids are 1",

@@ -68,11 +68,11 @@ class MemberHistories:
             if own != self._own:
                 self._own = own
                 self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
-                found = [id_ for id_ in self._told if id_ not in self._unrelated and not self._is_same(id_)]
+                for member_id in self._told.keys() - set(self._unrelated):
+                    self._is_same(member_id)
                 self._look_around()
         for member_id in sorted(self._untold):
             self._tell(member_id)
-        return found
 
     def on_link_up(self, member_id: int) -> None:
         """Tell the member before anything else: what it says later is judged by what it has told."""

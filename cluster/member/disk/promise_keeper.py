@@ -3,15 +3,17 @@
 from collections.abc import Callable
 from random import Random
 
-from cluster.archive.promises_file import read_promises, write_promises
+from cluster.archive.promises_file import PROMISES_FILE_NAME, read_promises, write_promises
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.promises import HeldPromises, Promises, recall
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import Counter
 from cluster.errors import LogDamaged, MemberRestart
+from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.repair import Repair
+from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.protocol.counter_types import bits_of
@@ -32,6 +34,8 @@ class PromiseKeeper:
         files: MemberFiles,
         peers: Peers,
         repair: Repair,
+        identity: IdentityKeeper,
+        log: MemberLog,
         replica: ReplicatedState,
         random: Random,
         awaited_members: Counter,
@@ -42,6 +46,9 @@ class PromiseKeeper:
         self._files = files
         self._peers = peers
         self._repair = repair
+        self._identity = identity
+        self._is_identity_lost = False
+        self._log = log
         self._replica = replica
         self._random = random
         self._awaited_members = awaited_members
@@ -51,17 +58,28 @@ class PromiseKeeper:
         self._shown_to_wait: list[int] = []
 
     def begin(self) -> None:
-        """Find out from the disk whether the promises are kept. Raises StorageError."""
-        repair, candidate_term_id = self._repair, self._files.node_state.candidate_term_id
-        is_lost = repair.is_needed and repair.acknowledged_end is None
-        stored = None
-        try:
-            stored = self._read()
-        except LogDamaged as damage:
+        """Find out from the disk which cluster this is, and whether the promises are kept.
+
+        Raises OtherMembers, StorageError.
+        """
+        stored, damage = self._read()
+        has_promises = self._files.archive.files.exists(f"{self._directory}/{PROMISES_FILE_NAME}")
+        if damage is not None:
             self._reporter.event(f"{damage}: counts as a member that has lost its promises")
-            is_lost = True
+        self._is_identity_lost = self._identity.begin(stored, has_promises=has_promises)
+        if self._is_identity_lost:
+            self._reporter.event("its identity.dat is lost: counts as a member that has lost its promises")
+        self._recall(stored, is_damaged=damage is not None)
+
+    def _recall(self, stored: PromiseStatement | None, *, is_damaged: bool) -> None:
+        repair, candidate_term_id = self._repair, self._files.node_state.candidate_term_id
+        is_cut = repair.is_needed and repair.acknowledged_end is None
+        remembered = None if stored is None else _held(stored)
         held = recall(
-            stored, candidate_term_id, is_lost=is_lost, draw_id=lambda: self._random.getrandbits(_ID_BITS)
+            remembered,
+            candidate_term_id,
+            is_lost=is_cut or is_damaged or self._is_identity_lost,
+            draw_id=lambda: self._random.getrandbits(_ID_BITS),
         )
         context = self._context
         self.promises = Promises(
@@ -71,33 +89,44 @@ class PromiseKeeper:
             held,
             had_log=repair.is_needed,
         )
-        if self._peers.ids and held != stored:
+        if self.promises.has_say:
+            self._identity.settle(is_new=candidate_term_id < 0)
+        is_named = stored is not None and bool(stored.cluster)
+        if self._peers.ids and (held != remembered or is_named != bool(self._identity.stated)):
             self.store()
         self._show_waiting()
 
     def on_recovered(self, append_position: int) -> None:
         """The log is known, and whether it is damaged. Raises StorageError."""
         if self._repair.is_needed:
-            self.begin()
+            stored, damage = self._read()
+            self._recall(stored, is_damaged=damage is not None)
         if not self.promises.has_say and append_position > 0:
             self._reporter.event(
                 f"a log to {append_position}, but its votes are not known: maybe not all that it had "
                 "acknowledged, so no vote before it has followed a leader"
             )
 
-    def _read(self) -> HeldPromises | None:
-        stored = read_promises(self._files.archive.files, self._directory)
-        if stored is None:
-            return None
-        known = frozenset((known.member_id, known.promises_id) for known in stored.known)
-        return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)
+    def _read(self) -> tuple[PromiseStatement | None, LogDamaged | None]:
+        try:
+            return read_promises(self._files.archive.files, self._directory), None
+        except LogDamaged as damage:
+            return None, damage
 
     def store(self) -> None:
-        """Make ``promises.held`` durable, and show what follows from it. Raises StorageError."""
+        """Make ``promises.held`` durable; who has a say knows its cluster before. Raises StorageError."""
+        if self.promises.has_say:
+            self._identity.settle(is_new=True)
         held = self.promises.held
         known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
         statement = PromiseStatement(
-            held.promises_id, held.candidate_term_id, NULL_VALUE, held.state, False, known
+            held.promises_id,
+            held.candidate_term_id,
+            NULL_VALUE,
+            held.state,
+            False,
+            known,
+            self._identity.stated,
         )
         write_promises(self._files.archive.files, self._directory, statement)
         self._show_waiting()
@@ -126,7 +155,11 @@ class PromiseKeeper:
 
     def frame(self) -> bytes:
         """The own statement, as it is sent; without promises it asks for that of the other."""
-        return link_frame(self.promises.statement(*self._terms, asks=not self.promises.may_follow))
+        return self._frame(asks=not self.promises.may_follow)
+
+    def _frame(self, *, asks: bool) -> bytes:
+        statement = self.promises.statement(*self._terms, asks=asks)
+        return link_frame(statement.replace(cluster=self._identity.stated))
 
     def on_link_up(self, member_id: int) -> None:
         self._peers.links.send(member_id, self.frame())
@@ -135,21 +168,45 @@ class PromiseKeeper:
         self.promises.on_link_down(member_id)
         self._show_waiting()
 
-    def on_statement(self, member_id: int, told: PromiseStatement) -> None:
-        """Take a member's statement, and answer it if it asks.
+    def on_statement(self, member_id: int, told: PromiseStatement) -> dict[int, str]:
+        """Take a member's statement, and answer it if it asks; returns who is of another cluster, and why.
 
-        Raises MemberRestart when it shows that the own candidate term cannot be true; StorageError.
+        Raises MemberRestart when it shows that the own candidate term cannot be true, OtherMembers when the
+        others are not those that are configured; StorageError.
         """
-        promises = self.promises
+        if (reason := self._identity.difference(told)) is not None:
+            return {member_id: reason}
+        promises, others = self.promises, {}
         if promises.on_statement(member_id, told):
             self.store()
+        agreed = promises.confirmed_cluster
+        if agreed is not None and not promises.has_say and self._identity.adopt(agreed):
+            others = self._on_identity()
         if told.asks:
-            self._peers.links.send(member_id, link_frame(promises.statement(*self._terms)))
+            self._peers.links.send(member_id, self._frame(asks=False))
         candidate_term_id, _ = self._terms
         if promises.is_beyond_others(candidate_term_id):
             self._repair.set_votes_aside(f"candidate term {candidate_term_id} is far beyond all others")
             raise MemberRestart("its candidate term cannot be true")
         self._show_waiting()
+        return others
+
+    def learn_first_term(self) -> dict[int, str]:
+        """Once the log's begin is committed it is part of the identity; returns as ``on_statement`` does."""
+        if not self._identity.learn_first_term(self._log.recording, self._log.commit_position):
+            return {}
+        return self._on_identity()
+
+    def _on_identity(self) -> dict[int, str]:
+        """It is known, or more of it: the others are to know, and are judged by it."""
+        others = {}
+        for member_id in self._peers.ids:
+            told = self.promises.told_by(member_id)
+            if told is not None and (reason := self._identity.difference(told)) is not None:
+                others[member_id] = reason
+                self.promises.on_link_down(member_id)
+            self._peers.links.send(member_id, self.frame())
+        return others
 
     def _show_waiting(self) -> None:
         """Bring up to date what tools see. It is called after each change of ``promises``."""
@@ -168,3 +225,8 @@ class PromiseKeeper:
     def term_limit(self, member_id: int) -> int:
         """The highest term that is believed of a member."""
         return self.promises.term_limit(member_id, *self._terms)
+
+
+def _held(stored: PromiseStatement) -> HeldPromises:
+    known = frozenset((known.member_id, known.promises_id) for known in stored.known)
+    return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)

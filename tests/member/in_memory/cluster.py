@@ -50,6 +50,7 @@ class SimulatedCluster:
         self.file_sync_level = file_sync_level
         self._settings = settings
         self.members = [SimulatedMember(self, member_id) for member_id in range(member_count)]
+        self.lists: dict[int, tuple[int, ...]] = {}  # of members that are configured as no other is
         self.clients: list[SimulatedClient] = []
         self.leader_of_term: dict[int, int] = {}
         self._commit_positions = [0] * member_count
@@ -61,7 +62,7 @@ class SimulatedCluster:
     def context_of(self, member_id: int) -> ConsensusModuleContext:
         return ConsensusModuleContext(
             member_id=member_id,
-            member_ids=tuple(range(self.member_count)),
+            member_ids=self.lists.get(member_id, tuple(range(self.member_count))),
             ingress_endpoints=",".join(f"{i}=simulated:{i}" for i in range(self.member_count)),
             max_sessions=64,
             log_term_length=self.term_length,

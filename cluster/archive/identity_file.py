@@ -1,0 +1,107 @@
+"""identity.dat: which cluster a directory is of, in its cluster folder and, the same, in its archive folder.
+
+A ClusterIdentity and the CRC-32 of that (u32). One good file is enough, and what it says goes into both.
+"""
+
+import struct
+import zlib
+from typing import NamedTuple
+
+from cluster.archive.files import Files, read_at_rest, replace
+from cluster.errors import LogDamaged, OtherMembers, StorageError
+from cluster.protocol.identity import ClusterIdentity
+
+IDENTITY_FILE_NAME = "identity.dat"
+_CRC = struct.Struct("<I")
+
+
+class FoundIdentity(NamedTuple):
+    """What the files say; ``identity`` is None where none of them is good."""
+
+    identity: ClusterIdentity | None
+    path: str  # of the file that says it, or that would
+    damage: tuple[LogDamaged, ...]
+    is_in_both: bool = False
+
+
+def read_identity(files: Files, cluster_directory: str, archive_directory: str) -> FoundIdentity:
+    """Read both files. Raises OtherMembers where they are good and differ, StorageError."""
+    found: list[tuple[str, ClusterIdentity]] = []
+    damage: list[LogDamaged] = []
+    for path in _paths(cluster_directory, archive_directory):
+        try:
+            if (identity := _read(files, path)) is not None:
+                found.append((path, identity))
+        except LogDamaged as error:
+            damage.append(error)
+    if not found:
+        return FoundIdentity(None, _paths(cluster_directory, archive_directory)[0], tuple(damage))
+    path, identity = found[0]  # is written first
+    for other_path, other in found[1:]:
+        if other.generation != identity.generation or _differ(other.member_ids, identity.member_ids):
+            raise OtherMembers(
+                f"{path}: {identity_line(identity)}, expected what {other_path} says: {identity_line(other)}"
+            )
+    is_in_both = [other for _, other in found] == [identity, identity]
+    return FoundIdentity(identity, path, tuple(damage), is_in_both)
+
+
+def identity_line(identity: ClusterIdentity) -> str:
+    """For people."""
+    members = ", ".join(map(str, identity.member_ids)) or "those of its first start"
+    return f"generation {identity.generation}, members {members}"
+
+
+def _differ(member_ids: tuple[int, ...], other_ids: tuple[int, ...]) -> bool:
+    return bool(member_ids and other_ids) and member_ids != other_ids
+
+
+def _read(files: Files, path: str) -> ClusterIdentity | None:
+    try:
+        if not files.exists(path):
+            return None
+        file = files.open(path)
+        try:
+            data = read_at_rest(file, file.size())
+        finally:
+            file.close()
+    except OSError as error:
+        raise StorageError(path, error.errno, "reading failed") from error
+    body, crc = data[: -_CRC.size], data[-_CRC.size :]
+    if crc != _CRC.pack(zlib.crc32(body)):
+        raise LogDamaged(path, 0, "its checksum is not that of its bytes")
+    try:
+        return ClusterIdentity.decode_record(body)
+    except LogDamaged as damage:
+        raise damage.at(path) from None
+
+
+def write_identity(
+    files: Files, cluster_directory: str, archive_directory: str, identity: ClusterIdentity
+) -> None:
+    """Put it into both files; in between they do not contradict each other. Raises StorageError."""
+    first, second = _paths(cluster_directory, archive_directory)
+    body = identity.encode_body()
+    data = body + _CRC.pack(zlib.crc32(body))
+    _remove_another(files, second, identity)
+    for path in (first, second):
+        replace(files, path, data)
+
+
+def _remove_another(files: Files, path: str, identity: ClusterIdentity) -> None:
+    """A file that the other one would contradict."""
+    try:
+        held = _read(files, path)
+    except LogDamaged:
+        return
+    if held is None or (held.generation, held.member_ids) == (identity.generation, identity.member_ids):
+        return
+    try:
+        files.unlink(path)
+        files.sync_directory(path.rpartition("/")[0])
+    except OSError as error:
+        raise StorageError(path, error.errno, "removing failed") from error
+
+
+def _paths(cluster_directory: str, archive_directory: str) -> tuple[str, str]:
+    return f"{cluster_directory}/{IDENTITY_FILE_NAME}", f"{archive_directory}/{IDENTITY_FILE_NAME}"

@@ -1,0 +1,50 @@
+"""Whether two members are of one cluster, by what they tell of it."""
+
+from collections.abc import Mapping
+
+from cluster.protocol.identity import ClusterIdentity
+
+
+def difference(told: ClusterIdentity, own: ClusterIdentity) -> str | None:
+    """Why they are of two clusters, for people; None when they may be of one.
+
+    What one of them does not know fits everything.
+    """
+    if told.generation != own.generation:
+        return f"it is of generation {told.generation}, expected {own.generation}"
+    if told.member_ids and own.member_ids and told.member_ids != own.member_ids:
+        return f"its cluster has members {_list(told)}, expected {_list(own)}"
+    logs = [(of.first_log_session_id, of.first_term_timestamp) for of in (told, own)]
+    if None not in (*logs[0], *logs[1]) and logs[0] != logs[1]:
+        (session_id, timestamp), (own_session_id, own_timestamp) = logs
+        return (
+            f"its log began with session {session_id} at {timestamp}, "
+            f"expected session {own_session_id} at {own_timestamp}"
+        )
+    return None
+
+
+def _list(identity: ClusterIdentity) -> str:
+    return ", ".join(map(str, identity.member_ids))
+
+
+def agreement(
+    told: Mapping[int, ClusterIdentity | None], needed: int
+) -> tuple[list[int], ClusterIdentity | None]:
+    """The members, ``needed`` at least, that agree on a cluster, and what they say of it.
+
+    Who tells nothing agrees with all. No members where too few agree, or enough on two clusters.
+    """
+    identities = [identity for identity in told.values() if identity is not None]
+    if not identities:
+        return sorted(told), None
+    groups = []
+    for identity in identities:
+        agreeing = [i for i, other in told.items() if other is None or difference(other, identity) is None]
+        if len(agreeing) >= needed:
+            groups.append((identity, sorted(agreeing)))
+    if not groups or any(difference(one, other) for one, _ in groups for other, _ in groups):
+        return [], None
+    # Whoever knows where the log began says most.
+    identity, agreeing = max(groups, key=lambda group: group[0].first_term_timestamp is not None)
+    return agreeing, identity
