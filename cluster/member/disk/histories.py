@@ -53,13 +53,12 @@ class MemberHistories:
         self._untold: set[int] = set()  # whose links did not take the last list
         self._elsewhere: list[int] | None = None
 
-    def do_work(self) -> list[int]:
+    def do_work(self) -> None:
         """See what is new in the log, and tell it; returns members that turn out to be of another history.
 
         What is committed is noted. Raises StorageError.
         """
         seen = self._state()
-        found: list[int] = []
         if seen != self._seen:
             self._seen = seen
             if (position := self._log.commit_position) > self._files.life.committed_position:
@@ -69,7 +68,7 @@ class MemberHistories:
                 self._own = own
                 self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
                 for member_id in self._told.keys() - set(self._unrelated):
-                    self._is_same(member_id)
+                    self._compare(member_id)
                 self._look_around()
         for member_id in sorted(self._untold):
             self._tell(member_id)
@@ -89,7 +88,7 @@ class MemberHistories:
             self._reporter.error(RemoteProtocolError(f"member {member_id}: {fault}"))
             return
         self._told[member_id] = told
-        self._is_same(member_id)
+        self._compare(member_id)
         self._look_around()
 
     def _tell(self, member_id: int) -> None:
@@ -98,11 +97,10 @@ class MemberHistories:
         else:
             self._untold.add(member_id)
 
-    def _is_same(self, member_id: int) -> bool:
+    def _compare(self, member_id: int) -> None:
         found = difference(self._own, self._told[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
-        return found is None
 
     def _look_around(self) -> None:
         elsewhere = majority_elsewhere(self._own, self._told, self._quorum_threshold)
