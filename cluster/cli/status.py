@@ -16,7 +16,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, ask_members
 from cluster.cli.printable import printable
-from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge, judge_backups
+from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
@@ -121,7 +121,7 @@ def _document(directory: Path, endpoints: str | None) -> dict[str, Any]:
         time.sleep(SECOND_LOOK_S)
         seen = _seen(directory, endpoints)
     now = datetime.now(UTC)
-    judged = judge(seen.members, seen.member_count, now, committed)
+    judged = judge_members(seen.members, seen.member_count, now, committed)
     of_backups = judge_backups(seen.backups)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
         word = UNAVAILABLE if of_backups else HEALTHY

@@ -42,7 +42,7 @@ class Judgement(NamedTuple):
     messages: list[Finding]
 
 
-def judge(
+def judge_members(
     members: Sequence[Member], member_count: int, now: datetime, committed_before: int | None = None
 ) -> Judgement:
     """Judge a cluster of ``member_count`` members, of which ``members`` are known.

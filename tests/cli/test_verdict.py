@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cluster.cli import status, verdict
-from cluster.cli.verdict import judge
+from cluster.cli.verdict import judge_members
 from tests.tree import ROOT
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -29,7 +29,7 @@ def a_cluster(count, **of_last):
 
 
 def judged(members, count=None, committed=1_000):
-    found = judge(members, count or len(members), NOW, committed)
+    found = judge_members(members, count or len(members), NOW, committed)
     return found.verdict, found.may_stop, [message.name for message in found.messages]
 
 
@@ -69,7 +69,7 @@ def test_a_member_that_lacks_only_what_was_committed_since_a_moment_ago_is_level
 def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
     canvass = {"electionState": "CANVASS"}
     texts = [
-        judge(members, 3, NOW).messages[0].text
+        judge_members(members, 3, NOW).messages[0].text
         for members in (
             [gone(0), gone(1), gone(2)],
             [member(0, **canvass), gone(1), gone(2)],
@@ -81,18 +81,18 @@ def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
         "no member leads: 1 of 3 run, a majority is 2",
         "no member leads, though 2 of 3 run",
     ]
-    assert judge([gone(0)], 1, NOW).verdict == "unavailable"
+    assert judge_members([gone(0)], 1, NOW).verdict == "unavailable"
 
 
 def test_of_two_members_that_say_they_lead_the_one_of_the_newer_term_does():
-    found = judge([member(0, "LEADER", leadershipTermId=3), member(1, "LEADER"), member(2)], 3, NOW)
+    found = judge_members([member(0, "LEADER", leadershipTermId=3), member(1, "LEADER"), member(2)], 3, NOW)
     assert found.leader is not None and found.leader["memberId"] == 1
     assert found.may_stop == 0  # the other one follows nobody
 
 
 def test_a_suspended_cluster_is_unavailable_and_says_how_it_goes_on():
     members = [member(0, "LEADER", moduleState="SUSPENDED"), member(1), member(2)]
-    found = judge(members, 3, NOW)
+    found = judge_members(members, 3, NOW)
     assert (found.verdict, found.messages[0].name, found.messages[0].fix) == (
         "unavailable", "suspended", "cluster tool resume"
     )  # fmt: skip
@@ -101,11 +101,11 @@ def test_a_suspended_cluster_is_unavailable_and_says_how_it_goes_on():
 def test_what_may_be_lost_are_the_disks_beside_one_that_has_all_that_was_acknowledged():
     stopped = {"isAlive": False, "role": None}
     of_all = [member(id_, **stopped) for id_ in range(3)]
-    assert judge(of_all, 3, NOW).may_be_lost == 2
-    assert judge([*of_all[:2], member(2, appendPosition=900, **stopped)], 3, NOW).may_be_lost == 1
-    assert judge([of_all[0], gone(1), gone(2)], 3, NOW).may_be_lost == 0
+    assert judge_members(of_all, 3, NOW).may_be_lost == 2
+    assert judge_members([*of_all[:2], member(2, appendPosition=900, **stopped)], 3, NOW).may_be_lost == 1
+    assert judge_members([of_all[0], gone(1), gone(2)], 3, NOW).may_be_lost == 0
     # A leader has a majority that holds what is committed, whatever this look at them has missed.
-    assert judge([member(0, "LEADER"), gone(1), gone(2)], 3, NOW).may_be_lost == 1
+    assert judge_members([member(0, "LEADER"), gone(1), gone(2)], 3, NOW).may_be_lost == 1
 
 
 def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
@@ -126,7 +126,7 @@ def test_remarks_come_last_and_change_no_verdict():
 
 
 def test_a_member_that_does_not_answer_is_named_with_the_reason():
-    found = judge([*a_cluster(3)[:2], gone(None, error="127.0.0.1:9: refused")], 3, NOW)
+    found = judge_members([*a_cluster(3)[:2], gone(None, error="127.0.0.1:9: refused")], 3, NOW)
     assert found.messages[0].text == "a member does not answer: 127.0.0.1:9: refused"
 
 
