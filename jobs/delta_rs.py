@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 APPLICATION = "cluster.{}"  # of the transactions on a table, whose version is a position
 IDENTITY = "cluster.identity"  # property of a table: the log that it is of
+_MAPPING = "delta.columnMapping.mode"
 OPTIONS = (
     "endpoints", "clusterDir", "archiveDir", "startingOffsets", "startingTimestamp", "maxBytesPerTrigger",
     "readPreference", "requestTimeoutMs", "failOnDataLoss", "tlsCaFile", "tlsCertificateFile", "tlsKeyFile",
@@ -300,6 +301,7 @@ class _Keeper:
             raise ConfigurationError(
                 f"table {self._place} is the table {metadata.name} of a log; expected {self.job.layout.name}"
             )
+        _check_columns(self._place, table, self.job.layout)
         self._table = table
 
     def _made(self) -> DeltaTable:
@@ -340,6 +342,39 @@ def _named(
         raise StorageError(place, None, f"{what}: {said}") from None
 
 
+def _check_columns(place: str, table: DeltaTable, layout: TableLayout) -> None:
+    """Give a table of an earlier release what it lacks.
+
+    Raises ConfigurationError for a table of another layout, and where columns may have other names in files
+    than in the table (column mapping): delta-rs writes files by the names of the table.
+    """
+    from deltalake import Schema
+
+    there = {field.name: field for field in table.schema().fields}
+    mapping = table.metadata().configuration.get(_MAPPING, "none")
+    if mapping != "none":
+        raise ConfigurationError(
+            f"{_MAPPING} of table {place} is {mapping}; expected none, as --writer {DELTA_RS} writes files "
+            "by the names of columns"
+        )
+    name = next((name for name in (layout.key, layout.progress) if name not in there), None)
+    if name is not None:
+        raise ConfigurationError(
+            f"table {place} has no column {name}, so it is none of {layout.name}; it has {', '.join(there)}"
+        )
+    lacking = []
+    for field in Schema.from_arrow(arrow_schema(layout.columns)).fields:
+        if field.name not in there:
+            lacking.append(field)
+        elif there[field.name].type != field.type:
+            raise ConfigurationError(
+                f"column {field.name} of table {place} is {there[field.name].type}; expected {field.type}"
+            )
+    if lacking:
+        with _named(place):
+            table.alter.add_columns(lacking)
+
+
 def _recent(table: DeltaTable, count: int) -> list[Recent]:
     return [
         Recent(of["version"], of["operation"], of.get("operationParameters", {}), of.get("userMetadata"))
@@ -378,8 +413,8 @@ def _append(table: DeltaTable, job: ArrowJob, entries: Entries, said: CommitProp
             raise
 
     stream = pa.RecordBatchReader.from_batches(job.schema, counted())
-    try:
-        write_deltalake(table, stream, mode="append", commit_properties=said)
+    try:  # merging schemas leaves the user's own columns NULL
+        write_deltalake(table, stream, mode="append", schema_mode="merge", commit_properties=said)
     except Exception:
         if refusals:
             raise refusals[0] from None
@@ -401,7 +436,9 @@ def _merge(table: DeltaTable, job: ArrowJob, updates: pa.Table, found: Found, sa
             merging = merging.when_not_matched_by_source_update(missing.values, missing.condition)
         merging.execute()
     if table.version() == before:  # a merge that changes no row is no commit
-        write_deltalake(table, updates.slice(0, 0), mode="append", commit_properties=said)
+        write_deltalake(
+            table, updates.slice(0, 0), mode="append", schema_mode="merge", commit_properties=said
+        )
     return int(updates.num_rows)
 
 
