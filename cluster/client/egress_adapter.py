@@ -33,17 +33,15 @@ class EgressAdapter:
         self,
         cluster_session_id: int,
         held: HeldEgress,
-        on_acknowledged: OnAcknowledged,
         taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
-        self._on_acknowledged = on_acknowledged
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
-    def poll(self, connection: MemberConnection) -> Message | None:
+    def poll(self, connection: MemberConnection, on_acknowledged: OnAcknowledged) -> Message | None:
         """Take messages and acknowledgements up to the next frame of another kind, and that frame.
 
         Messages are held for the application. Returns what the other frame says to the session, if it does.
@@ -57,7 +55,7 @@ class EgressAdapter:
             self._hold_messages()
         acknowledged, position = messages.acknowledged.tolist()
         if acknowledged >= 0:
-            self._on_acknowledged(acknowledged, position)
+            on_acknowledged(acknowledged, position)
         if status in (DONE, OUT_FULL):
             connection.advance(consumed)
             return None

@@ -77,7 +77,7 @@ class SessionConductor:
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
         self._taken = AnswerProgress() if context.supervised else None
-        self._egress = EgressAdapter(event.cluster_session_id, held, self._on_acknowledged, self._taken)
+        self._egress = EgressAdapter(event.cluster_session_id, held, self._taken)
         self._held_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
@@ -216,7 +216,7 @@ class SessionConductor:
                 self._last_heard_ns = now_ns
                 self._probed_ns = None
                 while connection.has_frames:
-                    message = self._egress.poll(connection)
+                    message = self._egress.poll(connection, self._on_acknowledged)
                     if message is not None:
                         self._on_message(message, publication, now_ns)
                 if self._taken is not None and self._taken.fault:

@@ -1,6 +1,8 @@
 """The client over each medium, with real sockets: what the scripted world cannot show."""
 
+import gc
 import time
+import weakref
 
 import pytest
 
@@ -126,3 +128,21 @@ def test_a_close_arrives_though_much_that_was_answered_was_never_read(leader, me
         assert time.monotonic() < begin + DEADLINE_S
         time.sleep(0.01)
     assert len(leader.log) == 500
+
+
+@pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])
+def test_a_closed_client_leaves_nothing_for_the_collector(leader, medium):
+    gc.collect()
+    gc.disable()
+    try:
+        with ClusterClient.connect(leader.endpoints[medium]) as client:
+            assert client.offer(b"x") > 0
+            client.await_committed(DEADLINE_S)
+            parts = [weakref.ref(part) for part in (client, client._session, client._session.window)]
+        del client
+        deadline = time.monotonic() + DEADLINE_S
+        while any(part() is not None for part in parts):  # its thread may be about to end
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
+    finally:
+        gc.enable()
