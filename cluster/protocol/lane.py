@@ -106,10 +106,10 @@ def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
     found = _NAME.search(field)
     if found is None:
         return field, None
-    known, partition, batch, partitions, rows, application = found.groups()
-    numbers = int(partition), int(batch), int(partitions), int(rows)
+    known, *numbers, application = found.groups()
+    partition, batch, partitions, rows = map(int, numbers)
     try:
-        lane = Lane(application.decode(), *numbers, is_known=known is not None)
+        lane = Lane(application.decode(), partition, batch, partitions, rows, known is not None)
     except (ConfigurationError, UnicodeDecodeError):
         return field, None
     return field[: found.start()], lane
