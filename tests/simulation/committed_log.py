@@ -51,7 +51,7 @@ class CommittedLog:
         self.lanes = LoggedLanes()
         self.groups = LoggedGroups()
         self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
-        self._session_timeout = session_timeout  # in cluster time
+        self.session_timeout = session_timeout  # in cluster time
         self._service_ids = range(service_count)
         self.timers: dict[int, int] = {}  # correlation id: deadline, of those that may still fire
         self.cancelled: set[int] = set()
@@ -205,7 +205,7 @@ class CommittedLog:
             or self.lanes.has(session_id)
             or self.groups.has(session_id),
             # Silence is the leader's monotonic time, of which cluster time passes at nine tenths at least.
-            CloseReason.TIMEOUT: timestamp - session.last_activity >= self._session_timeout * 9 // 10 - 1
+            CloseReason.TIMEOUT: timestamp - session.last_activity >= self.session_timeout * 9 // 10 - 1
             or self.leadership_term_id in self.startup_terms,
         }
         require(

@@ -29,6 +29,7 @@ from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM
 from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.disk import Disk
+from cluster.testing.world import MS
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog
 from tests.simulation.disk_log import (
@@ -42,6 +43,7 @@ from tests.simulation.disk_log import (
 )
 from tests.simulation.member import Member, Observer
 from tests.simulation.readers import Reader, ReaderObserver
+from tests.simulation.silence import Silence
 from tests.simulation.violation import require
 
 if TYPE_CHECKING:
@@ -60,6 +62,7 @@ class _Watched:
         self.snapshots = 0
         self.recorded_terms: set[int] = set()
         self.led_terms: set[int] = set()
+        self.silence: Silence | None = None  # of the sessions of the term that it leads
         self.has_followed = False
 
 
@@ -264,6 +267,9 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             if not watched.led_terms and not watched.has_followed:
                 self.log.startup_terms.add(member.leadership_term_id)
             watched.led_terms.add(member.leadership_term_id)
+            watched.silence = Silence(self.log.session_timeout * MS)
+        if member.is_leading and watched.silence is not None:
+            watched.silence.on_turn(member)
             self._on_leadership(member, member.leadership_term_id)
         watched.has_followed = watched.has_followed or member.is_following
 

@@ -11,7 +11,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.authentication import AuthorisationService
 from cluster.consensus.cluster_member import ClusterMember, LogEnd
-from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
@@ -27,7 +27,7 @@ from cluster.member.phases.fetching import Fetching
 from cluster.member.phases.following import Following
 from cluster.member.services.snapshot_digests import SnapshotDigests
 from cluster.node.life import MemberLife
-from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
+from cluster.protocol.enums import CloseReason, ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.sbe import CLUSTER, Message
 from cluster.service.channel import ServiceChannel
 from cluster.transport.message_frames import link_frame
@@ -221,6 +221,21 @@ class MemberState:
     @property
     def sessions(self) -> dict[int, ClusterSession]:
         return self.replica.sessions.sessions
+
+    @property
+    def open_sessions_ns(self) -> dict[int, int]:
+        """When a leader heard each session last that is open, by its own monotonic clock."""
+        table, sessions = self.replica.sessions.table, self.sessions.values()
+        slots = table.slots["active_ns"]
+        open_ids = [session.id for session in sessions if session.state is SessionState.OPEN]
+        return {session_id: int(slots[table.slot_of(session_id)]) for session_id in open_ids}
+
+    def close_reason_of(self, session_id: int) -> CloseReason | None:
+        """Of a session that a leader closes, also where that is in its log and not committed."""
+        session = self.sessions.get(session_id)
+        for _, closed in self.replica.sessions._uncommitted_closed:
+            session = closed if closed.id == session_id else session
+        return None if session is None else session.close_reason
 
     # -- its files and ports --
 

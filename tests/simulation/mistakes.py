@@ -16,7 +16,7 @@ from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus import cluster_member, election, leadership, promises, service_messages
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import MS, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.module_snapshot import ModuleSnapshot
@@ -346,6 +346,19 @@ def sessions_time_out_with_their_leader(patch: Patch) -> None:
     patch(SessionManager, "prepare_for_new_term", hasty)
 
 
+def a_jump_is_silence(patch: Patch) -> None:
+    """Of clients: where cluster time jumps forward, sessions are as old as that."""
+    advance = MemberClocks.advance
+
+    def older(self: Any) -> None:
+        before = self._replica.cluster_time
+        advance(self)
+        if (jumped := self._replica.cluster_time - before) > 1_000:
+            self._replica.sessions.table.slots["active_ns"] -= jumped * MS
+
+    patch(MemberClocks, "advance", older)
+
+
 def cancelled_timers_fire(patch: Patch) -> None:
     patch(PriorityHeapTimerService, "on_cancel", lambda self, correlation_id: None)
 
@@ -526,6 +539,7 @@ MISTAKES: dict[Callable[[Patch], None], Sought] = {
     service_close_forgotten: Sought(("I-6", "I-14")),
     sessions_never_time_out: Sought(("I-14",)),
     sessions_time_out_with_their_leader: Sought(("I-7",)),
+    a_jump_is_silence: Sought(("I-7",), ("clock jump",)),
     cancelled_timers_fire: Sought(("I-8",)),
     snapshot_without_timers: Sought(("I-6", "I-8")),
     service_reads_all_that_is_there: Sought(("I-10",)),
