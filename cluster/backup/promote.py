@@ -2,7 +2,8 @@
 
     cluster/cluster-mark.dat    of type BACKUP: goes, last of all and in one step; the member writes its own
     cluster/node-state.dat      of the only member of a new cluster: its votes begin after the last term
-                                of a member that joins the old cluster: there is none
+    identity.dat                the same: of a new generation, which no member of the old cluster counts
+                                of a member that joins the old cluster there are none of both
 
 A member that has a log and no votes has no say in the old cluster, and does not count for a commit, before
 it has followed a leader to the end (cluster/consensus/promises.py). So it is safe beside the old members.
@@ -11,9 +12,11 @@ it has followed a leader to the end (cluster/consensus/promises.py). So it is sa
 from collections.abc import Callable
 
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.identity_file import IDENTITY_FILE_NAME
 from cluster.backup.directory import find_owner
-from cluster.backup.restore import Place, Restored, prepare
+from cluster.backup.restore import Founding, Place, Restored, prepare
 from cluster.errors import NotAClusterDirectory
+from cluster.protocol.identity import ANY_MEMBER_ID
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 
@@ -33,7 +36,12 @@ def promote_backup(
     try:
         _forget_votes(backup)
         restored = prepare(
-            backup, cluster, to_position=None, has_votes=not joins, epoch_ms=epoch_ms, tell=tell
+            backup,
+            cluster,
+            to_position=None,
+            founding=None if joins else Founding("promote", (ANY_MEMBER_ID,)),
+            epoch_ms=epoch_ms,
+            tell=tell,
         )
         files.unlink(f"{cluster}/{CLUSTER_MARK_FILE_NAME}")
         files.sync_directory(cluster)
@@ -44,6 +52,10 @@ def promote_backup(
 
 def _forget_votes(backup: Place) -> None:
     """Of an attempt that failed: the log may have grown since."""
-    path = f"{backup.path}/cluster/{NODE_STATE_FILE_NAME}"
-    if backup.files.exists(path):
-        backup.files.unlink(path)
+    for name in (
+        f"cluster/{NODE_STATE_FILE_NAME}",
+        f"cluster/{IDENTITY_FILE_NAME}",
+        f"archive/{IDENTITY_FILE_NAME}",
+    ):
+        if backup.files.exists(f"{backup.path}/{name}"):
+            backup.files.unlink(f"{backup.path}/{name}")

@@ -7,7 +7,8 @@
 Without a recording.log in its place a directory is no member's: one that is not finished cannot be started.
 The members have promised nothing beyond the terms of the log, and stand for later ones. That is safe for a
 cluster of which every member was restored. It is not beside a member of the old cluster: the backup cannot
-know what a member has voted for since.
+know what a member has voted for since. So the new cluster is of another generation, which follows from the
+end of the log: the same on each host, and none that the old members count.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from cluster.archive.archive import Archive
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files
+from cluster.archive.identity_file import write_identity
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
@@ -26,6 +28,7 @@ from cluster.log.scan import last_message_end
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.protocol.catalog import CATALOG_FILE_NAME, parse_segment_file_name
+from cluster.protocol.identity import ClusterIdentity, IdOfMember, generation_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, RecordingLogEntry
 
@@ -34,12 +37,23 @@ READ_BYTES = 1024 * 1024
 
 
 class Restored(NamedTuple):
-    """What a member begins with. Positions of the log; ``snapshot_position`` is None without a snapshot."""
+    """What a member begins with. Positions of the log; ``snapshot_position`` is None without a snapshot.
+
+    ``generation`` is that of its new cluster; None of one that joins the old cluster.
+    """
 
     start_position: int
     end_position: int
     snapshot_position: int | None
     leadership_term_id: int
+    generation: int | None
+
+
+class Founding(NamedTuple):
+    """By what a new cluster is made, and of which members: none, as its first start says."""
+
+    what: str
+    member_ids: tuple[int, ...] = ()
 
 
 class Place(NamedTuple):
@@ -53,12 +67,14 @@ def restore_member(
     backup: Place,
     member: Place,
     *,
+    member_ids: tuple[int, ...] = (),
     to_position: int | None,
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> Restored:
     """Make a member's directory, which must not be there; its log ends at or before ``to_position``.
 
+    ``member_ids`` are those of the new cluster, ascending; none: those of the member's first start.
     Raises NotAClusterDirectory, DirectoryInUse (the backup runs), ConfigurationError, LogDamaged,
     StorageError.
     """
@@ -75,7 +91,7 @@ def restore_member(
         member,
         f"{member.path}/archive",
         to_position=to_position,
-        has_votes=True,
+        founding=Founding("restore", member_ids),
         epoch_ms=epoch_ms,
         tell=tell,
     )
@@ -96,14 +112,14 @@ def prepare(
     log_folder: str,
     *,
     to_position: int | None,
-    has_votes: bool,
+    founding: Founding | None,
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> Restored:
     """Check and cut what is there, recording.log in ``log_folder``, and let it be a member's.
 
-    With ``has_votes`` it knows to have voted in no term beyond those of the log. Raises NotAClusterDirectory,
-    ConfigurationError, LogDamaged, StorageError.
+    With a ``founding`` it knows to have voted in no term beyond those of the log, and is of a new generation.
+    Raises NotAClusterDirectory, ConfigurationError, LogDamaged, StorageError.
     """
     files = member.files
     archive = Archive.open(f"{member.path}/archive", files=files, epoch_ms=epoch_ms)
@@ -118,15 +134,19 @@ def prepare(
             if to_position is not None:
                 _cut(archive, recording_log, recording, to_position)
             snapshot = _check(archive, recording_log, recording)
-            if has_votes:
-                term_id, end = last.leadership_term_id, recording.append_position
+            term_id, end = last.leadership_term_id, recording.append_position
+            generation = None
+            if founding is not None:
+                generation = generation_of(founding.what, end, term_id)
                 _promise(files, f"{member.path}/cluster", term_id, end, epoch_ms())
+                identity = ClusterIdentity(generation, members=tuple(map(IdOfMember, founding.member_ids)))
+                write_identity(files, f"{member.path}/cluster", archive.directory, identity)
         finally:
             recording_log.close()
     finally:
         archive.close()
     position = None if snapshot is None else snapshot.log_position
-    return Restored(recording.start_position, recording.append_position, position, last.leadership_term_id)
+    return Restored(recording.start_position, end, position, term_id, generation)
 
 
 # ---- what is kept

@@ -114,11 +114,13 @@ def restore(
     from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
-    for number in range(members) if member_id is None else [member_id]:
+    member_ids = tuple(range(members)) if member_id is None else ()
+    for number in member_ids or [member_id]:
         directory = f"{to}/member-{number}"
         restored = restore_member(
             Place(files, str(backup)),
             Place(files, directory),
+            member_ids=member_ids,
             to_position=to_position,
             epoch_ms=epoch_ms,
             tell=lambda text: None,
@@ -180,10 +182,14 @@ def _restored(directory: str, restored: Restored) -> dict[str, Any]:
         "endPosition": restored.end_position,
         "snapshotPosition": restored.snapshot_position,
         "leadershipTermId": restored.leadership_term_id,
+        "generation": restored.generation,
     }
 
 
 def _restored_line(described: dict[str, Any]) -> str:
     snapshot = described["snapshotPosition"]
     log = f"{described['dir']}: the log from {described['startPosition']} to {described['endPosition']}"
-    return f"{log}, " + ("no snapshot" if snapshot is None else f"the snapshot at {snapshot}")
+    line = f"{log}, " + ("no snapshot" if snapshot is None else f"the snapshot at {snapshot}")
+    if described["generation"] is None:
+        return line
+    return f"{line}, generation {described['generation']}; what was committed after its end is lost"

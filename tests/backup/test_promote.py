@@ -51,6 +51,7 @@ def test_after_the_end_of_all_members_clients_go_on_with_a_promoted_backup_and_n
 
     result = promoted(backup)
     assert (result.snapshot_position, result.end_position) == (position, backup.position)
+    assert result.generation > 0
     new = SimulatedCluster(1, 7, is_started=False)
     new.world.run_until(cluster.world.now_ns)
     [member] = new.members
@@ -64,6 +65,19 @@ def test_after_the_end_of_all_members_clients_go_on_with_a_promoted_backup_and_n
     new.await_level()
     assert applied_by(member) == [*sent, b"0:new"]
     new.check()
+
+
+def test_a_promoted_backup_is_no_member_of_a_cluster_of_several():
+    cluster = a_busy_cluster()
+    backup = a_backup(cluster)
+    for member in cluster.members:
+        member.kill()
+    backup.kill()
+    promoted(backup)
+    put_into(cluster.members[0], backup)
+    cluster.members[0].start()
+    cluster.run(SECOND)
+    assert "identity.dat: one member, but members 0, 1, 2 are configured" in cluster.members[0].death
 
 
 def test_a_backup_that_joins_takes_the_place_of_a_member_and_votes_only_after_it_has_followed():

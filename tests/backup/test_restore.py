@@ -17,7 +17,7 @@ def _pieces(monkeypatch):
     monkeypatch.setattr("cluster.backup.restore.COPY_BYTES", 48 * 1024)
 
 
-def restored(backup, members=3, to_position=None):
+def restored(backup, members=3, to_position=None, member_ids=()):
     """A new cluster, none of whose members runs yet, and what was restored to each."""
     cluster = SimulatedCluster(members, 7, is_started=False)
     cluster.world.run_until(backup.cluster.world.now_ns)
@@ -25,6 +25,7 @@ def restored(backup, members=3, to_position=None):
         restore_member(
             Place(backup.files, DIRECTORY),
             Place(member.files, "member"),
+            member_ids=member_ids,
             to_position=to_position,
             epoch_ms=lambda: backup.now_ms,
             tell=backup.events.append,
@@ -205,6 +206,26 @@ def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can
     assert restore().end_position == backup.position
     with pytest.raises(ConfigurationError, match="is there already"):
         restore()
+
+
+def test_a_restored_directory_is_of_its_new_members_and_of_no_others():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    backup.await_level()
+    backup.stop()
+    of_three, result = restored(backup, member_ids=(0, 1, 2))
+    assert result.generation == restored(backup)[1].generation > 0
+    assert result.generation != restored(backup, to_position=result.end_position - 1)[1].generation
+    of_three.lists[0] = (0, 1, 2, 3, 4)
+    of_three.members[0].start()
+    assert f"generation {result.generation}, members 0, 1, 2, but" in of_three.members[0].death
+
+    leader_id = cluster.leader.member_id
+    of_any, _ = restored(backup)
+    other = next(member for member in of_any.members if member.member_id != leader_id)
+    of_any.lists[other.member_id] = (other.member_id,)
+    other.start()
+    assert f"member {leader_id} led term 0 of its log, but members has" in other.death
 
 
 def test_a_backup_that_runs_or_has_nothing_is_not_restored():

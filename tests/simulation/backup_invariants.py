@@ -110,6 +110,7 @@ def restored_from(backup: Backup, disk: Disk) -> Restored:
         return restore_member(
             Place(SimulatedFiles(backup.disk, operator, 1), DIRECTORY),
             Place(SimulatedFiles(disk, operator, 1), "/member-0"),
+            member_ids=(0,),
             to_position=None,
             epoch_ms=lambda: backup.clock.epoch_ms(backup.world.now_ns),
             tell=lambda text: None,
