@@ -12,8 +12,16 @@ from cluster.node.config import NodeConfig
 def check_exposure(config: NodeConfig) -> None:
     """Raise ConfigurationError for a member that would listen beyond loopback, unless it may.
 
-    A name counts as what it resolves to; one that does not resolve cannot be listened at.
+    Whose list of members is the default, and not written, may not: a list that was lost looks the same. A
+    name counts as what it resolves to; one that does not resolve cannot be listened at.
     """
+    if "members" not in config.model_fields_set:
+        for key, endpoint in listening(config).items():
+            if not is_loopback(host_within(endpoint)):
+                raise ConfigurationError(
+                    f"{key} {endpoint} is not on loopback, but members is not configured: write the list of "
+                    "all members, also of one alone"
+                )
     if config.insecure_network or (config.tls_files is not None and config.authenticator != "none"):
         return
     for key, endpoint in listening(config).items():

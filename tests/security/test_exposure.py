@@ -46,6 +46,14 @@ def test_a_network_that_is_trusted_may_be_listened_at():
     check_exposure(config("0.0.0.0", "0.0.0.0", insecure_network=True))
 
 
+def test_a_list_of_members_that_nobody_has_written_forms_no_cluster_beyond_loopback():
+    check_exposure(NodeConfig())
+    open_to_all = {"tcp_ingress": "0.0.0.0:9001", "insecure_network": True}
+    with pytest.raises(ConfigurationError, match=r"0\.0\.0\.0:9001 is not on loopback, but members is not"):
+        check_exposure(NodeConfig(**open_to_all))
+    check_exposure(config(**open_to_all))
+
+
 def test_nothing_is_made_of_a_member_that_would_be_exposed(tmp_path):
     file = tmp_path / "node.toml"
     file.write_text(
