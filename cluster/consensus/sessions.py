@@ -51,17 +51,14 @@ class SessionPort(AdmissionPort, Protocol):
 
     def append_session_open(self, session: ClusterSession) -> int:
         """End of the appended SessionOpenEvent; not above 0 when the log does not take it now."""
-        ...
 
     def append_session_close(self, session: ClusterSession, reason: CloseReason) -> int: ...
 
     def ingress_endpoints(self, connection_id: int) -> str:
         """``id=endpoint`` of all members, of the medium that the client came by."""
-        ...
 
     def close_egress(self, connection_id: int) -> None:
         """Close the connection once what was sent is out."""
-        ...
 
 
 class SessionManager:
