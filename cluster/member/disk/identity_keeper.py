@@ -16,7 +16,7 @@ from cluster.archive.identity_file import identity_line, read_identity, write_id
 from cluster.archive.stored_recording import StoredRecording
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.identity import difference
-from cluster.errors import LogDamaged, OtherMembers, RemoteProtocolError
+from cluster.errors import LogDamaged, OtherMembers, RemoteProtocolError, StorageError
 from cluster.member.disk.member_files import MemberFiles
 from cluster.protocol import decode
 from cluster.protocol.frame import HEADER_LENGTH, header_at
@@ -229,6 +229,6 @@ def _term_event(read_frame: Callable[[], bytes]) -> NewLeadershipTermEvent | Non
             return None
         length = header_at(frame).frame_length - HEADER_LENGTH
         message = decode(frame, HEADER_LENGTH, min(max(length, 0), len(frame) - HEADER_LENGTH))
-    except (LogDamaged, RemoteProtocolError):
+    except (LogDamaged, RemoteProtocolError, StorageError):  # a bad sector is the repair's to find
         return None
     return message if isinstance(message, NewLeadershipTermEvent) else None
