@@ -21,6 +21,7 @@ from tests.simulation.failing_disks import FailingDisks
 from tests.simulation.impostors import Impostors
 from tests.simulation.member import Member
 from tests.simulation.network_faults import NetworkFaults
+from tests.simulation.other_lists import OtherLists
 from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
@@ -81,6 +82,8 @@ class Nemesis:
         self._draw_apart("full disks", self._disks.all_full, self._disks.shortages, 0.1, 1)
         impostors = Impostors(self)
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
+        lists = OtherLists(self)
+        self._draw_apart("other list", lists.strike, lists.random, 0.2, 2)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         self._standby_orders: StandbyOrders | None = None

@@ -222,7 +222,7 @@ def _frame_at(stored: StoredRecording, position: int) -> bytes:
 
 
 def _term_event(read_frame: Callable[[], bytes]) -> NewLeadershipTermEvent | None:
-    """The event that a frame of the log begins with; None for anything else, damage too."""
+    """The event that a frame of the log begins with; None for anything else, and where it cannot be read."""
     try:
         frame = read_frame()
         if len(frame) < HEADER_LENGTH:
