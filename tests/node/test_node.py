@@ -21,6 +21,7 @@ from cluster import (
     PortInUse,
 )
 from cluster.counters import CountersReader
+from cluster.errors import OtherMembers
 from cluster.node.node_log import NodeLog
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.service_loader import load_service
@@ -104,6 +105,23 @@ def test_a_directory_with_the_log_of_another_member_or_cluster_is_refused(tmp_pa
         ClusterNode.launch(**keys, cluster_id=7)
     with ClusterNode.launch(**keys) as again:
         await_that(lambda: again.is_leader, "its own member has it as before")
+
+
+def test_a_directory_is_not_started_as_one_of_other_members_and_no_supervisor_is_to_try_again(tmp_path):
+    keys = keys_of(tmp_path)
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+    directory = str(node.config.path)
+    port = free_base_port(ports=10)
+    other = f"1,127.0.0.1:{port}" + f",127.0.0.1:{port + 2}" * 4
+    with pytest.raises(
+        OtherMembers, match="members 0, but members 0, 1 are configured: expected members 0"
+    ) as e:
+        ClusterNode.launch(**{**keys, "members": [*keys["members"], other], "dir": directory})
+    assert e.value.exit_status == 2
+    moved = {**keys, "members": [other.replace("1,", "0,", 1)], "dir": directory}
+    with ClusterNode.launch(**moved) as again:
+        await_that(lambda: again.is_leader, "its endpoints may change")
 
 
 def test_a_directory_without_a_log_may_become_another_members(tmp_path):
