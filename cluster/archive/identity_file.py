@@ -81,11 +81,22 @@ def write_identity(
 ) -> None:
     """Put it into both files; in between they do not contradict each other. Raises StorageError."""
     first, second = _paths(cluster_directory, archive_directory)
-    body = identity.encode_body()
-    data = body + _CRC.pack(zlib.crc32(body))
     _remove_another(files, second, identity)
     for path in (first, second):
-        replace(files, path, data)
+        replace(files, path, _encoded(identity))
+
+
+def recall_identity(files: Files, cluster_directory: str, identity: ClusterIdentity) -> None:
+    """Put it into the file of the cluster folder, for a directory both of whose files may be lost.
+
+    Raises StorageError.
+    """
+    replace(files, _paths(cluster_directory, "")[0], _encoded(identity))
+
+
+def _encoded(identity: ClusterIdentity) -> bytes:
+    body = identity.encode_body()
+    return body + _CRC.pack(zlib.crc32(body))
 
 
 def _remove_another(files: Files, path: str, identity: ClusterIdentity) -> None:

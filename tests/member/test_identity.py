@@ -4,6 +4,7 @@ import pytest
 
 from cluster.archive.identity_file import IDENTITY_FILE_NAME, read_identity, write_identity
 from cluster.archive.promises_file import read_promises, write_promises
+from cluster.member.disk.data_loss import accept_data_loss
 from cluster.protocol.identity import ClusterIdentity
 from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
@@ -170,6 +171,27 @@ def test_with_both_files_lost_a_member_is_without_its_promises_and_takes_them_fr
     three.start()
     goes_on(cluster, 0, 1, 2)
     cluster.await_level(60 * SECOND)
+    assert identity_of(one) == before
+
+
+def test_where_an_operator_decides_a_member_that_lost_both_files_is_of_the_cluster_that_it_was_of():
+    cluster = stopped()
+    for member in cluster.members:
+        write_identity(member.files, CLUSTER, ARCHIVE, identity_of(member).replace(generation=9))
+    starts(cluster, *cluster.members)
+    goes_on(cluster, 0, 1, 2)
+    for member in cluster.members:
+        member.stop()
+    one, two, _ = cluster.members
+    before = identity_of(one)
+    for path in FILES:
+        one.files.unlink(path)
+    starts(cluster, one)
+    assert not one.has_say
+    one.stop()
+    accept_data_loss(one.files, CLUSTER, 7)
+    starts(cluster, one, two)
+    goes_on(cluster, 0, 1)
     assert identity_of(one) == before
 
 

@@ -7,6 +7,7 @@ What it had voted for and acknowledged is forgotten for good, and what of that n
 import os
 
 from cluster.archive.files import Files, replace
+from cluster.archive.identity_file import recall_identity
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.errors import ClusterError
@@ -59,6 +60,8 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
     note = RepairNote(files, cluster_directory)
     if note.is_there:
         note.remove()
+    if held.cluster:
+        recall_identity(files, cluster_directory, held.cluster[0])
     write_promises(
         files,
         cluster_directory,

@@ -17,6 +17,7 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.protocol.counter_types import bits_of
+from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.link import KnownPromises, PromiseStatement
 from cluster.transport.message_frames import link_frame
 
@@ -48,6 +49,7 @@ class PromiseKeeper:
         self._repair = repair
         self._identity = identity
         self._is_identity_lost = False
+        self._lost_cluster: tuple[ClusterIdentity, ...] = ()  # that promises.dat has, and nothing else
         self._log = log
         self._replica = replica
         self._random = random
@@ -68,6 +70,7 @@ class PromiseKeeper:
             self._reporter.event(f"{damage}: counts as a member that has lost its promises")
         self._is_identity_lost = self._identity.begin(stored, has_promises=has_promises)
         if self._is_identity_lost:
+            self._lost_cluster = () if stored is None else stored.cluster
             self._reporter.event("its identity.dat is lost: counts as a member that has lost its promises")
         self._recall(stored, is_damaged=damage is not None)
 
@@ -91,8 +94,8 @@ class PromiseKeeper:
         )
         if self.promises.has_say:
             self._identity.settle(is_new=candidate_term_id < 0)
-        is_named = stored is not None and bool(stored.cluster)
-        if self._peers.ids and (held != remembered or is_named != bool(self._identity.stated)):
+        stated, named = self._identity.stated, () if stored is None else stored.cluster
+        if self._peers.ids and (held != remembered or (stated and stated != named)):
             self.store()
         self._show_waiting()
 
@@ -126,7 +129,7 @@ class PromiseKeeper:
             held.state,
             False,
             known,
-            self._identity.stated,
+            self._identity.stated or self._lost_cluster,
         )
         write_promises(self._files.archive.files, self._directory, statement)
         self._show_waiting()
