@@ -7,7 +7,7 @@ file of one of those was left by a process of ours that is gone, and is no reaso
 """
 
 from cluster.archive.files import Files, Lock, OsFiles
-from cluster.errors import DirectoryInUse, LogDamaged
+from cluster.errors import DirectoryInUse, LogDamaged, StorageError
 from cluster.protocol.mark_file import (
     ACTIVATING,
     ARCHIVE_MARK_FILE_NAME,
@@ -58,36 +58,44 @@ class DirectoryLock:
 
         Raises DirectoryInUse when another process holds the lock, or when the mark file was refreshed
         less than 10 s ago by a process that never took it; LogDamaged for a mark file that is none, where no
-        process of ours was before. ``now_ms`` is epoch time.
+        process of ours was before; StorageError. ``now_ms`` is epoch time.
         """
         path = lock_path(directory, mark_file_name)
-        lock = files.lock(path)
-        if lock is None:
-            raise _in_use(files, directory, path)
         try:
-            mark_path = f"{directory}/{mark_file_name}"
-            owners = [files.process_id()]
-            header = _mark_header(files, mark_path, path) if files.exists(mark_path) else None
-            if header is not None:
-                owners.append(header.pid)  # it stays in the mark file if this start fails before writing it
-                if is_active(header, now_ms) and header.pid not in _last_owners(files, path):
-                    raise DirectoryInUse(
-                        f"{directory}: {mark_file_name} is active, in use by process {header.pid} of Aeron "
-                        f"(or free {LIVENESS_TIMEOUT_MS // 1000} s after that process is gone)"
-                    )
-            file = files.open(path, write=True)
+            lock = files.lock(path)
+            if lock is None:
+                raise _in_use(files, directory, path)
             try:
-                file.pwrite(" ".join(map(str, owners)).encode().ljust(_PIDS_LENGTH_MAX), 0)
-                file.datasync()  # before a mark file of this process: after a power cut they must fit
-            finally:
-                file.close()
-        except BaseException:
-            lock.release()
-            raise
+                _take_over(files, directory, mark_file_name, now_ms)
+            except BaseException:
+                lock.release()
+                raise
+        except OSError as error:
+            raise StorageError(error.filename or path, error.errno, "locking failed") from error
         return cls(lock)
 
     def release(self) -> None:
         self._lock.release()
+
+
+def _take_over(files: Files, directory: str, mark_file_name: str, now_ms: int) -> None:
+    """With the lock: note who has it. Raises DirectoryInUse, LogDamaged, OSError."""
+    path, mark_path = lock_path(directory, mark_file_name), f"{directory}/{mark_file_name}"
+    owners = [files.process_id()]
+    header = _mark_header(files, mark_path, path) if files.exists(mark_path) else None
+    if header is not None:
+        owners.append(header.pid)  # it stays in the mark file if this start fails before writing it
+        if is_active(header, now_ms) and header.pid not in _last_owners(files, path):
+            raise DirectoryInUse(
+                f"{directory}: {mark_file_name} is active, in use by process {header.pid} of Aeron "
+                f"(or free {LIVENESS_TIMEOUT_MS // 1000} s after that process is gone)"
+            )
+    file = files.open(path, write=True)
+    try:
+        file.pwrite(" ".join(map(str, owners)).encode().ljust(_PIDS_LENGTH_MAX), 0)
+        file.datasync()  # before a mark file of this process: after a power cut they must fit
+    finally:
+        file.close()
 
 
 def check_is_free(files: OsFiles, directory: str, mark_file_name: str) -> None:

@@ -136,6 +136,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _stop_writing()
     except ClickException as error:
         return _report_usage(error)
+    except Exception as error:
+        from cluster.node.memory import short_of_addresses
+
+        if not (why := short_of_addresses()):
+            raise
+        return _fail(f"{type(error).__name__}: {error}; {why}", 1)
 
 
 def _words(arguments: Sequence[str]) -> list[str]:

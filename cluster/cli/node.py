@@ -39,7 +39,9 @@ def node(
 ) -> None:
     """Run one member of a cluster until Ctrl-C or SIGTERM."""
     from cluster.node import config_text
+    from cluster.node.memory import check_address_space
 
+    check_address_space()
     options: dict[str, Any] = {"member_id": member_id, "dir": directory}
     loaded = config_text.load(
         config, overrides={key: value for key, value in options.items() if value is not None}

@@ -87,6 +87,9 @@ def up(
         raise typer.BadParameter(
             f"{base_port}: expected a port with room for all members", param_hint="--base-port"
         )
+    from cluster.node.memory import check_address_space
+
+    check_address_space()
     keys = plan_members(members, directory.absolute(), service, base_port)
     given = _given_keys(settings)
     if tls:

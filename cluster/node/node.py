@@ -42,6 +42,7 @@ from cluster.node.exposure import check_exposure
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
 from cluster.node.machine import Machine
+from cluster.node.memory import check_address_space
 from cluster.node.node_log import NodeLog
 from cluster.node.own_name import await_own_names, warn_of_loopback
 from cluster.node.ports import LifeSettings
@@ -126,6 +127,7 @@ class ClusterNode:
 
     def _open(self) -> None:
         config = self.config
+        check_address_space()
         waited = await_own_names(config)
         check_exposure(config)
         tls = _member_tls(config)

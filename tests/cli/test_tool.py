@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -219,6 +220,18 @@ def test_a_member_that_runs_keeps_the_tools_from_rewriting(run, tmp_path):
     status, _, err = run("sort-recording-log", "--dir", tmp_path)
     assert (status, f"in use by process {os.getpid()}" in err) == (1, True)
     member.stop()
+
+
+@pytest.mark.parametrize("command", ["sort-recording-log", "seed-recording-log-from-snapshot"])
+def test_a_read_only_directory_is_named_where_it_would_be_changed(run, tmp_path, monkeypatch, command):
+    copy = a_copy(tmp_path)
+
+    def refuse(files, path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(OsFiles, "lock", refuse)
+    path = f"{copy}/cluster/cluster-mark.lock"
+    assert run(command, "--dir", copy) == (1, "", f"{path}: locking failed: Read-only file system\n")
 
 
 @pytest.mark.conformance("S-144")
