@@ -268,12 +268,15 @@ def tell(link: socket.socket | None, **message: Any) -> None:
 
 def ignore_signals_at_exit() -> None:
     """Let no further Ctrl-C kill a process that has ended in order: the interpreter drops handlers first."""
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         atexit.register(signal.signal, number, signal.SIG_IGN)
 
 
 class _SignalPipe:
-    """SIGTERM, SIGINT and SIGCHLD as bytes in a pipe, so that one wait is for everything."""
+    """SIGTERM, SIGINT, SIGHUP and SIGCHLD as bytes in a pipe, so that one wait is for everything.
+
+    SIGHUP comes when the terminal is closed; `nohup` has it passed over. SIGUSR1 and SIGUSR2 are for members.
+    """
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -281,6 +284,10 @@ class _SignalPipe:
         signal.set_wakeup_fd(self._write_fd, warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
             signal.signal(number, self._on_signal)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            signal.signal(signal.SIGHUP, self._on_signal)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
         ignore_signals_at_exit()
 
     @property

@@ -4,11 +4,16 @@ import json
 import os
 import signal
 
+import pytest
+
+from cluster.node.supervisor import _SignalPipe
 from tests.node.processes import Up, await_that, run
 
 
-def test_a_member_lives_on_after_each_and_says_what_it_did(tmp_path):
+def test_a_member_lives_on_after_each_and_says_what_it_did_and_so_does_its_supervisor(tmp_path):
     with Up(tmp_path / "c", members=1) as up:
+        for number in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD):
+            up.signal(number)
         path, pid = up.member_dir(0) / "node.log", up.pid(0)
         os.kill(pid, signal.SIGUSR1)
         await_that(lambda: "SIGUSR1 does nothing" in path.read_text(), "a line about SIGUSR1")
@@ -23,4 +28,26 @@ def test_a_member_lives_on_after_each_and_says_what_it_did(tmp_path):
         await_that(lambda: path.exists() and "opened again" in path.read_text(), "a new node.log")
         await_that((up.member_dir(0) / "audit.log").exists, "a new audit.log")
         assert run("tool", "pid", "--dir", str(up.member_dir(0))).stdout.strip() == str(pid)
-        assert up.stop() == (0, "", "")
+        up.signal(signal.SIGHUP)  # its terminal is closed
+        up.signal(signal.SIGTERM)
+        up.signal(signal.SIGTERM)
+        assert up.end() == (0, "", "")
+        assert '"in_order": true' in path.read_text()
+
+
+@pytest.mark.parametrize(("given", "ends"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
+def test_a_hangup_asks_a_supervisor_to_end_in_order_unless_nohup_has_it_passed_over(given, ends):
+    before = {number: signal.getsignal(number) for number in range(1, 18) if number not in (9, 11)}
+    try:
+        signal.signal(signal.SIGHUP, given)
+        pipe = _SignalPipe()
+        signal.raise_signal(signal.SIGUSR1)
+        assert not pipe.is_asked_to_stop
+        signal.raise_signal(signal.SIGHUP)
+        assert pipe.is_asked_to_stop is ends
+    finally:
+        signal.set_wakeup_fd(-1)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for fd in pipe.fds:
+            os.close(fd)
