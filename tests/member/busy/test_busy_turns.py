@@ -162,6 +162,7 @@ def test_a_leader_that_dies_in_compiled_turns_loses_nothing_acknowledged():
 
 if not config.DISABLE_JIT:  # else this is that run
 
+    @pytest.mark.slow
     @pytest.mark.timeout(300)
     def test_with_compilation_off_the_turn_is_the_same_code_with_the_same_trace():
         command = [sys.executable, "-m", "tests.member.busy.busy_cluster"]
