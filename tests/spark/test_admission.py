@@ -125,3 +125,15 @@ def test_an_option_that_changed_at_a_restart_holds_from_then_on(live):
     planned = second.partitions(end, later)
     assert len(rows(second, planned)) == 9 and len(planned) == 3
     assert len(second.partitions(start, end)) == 1, "what was planned before stays as it was"
+
+
+def test_a_limit_of_bytes_admits_the_entry_that_ends_at_it(live):
+    live.lines(live.session_id, 0, 5)
+    of_entries = stream(live, maxEntriesPerTrigger="4")
+    start = of_entries.initialOffset()
+    end = of_entries.latestOffset(start, of_entries.getDefaultReadLimit())["position"]
+
+    for limit, is_fourth_in in ((end - start["position"], True), (end - start["position"] - 1, False)):
+        of_bytes = stream(live, maxBytesPerTrigger=str(limit))
+        found = of_bytes.latestOffset(start, of_bytes.getDefaultReadLimit())["position"]
+        assert (found == end) is is_fourth_in and found <= end
