@@ -9,8 +9,8 @@ import pytest
 
 from cluster import ClusterClient, LogReader
 from jobs.command import JobOptions
-from jobs.demo.cluster_process import ClusterProcess
 from jobs.respond import respond
+from tests.node.processes import Up
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -26,17 +26,17 @@ def messages(endpoints: str) -> list[bytes]:
 
 
 def test_each_message_is_answered_once_and_a_restart_answers_only_what_is_new(spark, tmp_path):
-    with ClusterProcess(tmp_path / "cluster", "echo") as cluster:
+    with Up(tmp_path / "cluster", "--service", "echo") as cluster:
         options = JobOptions.over({"endpoints": cluster.endpoints}, str(tmp_path), say=lambda _: None)
         given = argparse.Namespace(transform="tests.jobs.shouting:answers", to=None)
         options = dataclasses.replace(options, arguments=given)
-        with ClusterClient.connect(cluster.ipc_endpoints) as client:
+        with ClusterClient.connect(cluster.ipc) as client:
             client.offer_batch([b"one", b"two"])
             client.await_committed(20)
         respond(spark, options)
         assert sorted(messages(cluster.endpoints)) == sorted([b"one", b"two", b"ONE!", b"TWO!"])
 
-        with ClusterClient.connect(cluster.ipc_endpoints) as client:
+        with ClusterClient.connect(cluster.ipc) as client:
             client.offer(b"three")
             client.await_committed(20)
         respond(spark, options)

@@ -2,22 +2,22 @@
 
 import pytest
 
-from benchmarks.processes import running_cluster
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, Consumer, LogReader
 from cluster.errors import ClusterError, ConfigurationError, LogPurged
 from cluster.reader import group_reports
 from cluster.reader.consumers import REPORTS, reported_groups
+from tests.node.processes import Up
 
 
 @pytest.fixture(scope="module")
-def endpoints():
-    with running_cluster(1) as cluster:
-        with ClusterClient.connect(cluster["endpoints"]) as client:
+def endpoints(tmp_path_factory):
+    with Up(tmp_path_factory.mktemp("cluster"), members=1) as cluster:
+        with ClusterClient.connect(cluster.endpoints) as client:
             for number in range(10):
                 client.offer(b"%d" % number)
             client.await_committed()
-        yield cluster["endpoints"]
+        yield cluster.endpoints
 
 
 def reader_of(endpoints, group):

@@ -6,7 +6,6 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
 
-from benchmarks.processes import running_cluster
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, Consumer, LogReader
 from cluster.errors import ConfigurationError, LogPurged
@@ -17,12 +16,13 @@ from spark_connector.options import SourceOptions
 from spark_connector.source import ClusterStreamReader
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
+from tests.node.processes import Up
 
 
 @pytest.fixture(scope="module")
-def endpoints():
-    with running_cluster(1) as cluster:
-        yield cluster["endpoints"]
+def endpoints(tmp_path_factory):
+    with Up(tmp_path_factory.mktemp("cluster"), members=1) as cluster:
+        yield cluster.endpoints
 
 
 def stream(endpoints, group, **options):

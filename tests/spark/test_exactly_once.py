@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pytest
 
-from benchmarks.processes import running_cluster
 from benchmarks.real_members import await_that
 from cluster import ClusterClient, Lane, LogReader
 from cluster.errors import (
@@ -23,13 +22,14 @@ from cluster.errors import (
 )
 from spark_connector.options import SinkOptions
 from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
+from tests.node.processes import Up
 from tests.spark.played import PlayedTask
 
 
 @pytest.fixture(scope="module")
-def endpoints():
-    with running_cluster(1, CLUSTER_SESSION_TIMEOUT="2s") as cluster:
-        yield cluster["endpoints"]
+def endpoints(tmp_path_factory):
+    with Up(tmp_path_factory.mktemp("cluster"), members=1, CLUSTER_SESSION_TIMEOUT="2s") as cluster:
+        yield cluster.endpoints
 
 
 class Played:

@@ -20,7 +20,6 @@ from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.remote import RemoteLog
 from cluster.reader.snapshots import DirectorySnapshots
-from jobs.demo.cluster_process import ClusterProcess, free_base_port
 from jobs.schemas import PENDING
 from jobs.sessions import opened_before
 from jobs.timers import TimersOfSnapshots
@@ -30,6 +29,7 @@ from spark_connector.replay import ReplayDataSource
 from spark_connector.replayed_service import ReplayedService
 from spark_connector.snapshots import SnapshotDataSource
 from spark_connector.source import ClusterBatchReader
+from tests.node.processes import Up
 from tests.spark.pipeline import wait_for
 from tests.spark.readers import COLUMNS, payloads, snapshot_rows
 from tests.spark.service_streams import each, offsets, rows, stream
@@ -38,9 +38,9 @@ ECHO = "tests.spark.replayed_services:Reminded"
 NOBODY = "9=127.0.0.1:1"
 TERM_LENGTH = 64 * 1024
 SETTINGS = (
-    "log_term_length=64k",
-    "archive_segment_file_length=64k",
-    "log_retained_snapshots=2",
+    "--set=log_term_length=64k",
+    "--set=archive_segment_file_length=64k",
+    "--set=log_retained_snapshots=2",
 )
 SENT = [b"%3d" % number * 400 for number in range(600)]
 
@@ -49,7 +49,7 @@ SENT = [b"%3d" % number * 400 for number in range(600)]
 def cluster(tmp_path_factory):
     """Members that have dropped the begin of their log, as they are configured to."""
     folder = tmp_path_factory.mktemp("members") / "c1"
-    with ClusterProcess(folder, ECHO, free_base_port(), SETTINGS) as process:
+    with Up(folder, "--service", ECHO, *SETTINGS) as process:
         with ClusterClient.connect(process.endpoints) as client:
             for number, message in enumerate(SENT, 1):
                 while client.offer(message) < 0:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import running_cluster
 from cluster import LogReader
+from tests.node.processes import Up
 from tests.spark.logs import open_log
 from tests.spark.sending import LINES, sent_lines
 from tests.tree import SAFELY
@@ -26,14 +26,14 @@ def test_a_batch_that_an_earlier_release_left_unfinished_is_finished_and_each_ro
         archive.extractall(tmp_path / "cluster", **SAFELY)
     log, session_id = open_log(tmp_path / "source")
     lines = log.lines(session_id, 0, LINES)
-    with running_cluster(1, directory=tmp_path / "cluster") as cluster:
-        assert payloads(cluster["endpoints"]) == lines[:36]
-        query = sent_lines(spark, log.directory, cluster["endpoints"], checkpoint)
+    with Up(tmp_path / "cluster", members=1) as cluster:
+        assert payloads(cluster.endpoints) == lines[:36]
+        query = sent_lines(spark, log.directory, cluster.endpoints, checkpoint)
         query.awaitTermination()
-        assert payloads(cluster["endpoints"]) == lines
-        query = sent_lines(spark, log.directory, cluster["endpoints"], checkpoint)
+        assert payloads(cluster.endpoints) == lines
+        query = sent_lines(spark, log.directory, cluster.endpoints, checkpoint)
         query.awaitTermination()
-        assert payloads(cluster["endpoints"]) == lines, "nothing is sent when nothing is new"
+        assert payloads(cluster.endpoints) == lines, "nothing is sent when nothing is new"
     log.stop()
 
 
