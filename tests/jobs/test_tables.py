@@ -86,6 +86,7 @@ def test_sessions_and_timers_are_the_same_however_the_log_is_cut_into_batches(sp
         assert rows_by(read(spark, path), job.layout.key) == rows_by(function(log), job.layout.key)
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-102")
 def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(spark, log, decoded, table):
     """Its messages cut in two, and the end merged first; ``test_delta_rs_tables`` has more cuts."""
@@ -119,6 +120,7 @@ def test_a_batch_that_is_merged_again_changes_nothing(spark, log, table):
         assert spark.conf.get(f"spark.databricks.delta.{setting}", None) is None
 
 
+@pytest.mark.slow
 def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(spark, log, decoded, table):
     first, second = batches(log, decoded, [100])
     job = timers.timers_job()
