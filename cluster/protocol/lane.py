@@ -17,7 +17,7 @@ SessionEvent OK of such a session has a ``LaneStanding`` as its detail, which is
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self
 
 from cluster.errors import ConfigurationError
@@ -53,7 +53,7 @@ class Lane:
     batch: int
     partitions: int = 0
     rows: int = 0
-    is_known: bool = False
+    is_known: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         name = self.application.encode(errors="surrogatepass")

@@ -70,7 +70,8 @@ class OnlyRootAdministers(AllowAllButAdmin):
 def test_a_name_is_read_as_it_was_written(lane):
     known = replace(lane, is_known=True)
     assert split_lane(with_lane(b"alice", lane)) == (b"alice", lane)
-    assert split_lane(with_lane(b"alice", known)) == (b"alice", known)
+    assert split_lane(with_lane(b"alice", known)) == (b"alice", known) == (b"alice", lane), "one lane"
+    assert split_lane(with_lane(b"alice", known))[1].is_known
     named = LanePrincipal(b"alice", lane, 604_800_000)
     assert LanePrincipal.decode(named.encode()) == named
     assert LanePrincipal(b"alice", known, 604_800_000).encode() == named.encode(), "that was asked"

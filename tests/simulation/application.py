@@ -20,7 +20,7 @@ import pyarrow as pa
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
-from cluster.errors import BatchRegistered, ClusterError, DataLoss, LocalProtocolError
+from cluster.errors import ApplicationUnknown, BatchRegistered, ClusterError, DataLoss, LocalProtocolError
 from cluster.protocol.lane import REGISTRATION, Lane, LaneStanding
 from cluster.reader.log_reader import LogReader
 from cluster.testing.client import ClientWorld
@@ -30,6 +30,7 @@ from cluster.transport.endpoint import Endpoint
 from spark_connector.known_rows import KnownRows, payloads_of
 from tests.simulation.lane_log import LoggedLanes, Rows
 from tests.simulation.readers import Machines
+from tests.simulation.violation import require
 
 NAME = "lanes"
 TICK_NS = 20 * MS
@@ -94,6 +95,8 @@ class Task(Process):
         except BatchRegistered:
             self._lanes.check_registered(self.lane.batch)
             self._end("registered")
+        except ApplicationUnknown as error:
+            require(False, "I-22", f"{self.name} writes batch {self.lane.batch}: {error}")
         except ClusterError as error:
             self._end(str(error))
         except ProcessDied:
@@ -225,6 +228,10 @@ class Application:
         if not self.is_done:
             self._world.at(self._world.now_ns + DRIVER_TICK_NS, self._turn)
 
+    def _lane(self, partition: int) -> Lane:
+        """After the first batch, which is registered, the application is known."""
+        return Lane(NAME, partition, self._batch, is_known=self._batch > 0)
+
     def _start_tasks(self) -> None:
         if self._world.now_ns < self._not_before_ns:
             return
@@ -237,10 +244,10 @@ class Application:
                 others = self._lanes.check_refused(self._batch, partition, self._rows[partition])
                 self._rows[partition] = others  # somebody sees to it that the batch has those again
             if task is None or (task.outcome and not task.is_written):
-                self._start(Lane(NAME, partition, self._batch), self._rows[partition])
+                self._start(self._lane(partition), self._rows[partition])
             elif not task.outcome and is_doubted:
                 self._abandon(task)
-                self._start(Lane(NAME, partition, self._batch), self._rows[partition])
+                self._start(self._lane(partition), self._rows[partition])
 
     def _start(self, lane: Lane, rows: Rows) -> None:
         self._task_count += 1

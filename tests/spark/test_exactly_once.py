@@ -129,6 +129,14 @@ def test_a_later_micro_batch_of_a_query_that_the_cluster_does_not_know_is_refuse
     assert played.in_log() == numbered(10)
 
 
+def test_a_later_micro_batch_that_runs_again_and_again_is_compared_with_all_its_sessions(played):
+    played.commit([played.write(numbered(5))])
+    fail_after(played, 20, batch=1)
+    fail_after(played, 40, batch=1, attempt=1)
+    played.write(numbered(50), batch=1, attempt=2)
+    assert played.in_log() == [*numbered(5), *numbered(50)]
+
+
 @pytest.mark.conformance("P-80")
 def test_a_task_that_is_tried_again_sends_what_is_not_in_the_log(played):
     fail_after(played, 20)
