@@ -114,10 +114,10 @@ def _check_writer(spark: SparkSession, table: str) -> None:
 def _add_columns(spark: SparkSession, table: str, layout: TableLayout) -> None:
     """Give a table of an earlier release what it lacks."""
     there = {field.name: field.dataType for field in read(spark, table).schema}
-    if layout.key not in there:
+    name = next((name for name in (layout.key, layout.progress) if name not in there), None)
+    if name is not None:
         raise ConfigurationError(
-            f"table {table} has no column {layout.key}, so it is none of {layout.name}; "
-            f"it has {', '.join(there)}"
+            f"table {table} has no column {name}, so it is none of {layout.name}; it has {', '.join(there)}"
         )
     for column in layout.schema:
         found = there.get(column.name, column.dataType)

@@ -43,16 +43,20 @@ class Recent(NamedTuple):
         return (is_overwrite or self.operation.startswith(_REPLACING)) and not _token(self.user_metadata)
 
 
-def token_of_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> str:
-    """The position token of a micro-batch's end, with its begin; Spark wrote both down before it runs."""
-    (offsets,) = spark.read.text(f"{checkpoint}/offsets/{batch_id}", wholetext=True).collect()
-    text = offsets.value.splitlines()[-1]
-    return token_text(parse_token(text), json.loads(text).get("from"))
+def tokens_of_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> tuple[int, PositionToken]:
+    """How far the micro-batch before one went, 0 for the first, and the position token of its own end.
+
+    Spark wrote both down before it runs.
+    """
+    paths = [f"{checkpoint}/offsets/{number}" for number in (batch_id - 1, batch_id) if number >= 0]
+    rows = spark.read.text(paths, wholetext=True).collect()
+    ends = sorted((parse_token(row.value.splitlines()[-1]) for row in rows), key=lambda end: end.position)
+    return ends[0].position if batch_id else 0, ends[-1]
 
 
-def token_text(token: PositionToken, begin: int | None) -> str:
-    """``token``, and the position from which on its commit has taken the Log in, where that is known."""
-    return json.dumps(json.loads(token.to_text()) | ({} if begin is None else {"from": begin}))
+def token_text(token: PositionToken, seen: int) -> str:
+    """``token``, and the version of the table at which its job looked before it made the commit."""
+    return json.dumps(json.loads(token.to_text()) | {"seen": seen})
 
 
 def recent(spark: SparkSession, table: str, count: int = RECENT) -> list[Recent]:
@@ -101,10 +105,14 @@ def position_of(commits: Sequence[Recent]) -> int | None:
         if token := _token(commit.user_metadata):
             return token.position
         if commit.replaces:
-            target = str(commit.parameters.get("version"))  # None in a RESTORE to a time, and in others
-            older = commits[i + 1 :]
-            return position_of([c for c in older if c.version <= int(target)]) if target.isdecimal() else None
+            return position_of(_restored(commit, commits[i + 1 :]))
     return None
+
+
+def _restored(commit: Recent, older: Sequence[Recent]) -> list[Recent]:
+    """The ``older`` commits up to the version that ``commit`` has restored; none where it is not said."""
+    target = str(commit.parameters.get("version"))  # None in a RESTORE to a time, and in others
+    return [other for other in older if other.version <= int(target)] if target.isdecimal() else []
 
 
 def replaced_by(commits: Sequence[Recent]) -> str:
@@ -117,34 +125,50 @@ def replaced_by(commits: Sequence[Recent]) -> str:
     return ""
 
 
-def gap(commits: Sequence[Recent]) -> tuple[int, int] | None:
-    """The part of the Log that a table lacks since the job's newest commit, which did not know of a RESTORE.
+def unseen(commits: Sequence[Recent]) -> str:
+    """What the job's newest commit did not know of, as ``RESTORE (version 4)``; else empty.
 
-    It came between the last look at the table and the commit, which goes on beyond the restored version.
+    It came between the job's last look at the table and the commit: another job's commit, or what replaced
+    rows. So the commit goes on beyond the rows that were there, or has some of them again.
     """
     for i, commit in enumerate(commits):
         if _token(commit.user_metadata):
-            begin, reached = json.loads(commit.user_metadata or "").get("from"), position_of(commits[i + 1 :])
-            return None if begin is None or reached is None or reached >= begin else (reached, begin)
-    return None
+            seen = json.loads(commit.user_metadata or "").get("seen", commit.version)
+            between = [other for other in commits[i + 1 :] if other.version > seen]
+            wrong = next((other for other in between if other.replaces or _token(other.user_metadata)), None)
+            return "" if wrong is None else f"{wrong.operation} (version {wrong.version})"
+        if commit.replaces:
+            return unseen(_restored(commit, commits[i + 1 :]))
+    return ""
 
 
-def check_rows_are_its_own(spark: SparkSession, table: str, since: int, expected: str) -> None:
-    """Raise ConfigurationError where a RESTORE or the like took rows from a table that its job had put in.
+def check_rows_are_its_own(
+    spark: SparkSession, table: str, since: int, begin: int, expected: str
+) -> tuple[int, int]:
+    """Its version, and how far in the Log its commits say that it goes, 0 where they do not.
 
-    The rows may have been replaced up to version ``since``. What was ``expected`` instead is the caller's to
-    say. A gap is refused whenever it arose. Of a table that its job alone writes two commits say all.
+    Raises ConfigurationError where its job, which goes on from log position ``begin``, would leave rows out.
+    Its rows may have been replaced up to version ``since``. What was ``expected`` instead is the caller's to
+    say. What a commit did not know of is refused whenever it came. Of a table that its job alone writes two
+    commits say all.
     """
     commits = recent(spark, table, 2)
     if not all(_token(commit.user_metadata) for commit in commits):
         commits = recent(spark, table)
-    if found := gap(commits):
+    if by := unseen(commits):
         raise ConfigurationError(
-            f"table {table} lacks [{found[0]:,}, {found[1]:,}) of the Log, since a RESTORE between two "
-            "batches; expected a table without a gap: rebuild it, or restore an earlier version"
+            f"table {table} lacks entries of the Log or has some twice: {by} came while its job made a "
+            "commit; expected a table that one job keeps: rebuild it, or restore an earlier version"
         )
     if by := replaced_by([commit for commit in commits if commit.version > since]):
         raise ConfigurationError(f"table {table} had its rows replaced by {by}; expected {expected}")
+    goes_to = position_of(commits)
+    if goes_to is not None and goes_to < begin:
+        raise ConfigurationError(
+            f"table {table} goes to position {goes_to:,} of the Log, and its checkpoint on from {begin:,}; "
+            f"expected {expected}"
+        )
+    return commits[0].version, goes_to or 0
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:

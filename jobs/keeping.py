@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cluster import ConfigurationError, parse_token
+from cluster import ConfigurationError
 from jobs import delta_rs
 from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, start
 from jobs.delta_table import Commit, exists, latest_version, open_table
-from jobs.history import check_log, check_rows_are_its_own, token_of_batch
+from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_of_batch
 from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 from spark_connector.log import SourceLog
@@ -104,19 +104,24 @@ def keeping(
             take(batch, batch_id)
 
     def take(batch: DataFrame, batch_id: int) -> None:
-        token = token_of_batch(batch.sparkSession, checkpoint, batch_id)
+        begin, token = tokens_of_batch(batch.sparkSession, checkpoint, batch_id)
         query = query_id(batch)
         if len(tables) > 1:
             batch = batch.persist()  # the Log is read once, whatever is made of it
         try:
             for table, job in tables.items():
-                check_rows_are_its_own(batch.sparkSession, table, opened_at[table], _expected(checkpoint))
-                commit = Commit(f"{job.name}-{query}", batch_id, token)
+                version, goes_to = check_rows_are_its_own(
+                    batch.sparkSession, table, opened_at[table], begin, _expected(checkpoint)
+                )
+                if goes_to >= token.position:
+                    continue  # it has the batch: from before a crash, or of another job
+                commit = Commit(f"{job.name}-{query}", batch_id, token_text(token, version))
                 entries = _beyond(batch, known[table], job.progress)
+                entries = entries.where(entries["position"] >= goes_to)
                 found: list[dict[str, Any]] = []
                 if table in snapshots:
                     is_first = batch_id == 0 and known[table] is None
-                    found = snapshots[table](is_first, parse_token(token).position)
+                    found = snapshots[table](is_first, token.position)
                 job.update(with_entries(entries, found, job), table, commit, found)
         finally:
             batch.unpersist()
@@ -130,7 +135,7 @@ def _check_none_is_short(spark: SparkSession, tables: Collection[str], checkpoin
     for table in tables:
         if exists(spark, table):
             since = -1 if goes_on else latest_version(spark, table)
-            check_rows_are_its_own(spark, table, since, _expected(checkpoint))
+            check_rows_are_its_own(spark, table, since, 0, _expected(checkpoint))
         elif goes_on:
             raise ConfigurationError(f"table {table} is not there; expected {_expected(checkpoint)}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from deltalake import DeltaTable, write_deltalake
 
 from cluster.errors import ConfigurationError, StorageError
 from jobs import delta_rs
+from jobs.command import JobOptions
+from jobs.delta_table import read
+from jobs.keeping import keep
+from jobs.tables import tables_in
+from tests.jobs.conftest import rows_by, rows_of
 from tests.jobs.without_spark import IN_THREE, rows, run
 
 pytestmark = pytest.mark.timeout(300)
@@ -193,3 +199,130 @@ def test_a_table_that_lacks_a_column_gets_it_unless_it_is_known_by_that(
         ConfigurationError, match=r"leadership_terms has no column lastPosition, so it is none of"
     ):
         run(member_dir, place)
+
+
+# ---- Spark's writer
+
+SQL = {
+    "OPTIMIZE and VACUUM": (
+        "OPTIMIZE {t}",
+        "SET spark.databricks.delta.retentionDurationCheck.enabled = false",
+        "VACUUM {t} RETAIN 0 HOURS",
+    ),
+    "column mapping": ("ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",),
+    "a renamed column": (
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')",
+        "ALTER TABLE {t} RENAME COLUMN {key} TO renamed",
+    ),
+    "a column": ("ALTER TABLE {t} ADD COLUMN mine STRING",),
+    "a constraint": ("ALTER TABLE {t} ADD CONSTRAINT is_there CHECK ({key} > -9)",),
+    "other features": (
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'false')",
+        "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
+        "REORG TABLE {t} APPLY (PURGE)",
+    ),
+    "a shallow clone of an earlier version": (
+        "CREATE OR REPLACE TABLE delta.`{path}-clone` SHALLOW CLONE {t} VERSION AS OF 1",
+        "CREATE OR REPLACE TABLE {t} CLONE delta.`{path}-clone`",
+    ),
+    "an earlier version": ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} VERSION AS OF 1",),
+}
+
+
+def keep_with(spark, member_dir, place, by_others, when):
+    """Keep all tables in batches of 300 entries; others change each table before the third or at it."""
+
+    def with_others(name, job):
+        def update(entries, table, commit, found):
+            if (commit.batch, when) == (2, "beside"):
+                change_table(table)
+            job.update(entries, table, commit, found)
+            if (commit.batch, when) == (1, "between"):
+                change_table(table)
+
+        def change_table(table):
+            for statement in SQL.get(by_others.get(name, ""), ()):
+                spark.sql(statement.format(t=f"delta.`{table}`", path=table, key=job.layout.key)).collect()
+
+        return dataclasses.replace(job, update=update)
+
+    jobs = {table: with_others(job.layout.name, job) for table, job in tables_in(place).items()}
+    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "300"}
+    keep(spark, "tables", jobs, JobOptions.over(source, place, lambda _: None))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", ["log", "sessions"])
+@pytest.mark.parametrize("when", ["between", "beside"])
+def test_two_jobs_over_one_table_take_each_entry_in_once_or_are_refused(
+    spark, member_dir, kept_rows, tmp_path, name, when
+):
+    """The other one has a checkpoint of its own and takes in the whole log between two batches or at one."""
+    table, job = next((t, j) for t, j in tables_in(str(tmp_path)).items() if j.layout.name == name)
+
+    def keep_on(job, checkpoint, entries):
+        source = {"clusterDir": member_dir, "maxEntriesPerTrigger": str(entries)}
+        keep(spark, Path(checkpoint).name, {table: job}, JobOptions.over(source, checkpoint, lambda _: None))
+
+    def update(entries, table, commit, found):
+        if (commit.batch, when) == (1, "beside"):
+            keep_on(job, str(tmp_path / "other"), 500)
+        job.update(entries, table, commit, found)
+        if (commit.batch, when) == (0, "between"):
+            keep_on(job, str(tmp_path / "other"), 500)
+
+    with_other = dataclasses.replace(job, update=update)
+    if when == "between":
+        keep_on(with_other, str(tmp_path / "one"), 200)
+        keep_on(job, str(tmp_path / "other"), 500)
+        assert rows_by(read(spark, table), job.layout.key) == kept_rows[name]
+        return
+    for checkpoint in ("one", "one", "other"):
+        with pytest.raises(
+            Exception, match=r"came while its job made a commit; expected a table that one job"
+        ):
+            keep_on(with_other, str(tmp_path / checkpoint), 200)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("when", ["between", "beside"])
+@pytest.mark.parametrize("turned", range(4))
+def test_what_others_commit_to_sparks_tables_loses_and_doubles_no_row(
+    spark, member_dir, kept_rows, tmp_path, turned, when
+):
+    """Each table has another change; four turns give each change to each table."""
+    changes = ["OPTIMIZE and VACUUM", "column mapping", "a column", "a constraint", "other features"]
+    by_others = {name: changes[(i + turned) % len(changes)] for i, name in enumerate(NAMES)}
+    keep_with(spark, member_dir, str(tmp_path), by_others, when)
+    found = rows_of(spark, str(tmp_path))
+    for name in NAMES:
+        assert {key: row | {"mine": None} for key, row in found[name].items()} == {
+            key: row | {"mine": None} for key, row in kept_rows[name].items()
+        }, (name, by_others[name])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("when", ["between", "beside"])
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("log", "an earlier version", "CREATE OR REPLACE TABLE AS SELECT"),
+        ("sessions", "a shallow clone of an earlier version", "CLONE"),
+        ("sessions", "a renamed column", "clusterSessionId"),
+    ],
+)
+def test_what_others_take_from_sparks_tables_ends_their_job(
+    spark, member_dir, tmp_path, name, change, said, when
+):
+    def refused(by_others):
+        with pytest.raises(Exception, match=said):
+            keep_with(spark, member_dir, str(tmp_path), by_others, when)
+
+    if when == "beside" and change != "a renamed column":
+        keep_with(spark, member_dir, str(tmp_path), {name: change}, when)  # its last look was before
+    else:
+        refused({name: change})
+    refused({})

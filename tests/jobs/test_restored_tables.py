@@ -12,18 +12,21 @@ import pytest
 
 from cluster import ConfigurationError, LogReader
 from jobs import delta_rs, verify
-from jobs.command import JobOptions
+from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import read
-from jobs.history import Recent, gap, position_of, replaced_by
+from jobs.history import Recent, position_of, replaced_by, unseen, versions
 from jobs.keeping import keep
+from jobs.log_to_delta import log_job
 from jobs.tables import tables_in
+from tests.jobs.conftest import rows_of
 from tests.jobs.without_spark import IN_THREE, rows, run
+from tests.spark.logs import open_log
 
 pytestmark = pytest.mark.timeout(600)
 
 
-def said(number, operation="WRITE", position=None, begin=None, **parameters):
-    token = {"v": 2, "cluster": None, "position": position} | ({} if begin is None else {"from": begin})
+def said(number, operation="WRITE", position=None, seen=None, **parameters):
+    token = {"v": 2, "cluster": None, "position": position} | ({} if seen is None else {"seen": seen})
     return Recent(number, operation, parameters, None if position is None else json.dumps(token))
 
 
@@ -46,12 +49,24 @@ def test_a_position_holds_until_a_restore_and_from_then_on_that_of_the_restored_
     assert replaced_by([said(3, "OPTIMIZE"), *commits]) == "", "the rows are the same"
 
 
-def test_a_commit_that_did_not_know_of_a_restore_before_it_left_a_gap():
-    restored = [said(3, "RESTORE", version="1"), said(2, position=200), said(1, position=100)]
-    assert gap([said(4, position=300, begin=200), *restored]) == (100, 200)
-    assert gap([said(4, position=300, begin=100), *restored]) is None
-    assert gap([said(3, position=300, begin=200), *restored[1:]]) is None
-    assert gap([said(4, position=300), *restored]) is None, "an earlier release does not say where it began"
+def test_a_commit_that_did_not_know_of_what_came_before_it_is_found():
+    before = [said(2, position=200, seen=1), said(1, position=100, seen=0), said(0, "CREATE TABLE")]
+    for operation, parameters in {
+        "RESTORE": {"timestamp": "2026-01-01"},
+        "CLONE": {"sourceVersion": "7"},
+        "CREATE OR REPLACE TABLE AS SELECT": {},
+        "WRITE": {"mode": "Overwrite"},
+        "MERGE": {"position": 250, "seen": 2},
+    }.items():
+        others = [said(3, operation, **parameters), *before]
+        assert unseen([said(4, position=300, seen=3), *others]) == ""
+        wrong = [said(4, position=300, seen=2), *others]
+        assert unseen(wrong) == unseen([said(5, "OPTIMIZE"), *wrong]) == f"{operation} (version 3)"
+        assert unseen([said(5, position=400, seen=4), *wrong]) == "", "which the look before it has refused"
+        assert unseen([said(5, "RESTORE", version="2"), *wrong]) == "", "as it was before"
+        assert unseen([said(5, "RESTORE", version="4"), *wrong]) == f"{operation} (version 3)"
+    assert unseen([said(4, position=300, seen=2), said(3, "OPTIMIZE"), *before]) == ""
+    assert unseen([said(4, position=300), said(3, "RESTORE", version="1"), *before]) == "", "it does not say"
 
 
 @pytest.mark.parametrize("name", ["log", "sessions", "timers", "leadership_terms"])
@@ -114,7 +129,7 @@ def test_a_restore_while_sparks_job_runs_ends_it_and_refuses_later_starts(spark,
         assert read(spark, table).count() == 300, "the batch after it was not taken"
     else:
         keep_three(jobs)
-        wrong = "lacks .* of the Log, since a RESTORE between two batches; expected a table without a gap"
+        wrong = r"RESTORE \(version 3\) came while its job made a commit; expected a table that one job keeps"
     with pytest.raises(ConfigurationError, match=wrong):
         keep_three({table: job})
     shutil.rmtree(f"{place}/_checkpoint")
@@ -128,3 +143,53 @@ def test_a_restore_while_sparks_job_runs_ends_it_and_refuses_later_starts(spark,
         keep_three({table: job})
     with LogReader.open(dir=member_dir) as reader:
         assert any("rows is 461" in line for line in verify.differences(spark, table, "log", reader))
+
+
+@pytest.mark.slow
+def test_each_batch_is_a_commit_of_each_table_even_where_it_has_nothing_for_it(
+    spark, member_dir, tmp_path, kept_rows, decoded
+):
+    """So a table that goes less far than the batch before has lost it."""
+    source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "100"}
+    keep(spark, "tables", tables_in(str(tmp_path)), JobOptions.over(source, str(tmp_path), lambda _: None))
+    ends = [entry["endPosition"] for entry in [*decoded[99::100], decoded[-1]]]
+    for table in tables_in(str(tmp_path)):
+        assert [version.position for version in versions(spark, table)] == ends
+    assert rows_of(spark, str(tmp_path)) == kept_rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["table", "checkpoint"])
+def test_a_table_and_a_checkpoint_of_different_times_are_refused(spark, tmp_path, what):
+    """As of a backup, or after a power cut: Delta passes over batches by their numbers."""
+    log, session_id = open_log(tmp_path / "log")
+    table, copy = str(tmp_path / "table"), tmp_path / "copy"
+
+    def keep_on(entries):
+        source = {"clusterDir": str(log.directory), "maxEntriesPerTrigger": str(entries)}
+        keep(spark, "log", {table: log_job()}, JobOptions.over(source, table, lambda _: None))
+
+    def is_other(folder, names):
+        return [
+            name for name in names if folder == table and (name == "_checkpoint") != (what == "checkpoint")
+        ]
+
+    log.lines(session_id, 0, 18)
+    keep_on(10)
+    shutil.copytree(table, copy, ignore=is_other)
+    log.lines(session_id, 18, 20)
+    keep_on(5)
+    for path in copy.iterdir():
+        shutil.rmtree(f"{table}/{path.name}", ignore_errors=True)
+    shutil.copytree(copy, table, dirs_exist_ok=True)
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    log.lines(session_id, 38, 40)
+    log.stop()
+    for _ in range(2):
+        with pytest.raises(Exception, match=r"goes to position .* of the Log, and its checkpoint on from"):
+            keep_on(20)
+    shutil.rmtree(checkpoint_in(table))
+    keep_on(20)
+    with LogReader.open(dir=str(log.directory)) as reader:
+        assert verify.differences(spark, table, "log", reader) == []
+    assert read(spark, table).count() == 80
