@@ -17,7 +17,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from cluster.client.commit_wait import CommitWait
@@ -40,6 +39,7 @@ from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, ope
 from cluster.service.payload import Payload, check_length
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.forks import leave_to_parent
 
 WAIT_MAX_S = 1.0  # for one answer, before the session is looked at again
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
@@ -67,6 +67,7 @@ class ClusterClient:
         self._poll_at = OFFERED_PER_POLL
         self._cluster: str | None = None  # whose log it is, once a token was wanted
         self._tell_end: Callable[[], None] = lambda: None
+        self._is_forked = False  # a copy in another process
         self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
     @classmethod
@@ -83,8 +84,8 @@ class ClusterClient:
         those of ``ClientContext``. What is not given comes from the environment (``environment.py``),
         endpoints from CLUSTER_ENDPOINTS.
 
-        A thread of the client's own keeps the session alive and follows the leader, whatever the
-        application does; none with ``keep_alive_interval_s`` None.
+        A thread of its own keeps the session alive and follows the leader, unless ``keep_alive_interval_s``
+        is None. In a process that is forked off the copy raises ClientClosed, and leaves the session alone.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
         ``message_timeout_s``, TlsFailed, AuthenticationRejected, BatchRegistered where the lane's batch is
@@ -261,6 +262,8 @@ class ClusterClient:
 
     def _refusal(self) -> int:
         """Why nothing can be taken now."""
+        if self._is_forked:
+            raise self._closed()
         match self.state:
             case ClientState.AWAIT_NEW_LEADER | ClientState.AWAIT_NEW_SESSION:
                 return Offer.NOT_CONNECTED
@@ -340,7 +343,8 @@ class ClusterClient:
         """Open another where that is wanted; a service that closed it meant to."""
         session = self._session
         if not self._context.reopen or session.why_closed == CloseReason.SERVICE_ACTION.name:
-            self._release()
+            self._world.close()
+            self._tell_end()
             return
         self._held.hold(
             LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
@@ -361,7 +365,8 @@ class ClusterClient:
         except ClusterError as error:
             self._reopening = None
             self._session.why_closed += f"; no other was opened: {error}"
-            self._release()
+            self._world.close()
+            self._tell_end()
 
     def _deliver(self, limit: int) -> int:
         """Tell the listener, whom this thread has to itself."""
@@ -504,25 +509,24 @@ class ClusterClient:
                 self._reopening.close()
                 self._reopening = None
             self._session.close()
-            self._release()
+            self._world.close()
+            self._tell_end()
 
     def on_end(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once when the client is closed, by whatever thread closes it."""
         self._tell_end = tell
 
-    def _release(self) -> None:
-        self._world.close()
-        self._tell_end()
+    def on_forked(self, why: str) -> None:
+        """As ``cluster.transport.forks`` says."""
+        self._turn, self._delivery, self._is_forked = threading.RLock(), threading.Lock(), True
+        self._world.on_forked(why)
+        self._reopening = None
+        self._session.end(why)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -570,6 +574,7 @@ class AsyncConnect:
             self._world.poll()
             if self._opening.poll():
                 self._client = ClusterClient(self._context, self._world, self._opening)
+                leave_to_parent(self._client)
                 if self._context.keep_alive_interval_s is not None:
                     self._client.run_beside()
         return self._client
@@ -591,10 +596,5 @@ class AsyncConnect:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()

@@ -101,6 +101,10 @@ class World(Protocol):
         """128 random bits that nobody can guess."""
         ...
 
+    def on_forked(self, why: str) -> None:
+        """As ``cluster.transport.forks`` says."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cluster.errors import (
     AuthenticationRejected,
+    ClientClosed,
     ClusterError,
     ConfigurationError,
     LogDamaged,
@@ -38,6 +40,7 @@ from cluster.transport.endpoint import (
     parse_endpoint,
     parse_endpoints,
 )
+from cluster.transport.forks import leave_to_parent
 from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
 from cluster.transport.tls import TlsFiles, client_context, tls_in
 from cluster.transport.wanted import wanted_of
@@ -129,6 +132,7 @@ class RemoteLog:
         self._clients = {
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }
+        leave_to_parent(self)
         self._tls, self._credentials, self._timeout_s = tls, credentials, timeout_s
         self._give_up_ns = int(give_up_s * 1e9)
         self._spread = os.getpid() if spread is None else spread
@@ -437,9 +441,26 @@ class RemoteLog:
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
         return LogDamaged(None, None, f"{damage.what} (log position {position})")
 
+    def on_forked(self, why: str) -> None:
+        """As ``cluster.transport.forks`` says. Its clients, closed, would dial anew."""
+        self._clients = self._starts = _OfAnotherProcess(why)
+
     def close(self) -> None:
-        for client in self._clients.values():
-            client.close()
+        if not isinstance(self._clients, _OfAnotherProcess):
+            for client in self._clients.values():
+                client.close()
+
+
+class _OfAnotherProcess(dict[int, Any]):
+    """In the place of a reader's connections: whoever wants one hears why there is none."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def _refuse(self, *_: object) -> Any:
+        raise ClientClosed(f"the reader is closed: {self._why}")
+
+    __getitem__ = __iter__ = __len__ = __contains__ = keys = values = items = pop = _refuse
 
 
 def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[int]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from cluster.transport.endpoint import Endpoint
+from cluster.transport.forks import keep_for_ever, leave_to_parent
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import diagnose_call, open_channel
@@ -27,9 +28,17 @@ from cluster.transport.tls import TlsFiles
 class SessionStream:
     """One Session stream; ``sock`` is the caller's end of it."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, theirs: socket.socket, *of_grpc: object) -> None:
         self.sock = sock
         self.failure: Explanation = "", False  # known before the end-of-file is
+        self._theirs = theirs
+        self._of_grpc = of_grpc
+        leave_to_parent(self)
+
+    def on_forked(self, why: str) -> None:
+        """As ``forks`` says."""
+        keep_for_ever(self._of_grpc)
+        self._theirs.close()
 
     def explain(self) -> Explanation:
         """Why gRPC ended the stream, empty when it ended well or goes on, and whether that was TLS."""
@@ -45,7 +54,7 @@ def open_session(endpoint: Endpoint, tls: TlsFiles | None) -> SessionStream:
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     channel = open_channel(endpoint, tls)
     call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
-    stream = SessionStream(ours)
+    stream = SessionStream(ours, theirs, channel, call)
     threading.Thread(
         target=_pump_responses,
         args=(channel, call, theirs, stream, partial(diagnose_call, endpoint, tls)),

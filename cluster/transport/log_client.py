@@ -25,6 +25,7 @@ import numpy as np
 
 from cluster.errors import (
     AuthenticationRejected,
+    ClientClosed,
     ClusterError,
     ConfigurationError,
     RemoteProtocolError,
@@ -35,6 +36,7 @@ from cluster.log.scan import last_message_end
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.forks import keep_for_ever, leave_to_parent
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_service import (
     CONTROL_METHOD,
@@ -177,8 +179,22 @@ class _GrpcLogClient:
         self._timeout_s = timeout_s
         self._credentials = credentials
         self._channel: grpc.Channel | None = None
+        self._why_forked = ""
+        self._calls: set[Any] = set()
+        leave_to_parent(self)
+
+    def on_forked(self, why: str) -> None:
+        """As ``forks`` says."""
+        self._why_forked = why
+        keep_for_ever((self._channel, *self._calls))
+        self._channel = None
+
+    def _check_not_forked(self) -> None:
+        if self._why_forked:
+            raise _forked(self._endpoint, self._why_forked)
 
     def _connected(self) -> grpc.Channel:
+        self._check_not_forked()
         if self._channel is None:
             # Loading gRPC takes longer than a whole request over a socket.
             from cluster.transport.grpc_credentials import open_channel
@@ -217,10 +233,12 @@ class _GrpcLogClient:
         from cluster.transport.grpc_core import grpc
 
         call = channel.unary_stream(READ_LOG_METHOD)(request.encode(), metadata=self._metadata())
+        self._calls.add(call)
         silence = _Silence(self._timeout_s, call.cancel)
         try:
             while (data := silence.bounded(next, call, None)) is not None:
                 yield from _answers(self._endpoint, data)
+                self._check_not_forked()
         except grpc.RpcError as error:
             if silence.was_too_long:
                 raise Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s") from None
@@ -228,8 +246,10 @@ class _GrpcLogClient:
                 raise ConfigurationError(f"{self._endpoint}: {error.details()}") from None
             raise self._failure(error) from None
         finally:
-            silence.close()
-            call.cancel()
+            if not self._why_forked:
+                silence.close()
+                call.cancel()
+                self._calls.discard(call)
 
     def _metadata(self) -> tuple[tuple[str, bytes], ...]:
         credentials = self._credentials()
@@ -385,6 +405,10 @@ class _WholeMessages:
             raise RemoteProtocolError(f"{self._endpoint}: the answer ends amid a message")
 
 
+def _forked(endpoint: Endpoint, why: str) -> ClientClosed:
+    return ClientClosed(f"the reader's connection to {endpoint} is closed: {why}")
+
+
 class _Exchange:
     """One blocking connection that was greeted."""
 
@@ -394,6 +418,7 @@ class _Exchange:
         self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._splitter = FrameSplitter()
+        self._why_forked = ""
         try:
             self._sock = connect_within(endpoint, timeout_s)
         except OSError as error:
@@ -419,6 +444,12 @@ class _Exchange:
         except ClusterError:
             self.close()
             raise
+        leave_to_parent(self)
+
+    def on_forked(self, why: str) -> None:
+        """As ``forks`` says."""
+        self._why_forked = why
+        self.close()
 
     def send(self, message: Message) -> None:
         try:
@@ -440,6 +471,8 @@ class _Exchange:
         raise Unreachable(f"{self._endpoint}: the member closed the connection")
 
     def _broken(self, error: OSError) -> ClusterError:
+        if self._why_forked:
+            return _forked(self._endpoint, self._why_forked)
         if isinstance(error, ssl.SSLError):
             return TlsFailed(describe_failure(error, str(self._endpoint), self._sock))
         silent = f"silent for {self._timeout_s:g} s"

@@ -105,6 +105,11 @@ class Poller:
         if not self._closed:
             os.eventfd_write(self._event_fd, 1)
 
+    def leave(self) -> None:
+        """In a process that was forked off: release its copies, and touch nothing that the parent watches."""
+        self._targets.clear()
+        self.close()
+
     def close(self) -> None:
         """Release both descriptors. Sockets are their owners' to close."""
         if not self._closed:

@@ -1,0 +1,49 @@
+"""What a process that was forked off does with the connections of its parent: it lets go of them, unheard.
+
+    multiprocessing (fork), a preloading web server     parent's session ── goes on
+                        └── child ── ``on_forked`` of each owner: its copies of descriptors are closed,
+                                     nothing is sent, and whoever uses the owner there hears why
+
+A connection has one stream of bytes: two processes that read from it, or write, take it apart.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Protocol
+from weakref import WeakSet
+
+
+class Connected(Protocol):
+    """Of connections."""
+
+    def on_forked(self, why: str) -> None:
+        """This is the copy of a process that was forked off: let go, and say so when it is used.
+
+        The one thread there is in that process calls it. Locks may be held by threads that are not there.
+        """
+        ...
+
+
+_owners: WeakSet[Connected] = WeakSet()
+
+
+def leave_to_parent(owner: Connected) -> None:
+    """From now on the owner hears of it in each process that is forked off this one."""
+    _owners.add(owner)
+
+
+def keep_for_ever(thing: object) -> None:
+    """Never release what would speak to the peer when it is."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def _in_child() -> None:
+    why = f"process {os.getppid()} opened it, and this one was forked off: open another one here"
+    for owner in list(_owners):
+        owner.on_forked(why)
+    _owners.clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
