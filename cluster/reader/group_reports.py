@@ -98,7 +98,8 @@ class GroupReports:
         position = self._position
         try:
             self.report()
-        except ClusterError as error:
+        except Exception as error:  # no thread, no memory, no descriptor: the next report may find them
+            failure = error if isinstance(error, ClusterError) else ClusterError(f"{error!r}")
             if self._failure is None:
-                self._tell(f"consumer group {self._group} is not reported at {position}: {error}")
-            self._failure = error
+                self._tell(f"consumer group {self._group} is not reported at {position}: {failure}")
+            self._failure = failure

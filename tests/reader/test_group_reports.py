@@ -1,0 +1,28 @@
+"""The thread that reports for a consumer group lives through what is meant for nothing."""
+
+from cluster.client.cluster_client import ClusterClient
+from cluster.reader.group_reports import GroupReports
+
+
+def test_a_report_that_raises_anything_is_told_and_made_again(monkeypatch):
+    asked, told = [], []
+
+    class Session:
+        def close(self):
+            pass
+
+    def connect(endpoints, *, consumer):
+        asked.append(consumer.position)
+        if len(asked) == 1:
+            raise RuntimeError("can't start new thread")
+        return Session()
+
+    monkeypatch.setattr(ClusterClient, "connect", connect)
+    reports = GroupReports("billing", "0=nowhere:1", told.append, interval_s=0.001)
+    reports.reached(64)
+    while not told:
+        pass
+    reports.reached(128)
+    assert reports.close() is None
+    assert asked[-1] == 128
+    assert told[0].startswith("consumer group billing is not reported at 64: RuntimeError(")
