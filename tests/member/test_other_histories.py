@@ -1,76 +1,18 @@
 """Members whose logs are of two histories: neither takes anything of the other, and both say why."""
 
-from dataclasses import replace
-
 import pytest
 
 from cluster.archive.node_state_file import NodeStateFile
-from cluster.member.disk.identity_keeper import IdentityKeeper
-from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
+from cluster.protocol.log import NewLeadershipTermEvent
+from tests.member.cluster_steps import entries
+from tests.member.in_memory.cluster import LONG_NS, SECOND
 from tests.member.in_memory.member import log_bytes
-
-
-class Parted(SimulatedCluster):
-    """A cluster whose members may be started with another list of members."""
-
-    def __init__(self, *arguments, **settings):
-        self.list_of = {}
-        super().__init__(*arguments, **(QUICK | settings))
-        self.await_leader(timeout_ns=2 * LONG_NS)
-        self.commit(b"first")
-        self.await_level()
-
-    def context_of(self, member_id):
-        context = super().context_of(member_id)
-        return replace(context, member_ids=self.list_of.get(member_id, context.member_ids))
-
-    def after_turn(self, member):
-        pass
-
-    def on_applied(self, member_id, position, chain):
-        pass
-
-    def stop(self):
-        for member in self.members:
-            member.stop()
-
-    def commit(self, text):
-        """By a client of its own, which is told that it is, and goes."""
-        client = self.add_client()
-        client.send(b"%d:" % client.client_id + text)
-        self.run_until(lambda: client.acknowledged == 1, 2 * LONG_NS)
-        client.close()
-        client.is_lost = True
-
-    def run_alone(self, *ids, lives=1):
-        """Start these with a list of themselves, and let them commit something in each of their lives."""
-        members = [self.members[id_] for id_ in ids]
-        for _ in range(lives):
-            for member in members:
-                self.list_of[member.member_id] = ids
-                member.start()
-            self.run_until(lambda: any(member.is_leading for member in members), 3 * LONG_NS)
-            leader = next(member for member in members if member.is_leading)
-            begin = leader.append_position
-            self.commit(b"alone")
-            assert leader.commit_position > begin
-            self.stop()
-        self.list_of.clear()
-
-    def start(self, *ids):
-        for id_ in ids or range(self.member_count):
-            self.members[id_].start()
-
-    def told(self, member, text):
-        return [line for line in self.events if line.startswith(f"{member.name}: ") and text in line]
+from tests.member.parted import Parted, forget_identity
 
 
 @pytest.fixture(autouse=True)
 def _no_identity(monkeypatch):
-    """Directories that are not known to be of a cluster, as those of the release before."""
-    monkeypatch.setattr(IdentityKeeper, "stated", ())
-    for name in ("_check", "_check_may_be_alone"):
-        monkeypatch.setattr(IdentityKeeper, name, lambda *_, **__: None)
+    forget_identity(monkeypatch)
 
 
 HISTORY = "its log is of another history"
@@ -240,3 +182,38 @@ def test_stale_copies_that_outvote_the_only_whole_member_take_nothing_from_it():
     assert not (whole.is_leading or whole.is_following)
     assert cluster.told(whole, "members 1, 2 are a majority")
     assert log_bytes(cluster.leader, 0, len(begin)) == begin
+
+
+def test_the_events_are_read_where_terms_begin_also_after_padding():
+    """A term that begins where its event does not fit before the end of a term buffer."""
+    cluster = Parted(term_length=64 * 1024)
+    client = cluster.add_client()
+
+    def left():
+        return -cluster.leader.append_position % (64 * 1024)
+
+    while left() > 1_200 or left() < 300:
+        client.send(b"%d:" % client.client_id + bytes(700))
+        cluster.run_until(lambda: client.is_settled)
+        cluster.await_level()
+    client.send(b"%d:" % client.client_id + bytes(left() - 64 - 64 - 2))
+    cluster.run_until(lambda: client.is_settled)
+    cluster.await_level()
+    assert 0 < left() <= 64  # an event takes 96 or more
+    cluster.leader.kill()
+    cluster.await_leader(3 * LONG_NS)
+    cluster.start(*(member.member_id for member in cluster.members if not member.is_running))
+    cluster.await_level(3 * LONG_NS)
+    cluster.run(SECOND)
+
+    for member in cluster.members:
+        written = [entry for entry in entries(member) if isinstance(entry, NewLeadershipTermEvent)]
+        told = member.life.consensus_module.parts.histories.own
+        assert len(written) == 2 and told.begin_position == 0
+        assert [(e.leadership_term_id, e.term_base_log_position, e.log_session_id) for e in told.events] == [
+            (e.leadership_term_id, e.term_base_log_position, e.log_session_id) for e in written
+        ]
+        assert [(e.timestamp, e.leader_member_id) for e in told.events] == [
+            (e.timestamp, e.leader_member_id) for e in written
+        ]
+        assert told.committed_position > written[-1].term_base_log_position

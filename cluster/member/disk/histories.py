@@ -46,7 +46,7 @@ class MemberHistories:
         self._peers = peers
         self._unrelated = unrelated
         self._reporter = reporter
-        self._own = TermEvents(0, 0)
+        self.own = TermEvents(0, 0)  # as it was told last
         self._read: dict[tuple[int, int], TermEvent] = {}  # by term and base
         self._seen: tuple[object, ...] = ()
         self._told: dict[int, TermEvents] = {}  # by others, over their present links
@@ -64,8 +64,8 @@ class MemberHistories:
             if (position := self._log.commit_position) > self._files.life.committed_position:
                 self._files.life.commit(position)
             own = self._list()
-            if own != self._own:
-                self._own = own
+            if own != self.own:
+                self.own = own
                 self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
                 for member_id in self._told.keys() - set(self._unrelated):
                     self._compare(member_id)
@@ -92,18 +92,18 @@ class MemberHistories:
         self._look_around()
 
     def _tell(self, member_id: int) -> None:
-        if self._peers.links.send(member_id, link_frame(self._own)) > 0:
+        if self._peers.links.send(member_id, link_frame(self.own)) > 0:
             self._untold.discard(member_id)
         else:
             self._untold.add(member_id)
 
     def _compare(self, member_id: int) -> None:
-        found = difference(self._own, self._told[member_id])
+        found = difference(self.own, self._told[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
 
     def _look_around(self) -> None:
-        elsewhere = majority_elsewhere(self._own, self._told, self._quorum_threshold)
+        elsewhere = majority_elsewhere(self.own, self._told, self._quorum_threshold)
         if elsewhere is not None and elsewhere != self._elsewhere:
             names = ", ".join(map(str, elsewhere))
             self._reporter.event(
