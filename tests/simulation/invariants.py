@@ -268,9 +268,9 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
                 self.log.startup_terms.add(member.leadership_term_id)
             watched.led_terms.add(member.leadership_term_id)
             watched.silence = Silence(self.log.session_timeout * MS)
+            self._on_leadership(member, member.leadership_term_id)
         if member.is_leading and watched.silence is not None:
             watched.silence.on_turn(member)
-            self._on_leadership(member, member.leadership_term_id)
         watched.has_followed = watched.has_followed or member.is_following
 
     def on_killed(self, member: Member) -> None:
