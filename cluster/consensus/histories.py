@@ -36,7 +36,7 @@ def fault_of_events(told: TermEvents) -> str | None:
     return None
 
 
-def difference(own: TermEvents, other: TermEvents) -> str | None:
+def history_difference(own: TermEvents, other: TermEvents) -> str | None:
     """Where two logs show to be of two histories, with position, term and both values; None if nowhere.
 
     The answer is the same, but for the words, from both sides.
@@ -88,12 +88,14 @@ def majority_elsewhere(
     own: TermEvents, told: Mapping[int, TermEvents], quorum_threshold: int
 ) -> list[int] | None:
     """So many others that differ from this log, and not from each other; None where there are not."""
-    others = {id_: events for id_, events in sorted(told.items()) if difference(own, events) is not None}
+    others = {
+        id_: events for id_, events in sorted(told.items()) if history_difference(own, events) is not None
+    }
     for events in others.values():
         agreeing: dict[int, TermEvents] = {}
         for id_, candidate in others.items():
-            if difference(events, candidate) is None and not any(
-                difference(known, candidate) for known in agreeing.values()
+            if history_difference(events, candidate) is None and not any(
+                history_difference(known, candidate) for known in agreeing.values()
             ):
                 agreeing[id_] = candidate
         if len(agreeing) >= quorum_threshold:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cluster.protocol.identity import ClusterIdentity
 
 
-def difference(told: ClusterIdentity, own: ClusterIdentity) -> str | None:
+def cluster_difference(told: ClusterIdentity, own: ClusterIdentity) -> str | None:
     """Why they are of two clusters, for people; None when they may be of one.
 
     What one of them does not know fits everything.
@@ -40,10 +40,12 @@ def agreement(
         return sorted(told), None
     groups = []
     for identity in identities:
-        agreeing = [i for i, other in told.items() if other is None or difference(other, identity) is None]
+        agreeing = [
+            i for i, other in told.items() if other is None or cluster_difference(other, identity) is None
+        ]
         if len(agreeing) >= needed:
             groups.append((identity, sorted(agreeing)))
-    if not groups or any(difference(one, other) for one, _ in groups for other, _ in groups):
+    if not groups or any(cluster_difference(one, other) for one, _ in groups for other, _ in groups):
         return [], None
     # Whoever knows where the log began says most.
     identity, agreeing = max(groups, key=lambda group: group[0].first_term_timestamp is not None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.identity import agreement, difference
+from cluster.consensus.identity import agreement, cluster_difference
 from cluster.consensus.promises import HeldPromises, Promises
 from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
@@ -25,14 +25,14 @@ LATER_LOG = OURS.replace(first_term_timestamp=1_001)
     ],
 )
 def test_a_cluster_differs_by_members_generation_or_log_whoever_asks(told, what):
-    assert difference(told, OURS) == what
-    assert difference(OURS, told) is not None
+    assert cluster_difference(told, OURS) == what
+    assert cluster_difference(OURS, told) is not None
 
 
 @pytest.mark.parametrize("told", [OURS, YOUNG, ClusterIdentity(0)])
 def test_what_one_does_not_know_fits_everything(told):
-    assert difference(told, OURS) is None
-    assert difference(OURS, told) is None
+    assert cluster_difference(told, OURS) is None
+    assert cluster_difference(OURS, told) is None
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.consensus.histories import EVENTS_MAX, difference, fault_of_events, majority_elsewhere
+from cluster.consensus.histories import EVENTS_MAX, fault_of_events, history_difference, majority_elsewhere
 from cluster.protocol import decode
 from cluster.protocol.link_histories import TermEvent, TermEvents
 
@@ -21,7 +21,7 @@ def a_log(*events, committed=0, begin=0):
 
 def differ(one, other):
     """Both sides come to the same."""
-    found, mirrored = difference(one, other), difference(other, one)
+    found, mirrored = history_difference(one, other), history_difference(other, one)
     assert (found is None) == (mirrored is None)
     return found
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
-from cluster.consensus.histories import EVENTS_MAX, difference, fault_of_events, majority_elsewhere
+from cluster.consensus.histories import EVENTS_MAX, fault_of_events, history_difference, majority_elsewhere
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.log.frames import TYPE_DATA
 from cluster.log.runs import headers
@@ -98,7 +98,7 @@ class MemberHistories:
             self._untold.add(member_id)
 
     def _compare(self, member_id: int) -> None:
-        found = difference(self.own, self._told[member_id])
+        found = history_difference(self.own, self._told[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
 

@@ -15,7 +15,7 @@ from functools import partial
 from cluster.archive.identity_file import identity_line, read_identity, write_identity
 from cluster.archive.stored_recording import StoredRecording
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.consensus.identity import difference
+from cluster.consensus.identity import cluster_difference
 from cluster.errors import LogDamaged, OtherMembers, RemoteProtocolError, StorageError
 from cluster.member.disk.member_files import MemberFiles
 from cluster.protocol import decode
@@ -210,7 +210,7 @@ class IdentityKeeper:
         """Why a member is of another cluster, for people; None when it may be of this one."""
         if self.identity is None or not told.cluster:
             return None
-        return difference(told.cluster[0], self.identity)
+        return cluster_difference(told.cluster[0], self.identity)
 
 
 def _list(member_ids: tuple[int, ...]) -> str:
