@@ -77,6 +77,9 @@ class ClientWorld:
     def resume_token(self) -> bytes:
         return self._process.tokens.randbytes(TOKEN_LENGTH)
 
+    def on_forked(self, why: str) -> None:
+        raise AssertionError("nobody forks a process of the simulation")
+
     def close(self) -> None:
         pass
 
