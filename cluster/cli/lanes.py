@@ -13,7 +13,7 @@ from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
 from cluster.cli.printable import printable
 from cluster.cli.running_member import leader_directory, status_in
-from cluster.cli.verbs import example
+from cluster.cli.verbs import Verb, example
 
 if TYPE_CHECKING:
     from cluster.protocol.snapshot import SnapshotLane
@@ -59,6 +59,7 @@ def lanes(
 
 @app.command(
     "forget-lanes",
+    cls=Verb,
     epilog=example(
         "tool",
         "forget-lanes --dir cluster-data 7c0c5d4e",

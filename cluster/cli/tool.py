@@ -182,6 +182,7 @@ def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) ->
     "accept-data-loss",
     epilog=_example(
         "accept-data-loss --dir cluster-data/member-2 --member 2",
+        "accept-data-loss --dir member-2 --alone",
         more="Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
         "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
     ),
@@ -191,28 +192,37 @@ def accept_data_loss(
     member: Annotated[
         int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
     ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
     from cluster.archive.files import OsFiles
+    from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
     from cluster.member.disk.data_loss import accept_data_loss as accept
-    from cluster.member.disk.data_loss import what_is_forgotten
     from cluster.node.node_log import NodeLog
-    from cluster.reader.member_directory import find_cluster_directory
+    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
     from cluster.transport.clock import epoch_ms
 
     files, member_id = OsFiles(), mark_of(str(directory)).member_id
     lock = _lock(str(directory))
     try:
         cluster = find_cluster_directory(files, str(directory))
-        if member is None and (forgotten := what_is_forgotten(files, cluster)):
+        forgotten = OTHERS_FORGOTTEN if alone else what_is_forgotten(files, cluster)
+        if member is None and forgotten:
             typer.echo(f"member {member_id} has forgotten: {forgotten}", err=True)
             member = typer.prompt(
                 "What no other member holds of that is lost. Its id, to go on", type=int, err=True
             )
         if member not in (None, member_id):
             raise ConfigurationError(f"{directory} is of member {member_id}, not of member {member}")
-        forgotten = accept(files, cluster, epoch_ms())
+        if alone:
+            archive = find_archive_directory(files, str(directory))
+            accept_being_alone(files, cluster, archive, member_id, epoch_ms())
+        else:
+            forgotten = accept(files, cluster, epoch_ms())
     finally:
         lock.release()
     log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
@@ -221,7 +231,8 @@ def accept_data_loss(
     if as_json:
         print(json.dumps({"member": member_id, "forgotten": forgotten}))
     else:
-        print(f"member {member_id} votes with what it has; forgotten: {forgotten}")
+        does = "is a cluster of one from now on" if alone else "votes with what it has"
+        print(f"member {member_id} {does}; forgotten: {forgotten}")
 
 
 @app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))

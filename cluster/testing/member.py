@@ -220,7 +220,7 @@ class MemberProcess(Process):
         if error is None and self.life is not None:
             try:
                 self.life.close(self.clock_ns(), self.epoch_ms())
-            except ClusterError as failure:
+            except (ClusterError, Mistake) as failure:
                 self.tell(f"could not end in order: {failure}")
         elif error is not None:
             self.tell(f"ends: {type(error).__name__}: {error}")

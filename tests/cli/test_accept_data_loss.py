@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import OsFiles
+from cluster.archive.identity_file import read_identity
 from cluster.archive.promises_file import read_promises, write_promises
+from cluster.protocol.identity import ANY_MEMBER_ID
 from cluster.protocol.link import PromiseState, PromiseStatement
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
@@ -113,3 +115,14 @@ def test_accept_data_loss_names_the_member_and_leaves_a_note(run, directory):
     status, _, err = run("accept-data-loss", "--dir", directory, "--member", 0)
     assert status == 1
     assert "forgotten nothing" in err
+
+
+def test_a_member_goes_on_alone_in_a_generation_of_its_own(run, directory):
+    status, out, _ = run("accept-data-loss", "--dir", directory, "--alone", "--member", 0)
+
+    assert status == 0
+    assert out.startswith("member 0 is a cluster of one from now on; forgotten: the other members, and ")
+    found = read_identity(OsFiles(), str(directory / "cluster"), str(directory / "archive"))
+    assert found.is_in_both and found.identity is not None
+    assert (found.identity.member_ids, found.identity.generation > 0) == ((ANY_MEMBER_ID,), True)
+    assert "they alone hold" in (directory / "cluster" / "data-loss-accepted").read_text()

@@ -79,7 +79,8 @@ def test_a_table_of_something_else_is_refused_by_name(spark, table):
 
 
 def test_a_column_of_another_type_is_refused_by_name(spark, table):
-    spark.createDataFrame([], "correlationId BIGINT, firings STRING").write.format("delta").save(table)
+    columns = "correlationId BIGINT, firings STRING, lastPosition BIGINT"
+    spark.createDataFrame([], columns).write.format("delta").save(table)
     with pytest.raises(ConfigurationError, match=r"column firings of table .* is string; expected bigint"):
         open_table(spark, table, TIMERS)
 

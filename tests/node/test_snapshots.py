@@ -8,6 +8,8 @@ import shutil
 import pytest
 
 from cluster import ClusterClient, ClusteredService, ClusterNode, DataLoss, LogReader
+from cluster.cli.main import main
+from cluster.errors import OtherMembers
 from tests.node.processes import await_that, fill, free_base_port, keys_of, run, tool
 from tests.reader.real import a_copy, remove_unpacked
 
@@ -217,6 +219,10 @@ def test_our_member_goes_on_from_a_directory_and_a_snapshot_of_real_aeron(tmp_pa
         service_mode="inline",
         member_id=0,
     )
+    with pytest.raises(OtherMembers, match="but members has 0 alone"), ClusterNode.launch(**keys):
+        raise AssertionError("it was a member of three")
+    words = ("accept-data-loss", "--dir", str(real_directory), "--alone", "--member", "0")
+    assert main(["tool", *words]) == 0
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
         service = Replaying.made[-1]

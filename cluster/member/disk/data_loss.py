@@ -7,14 +7,16 @@ What it had voted for and acknowledged is forgotten for good, and what of that n
 import os
 
 from cluster.archive.files import Files, replace
-from cluster.archive.identity_file import recall_identity
+from cluster.archive.identity_file import recall_identity, write_identity
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.errors import ClusterError
 from cluster.member.disk.member_files import RepairNote
+from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity, IdOfMember, generation_of
 from cluster.protocol.link import PromiseState
 
 DATA_LOSS_FILE_NAME = "data-loss-accepted"
+OTHERS_FORGOTTEN = "the other members, and what of the log they alone hold"
 
 
 def what_is_forgotten(files: Files, cluster_directory: str) -> str:
@@ -43,15 +45,7 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
         raise ClusterError(
             f"{cluster_directory}: this member has forgotten nothing: there is nothing to accept"
         )
-    path = f"{cluster_directory}/{DATA_LOSS_FILE_NAME}"
-    before = b""
-    if files.exists(path):
-        file = files.open(path)
-        try:
-            before = file.pread(file.size(), 0)
-        finally:
-            file.close()
-    replace(files, path, before + f"{epoch_ms} ms, uid {os.getuid()}: {forgotten}\n".encode())
+    _note(files, cluster_directory, epoch_ms, forgotten)
     node_state = NodeStateFile.open(cluster_directory, files=files)
     try:
         candidate_term_id = node_state.candidate_term_id
@@ -68,3 +62,28 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
         held.replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id),
     )
     return forgotten
+
+
+def accept_being_alone(
+    files: Files, cluster_directory: str, archive_directory: str, member_id: int, epoch_ms: int
+) -> None:
+    """Let a member that does not run be the only one of a new cluster: OTHERS_FORGOTTEN.
+
+    Its directory is of a new generation, which no member of the old cluster counts. Raises StorageError.
+    """
+    _note(files, cluster_directory, epoch_ms, OTHERS_FORGOTTEN)
+    generation = generation_of("alone", member_id, epoch_ms)
+    identity = ClusterIdentity(generation, members=(IdOfMember(ANY_MEMBER_ID),))
+    write_identity(files, cluster_directory, archive_directory, identity)
+
+
+def _note(files: Files, cluster_directory: str, epoch_ms: int, forgotten: str) -> None:
+    path = f"{cluster_directory}/{DATA_LOSS_FILE_NAME}"
+    before = b""
+    if files.exists(path):
+        file = files.open(path)
+        try:
+            before = file.pread(file.size(), 0)
+        finally:
+            file.close()
+    replace(files, path, before + f"{epoch_ms} ms, uid {os.getuid()}: {forgotten}\n".encode())

@@ -131,7 +131,8 @@ class IdentityKeeper:
             first = None if stored is None else _term_event(stored.first_frame)
         if None not in known and first is not None:
             found = first.log_session_id, first.timestamp
-            if found != known:
+            # Nothing has verified the frame yet: where one of both is right, the other one is damage to it.
+            if found[0] != known[0] and found[1] != known[1]:
                 raise OtherMembers(
                     f"{source}: a log that began with session {known[0]} at {known[1]}, but the one in "
                     f"{self._files.archive.directory} began with session {found[0]} at {found[1]}"

@@ -112,7 +112,7 @@ def test_frames_that_come_in_pieces_wait_for_their_rest_in_compiled_turns(monkey
     assert counts["lend_part"] > 100
     # What keeps the links between two followers alive goes to Python.
     intervals = cluster.world.now_ns // ConsensusModuleContext().leader_heartbeat_interval_ns
-    assert counts["adopt"] < 10 + 2 * intervals, "of greetings, and of empty envelopes of two followers"
+    assert counts["adopt"] < 14 + 2 * intervals, "greetings, terms that are told, empty envelopes of two"
     cluster.check()
 
 
