@@ -14,8 +14,8 @@ def group_goes_back_with_an_old_reader(patch: Patch) -> None:
     """Who had the group earlier reports again from where it was."""
     refusal = ConsumerTable.refusal
 
-    def lenient(self: Any, consumer: Any, commit_position: int, cluster_time: int) -> str:
-        told = refusal(self, consumer, commit_position, cluster_time)
+    def lenient(self: Any, consumer: Any, principal: bytes, commit_position: int, cluster_time: int) -> str:
+        told = refusal(self, consumer, principal, commit_position, cluster_time)
         return "" if "which the group is at" in told else told
 
     patch(ConsumerTable, "refusal", lenient)
@@ -39,11 +39,11 @@ def log_dropped_whatever_groups_need(patch: Patch) -> None:
 def group_reported_beyond_the_commit(patch: Patch) -> None:
     """A reader that has seen what is not committed takes the group there."""
     refusal = ConsumerTable.refusal
-    patch(
-        ConsumerTable,
-        "refusal",
-        lambda self, consumer, commit_position, cluster_time: refusal(self, consumer, 1 << 62, cluster_time),
-    )
+
+    def blind(self: Any, consumer: Any, principal: bytes, commit_position: int, cluster_time: int) -> str:
+        return refusal(self, consumer, principal, 1 << 62, cluster_time)
+
+    patch(ConsumerTable, "refusal", blind)
 
 
 CONSUMER_MISTAKES: dict[Callable[[Patch], None], Sought] = {
