@@ -185,7 +185,7 @@ class Archive:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
         segments = Segments(self.files, self.directory, descriptor)
-        checksum = self._frame_checksum(descriptor)
+        checksum = self.checksum_of(descriptor)
         proof = None
         try:
             try:
@@ -399,12 +399,13 @@ class Archive:
                 self._catalog,
                 descriptor,
                 file_sync_level=self._sync_level,
-                checksum=self._frame_checksum(descriptor),
+                checksum=self.checksum_of(descriptor),
                 cached_length=self._cached_length,
             )
         return recording
 
-    def _frame_checksum(self, descriptor: RecordingDescriptor) -> Checksum | None:
+    def checksum_of(self, descriptor: RecordingDescriptor) -> Checksum | None:
+        """What the frames of a recording hold in place of session ids. Raises LogDamaged, StorageError."""
         entry = self._catalog.entry(descriptor.recording_id)
         assert entry is not None
         segments = Segments(self.files, self.directory, descriptor)

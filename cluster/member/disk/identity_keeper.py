@@ -131,8 +131,7 @@ class IdentityKeeper:
             first = None if stored is None else _term_event(stored.first_frame)
         if None not in known and first is not None:
             found = first.log_session_id, first.timestamp
-            # Nothing has verified the frame yet: where one of both is right, the other one is damage to it.
-            if found[0] != known[0] and found[1] != known[1]:
+            if found != known:
                 raise OtherMembers(
                     f"{source}: a log that began with session {known[0]} at {known[1]}, but the one in "
                     f"{self._files.archive.directory} began with session {found[0]} at {found[1]}"
@@ -164,7 +163,8 @@ class IdentityKeeper:
         if descriptor is None:
             yield None
             return
-        stored = StoredRecording(archive.files, archive.directory, descriptor, None)
+        checksum = archive.checksum_of(descriptor)  # a frame of which a bit has flipped is no other cluster's
+        stored = StoredRecording(archive.files, archive.directory, descriptor, checksum)
         try:
             yield stored
         finally:
