@@ -1,18 +1,17 @@
 """identity.dat: which cluster a directory is of, in its cluster folder and, the same, in its archive folder.
 
-A ClusterIdentity and the CRC-32 of that (u32). One good file is enough, and what it says goes into both.
+A ClusterIdentity without a header, in files of ``message_file.py``. One good file is enough, and what it says
+goes into both.
 """
 
-import struct
-import zlib
 from typing import NamedTuple
 
-from cluster.archive.files import Files, read_at_rest, replace
+from cluster.archive.files import Files
+from cluster.archive.message_file import read_checked, store_checked
 from cluster.errors import LogDamaged, OtherMembers, StorageError
 from cluster.protocol.identity import ClusterIdentity
 
 IDENTITY_FILE_NAME = "identity.dat"
-_CRC = struct.Struct("<I")
 
 
 class FoundIdentity(NamedTuple):
@@ -57,19 +56,9 @@ def _differ(member_ids: tuple[int, ...], other_ids: tuple[int, ...]) -> bool:
 
 
 def _read(files: Files, path: str) -> ClusterIdentity | None:
-    try:
-        if not files.exists(path):
-            return None
-        file = files.open(path)
-        try:
-            data = read_at_rest(file, file.size())
-        finally:
-            file.close()
-    except OSError as error:
-        raise StorageError(path, error.errno, "reading failed") from error
-    body, crc = data[: -_CRC.size], data[-_CRC.size :]
-    if crc != _CRC.pack(zlib.crc32(body)):
-        raise LogDamaged(path, 0, "its checksum is not that of its bytes")
+    body = read_checked(files, path)
+    if body is None:
+        return None
     try:
         return ClusterIdentity.decode_record(body)
     except LogDamaged as damage:
@@ -83,7 +72,7 @@ def write_identity(
     first, second = _paths(cluster_directory, archive_directory)
     _remove_another(files, second, identity)
     for path in (first, second):
-        replace(files, path, _encoded(identity))
+        store_checked(files, path, identity.encode_body())
 
 
 def recall_identity(files: Files, cluster_directory: str, identity: ClusterIdentity) -> None:
@@ -91,12 +80,7 @@ def recall_identity(files: Files, cluster_directory: str, identity: ClusterIdent
 
     Raises StorageError.
     """
-    replace(files, _paths(cluster_directory, "")[0], _encoded(identity))
-
-
-def _encoded(identity: ClusterIdentity) -> bytes:
-    body = identity.encode_body()
-    return body + _CRC.pack(zlib.crc32(body))
+    store_checked(files, _paths(cluster_directory, "")[0], identity.encode_body())
 
 
 def _remove_another(files: Files, path: str, identity: ClusterIdentity) -> None:

@@ -1,4 +1,4 @@
-"""Small files of ours: one message of schema 1111 with its header, and the CRC-32 of that (u32)."""
+"""Small files of ours: a body and its CRC-32 (u32). Most hold a message of schema 1111, header included."""
 
 import struct
 import zlib
@@ -13,8 +13,8 @@ _CRC = struct.Struct("<I")
 _Message = TypeVar("_Message", bound=Message)
 
 
-def read_stored_message(files: Files, path: str, kind: type[_Message]) -> _Message | None:
-    """What the file holds, None without the file. Raises LogDamaged, StorageError."""
+def read_checked(files: Files, path: str) -> bytes | None:
+    """The bytes before the CRC, None without the file. Raises LogDamaged, StorageError."""
     try:
         if not files.exists(path):
             return None
@@ -28,6 +28,19 @@ def read_stored_message(files: Files, path: str, kind: type[_Message]) -> _Messa
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
     if crc != _CRC.pack(zlib.crc32(body)):
         raise LogDamaged(path, 0, "its checksum is not that of its bytes")
+    return body
+
+
+def store_checked(files: Files, path: str, body: bytes) -> None:
+    """Replace the file, in one step. Raises StorageError."""
+    replace(files, path, body + _CRC.pack(zlib.crc32(body)))
+
+
+def read_stored_message(files: Files, path: str, kind: type[_Message]) -> _Message | None:
+    """What the file holds, None without the file. Raises LogDamaged, StorageError."""
+    body = read_checked(files, path)
+    if body is None:
+        return None
     try:
         message = decode(body)
     except RemoteProtocolError as error:
@@ -39,5 +52,4 @@ def read_stored_message(files: Files, path: str, kind: type[_Message]) -> _Messa
 
 def store_message(files: Files, path: str, message: Message) -> None:
     """Replace it, in one step. Raises StorageError."""
-    body = message.encode()
-    replace(files, path, body + _CRC.pack(zlib.crc32(body)))
+    store_checked(files, path, message.encode())
