@@ -29,7 +29,7 @@ _READ_BYTES = 4096
 
 
 class MemberHistories:
-    """``begin`` at the start, then ``do_work`` each slow tick and whenever the log is cut."""
+    """``do_work`` at the start, each slow tick, and whenever the log is cut."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class MemberHistories:
         self._elsewhere: list[int] | None = None
 
     def do_work(self) -> None:
-        """See what is new in the log, and tell it; returns members that turn out to be of another history.
+        """See what is new in the log, tell it, and compare what others have told with it.
 
         What is committed is noted. Raises StorageError.
         """
