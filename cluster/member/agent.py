@@ -306,7 +306,8 @@ class ConsensusModuleAgent:
             turn.work_count += 1
             self.enter(Elect("log recording stopped"))
         self._upkeep.look_after_clients()
-        self._leave_out(self.parts.promise_keeper.learn_first_term())
+        self.parts.promise_keeper.learn_first_term()
+        self.on_unrelated()
         if not self.lease.is_looking_around:
             self.enter(self.phase.slow_tick())
             if self.phase.election is None:
@@ -471,7 +472,8 @@ class ConsensusModuleAgent:
             case TermEvents():
                 self.parts.histories.on_events(member_id, message)
             case PromiseStatement():
-                self._leave_out(self.parts.promise_keeper.on_statement(member_id, message))
+                self.parts.promise_keeper.on_statement(member_id, message)
+                self.on_unrelated()
             case LogGeometry():
                 self.parts.election_ports.geometry_of[member_id] = message
             case ClockRequest():
@@ -512,11 +514,6 @@ class ConsensusModuleAgent:
         self.parts.unrelated.remove(member_id)
         self.parts.promise_keeper.on_link_down(member_id)
         self._forget(member_id)
-
-    def _leave_out(self, reasons: dict[int, str]) -> None:
-        for member_id, reason in reasons.items():
-            self.parts.unrelated.add(member_id, reason)
-        self.on_unrelated()
 
     def on_unrelated(self) -> None:
         """Of members that turn out to be unrelated what was said proves nothing, and what will be."""

@@ -152,6 +152,7 @@ class Parts:
             self.peers,
             self.repair,
             IdentityKeeper(context, files, reporter.event),
+            self.unrelated,
             self.log,
             self.replica,
             random,

@@ -16,6 +16,7 @@ from cluster.member.disk.repair import Repair
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
+from cluster.member.unrelated import Unrelated
 from cluster.protocol.counter_types import bits_of
 from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.link import KnownPromises, PromiseStatement
@@ -36,6 +37,7 @@ class PromiseKeeper:
         peers: Peers,
         repair: Repair,
         identity: IdentityKeeper,
+        unrelated: Unrelated,
         log: MemberLog,
         replica: ReplicatedState,
         random: Random,
@@ -50,6 +52,7 @@ class PromiseKeeper:
         self._identity = identity
         self._is_identity_lost = False
         self._lost_cluster: tuple[ClusterIdentity, ...] = ()  # that promises.dat has, and nothing else
+        self._unrelated = unrelated
         self._log = log
         self._replica = replica
         self._random = random
@@ -171,20 +174,21 @@ class PromiseKeeper:
         self.promises.on_link_down(member_id)
         self._show_waiting()
 
-    def on_statement(self, member_id: int, told: PromiseStatement) -> dict[int, str]:
-        """Take a member's statement, and answer it if it asks; returns who is of another cluster, and why.
+    def on_statement(self, member_id: int, told: PromiseStatement) -> None:
+        """Take a member's statement, and answer it if it asks; who is of another cluster is unrelated.
 
         Raises MemberRestart when it shows that the own candidate term cannot be true, OtherMembers when the
         others are not those that are configured; StorageError.
         """
         if (reason := self._identity.difference(told)) is not None:
-            return {member_id: reason}
-        promises, others = self.promises, {}
+            self._unrelated.add(member_id, reason)
+            return
+        promises = self.promises
         if promises.on_statement(member_id, told):
             self.store()
         agreed = promises.confirmed_cluster
         if agreed is not None and not promises.has_say and self._identity.adopt(agreed):
-            others = self._on_identity()
+            self._on_identity()
         if told.asks:
             self._peers.links.send(member_id, self._frame(asks=False))
         candidate_term_id, _ = self._terms
@@ -192,24 +196,20 @@ class PromiseKeeper:
             self._repair.set_votes_aside(f"candidate term {candidate_term_id} is far beyond all others")
             raise MemberRestart("its candidate term cannot be true")
         self._show_waiting()
-        return others
 
-    def learn_first_term(self) -> dict[int, str]:
-        """Once the log's begin is committed it is part of the identity; returns as ``on_statement`` does."""
-        if not self._identity.learn_first_term(self._log.recording, self._log.commit_position):
-            return {}
-        return self._on_identity()
+    def learn_first_term(self) -> None:
+        """Once the log's begin is committed it is part of the identity, by which the others are judged."""
+        if self._identity.learn_first_term(self._log.recording, self._log.commit_position):
+            self._on_identity()
 
-    def _on_identity(self) -> dict[int, str]:
+    def _on_identity(self) -> None:
         """It is known, or more of it: the others are to know, and are judged by it."""
-        others = {}
         for member_id in self._peers.ids:
             told = self.promises.told_by(member_id)
             if told is not None and (reason := self._identity.difference(told)) is not None:
-                others[member_id] = reason
+                self._unrelated.add(member_id, reason)
                 self.promises.on_link_down(member_id)
             self._peers.links.send(member_id, self.frame())
-        return others
 
     def _show_waiting(self) -> None:
         """Bring up to date what tools see. It is called after each change of ``promises``."""
