@@ -13,8 +13,8 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
+from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
 from cluster.cli.printable import printable
-from cluster.cli.status import DIRECTORY_VARIABLE, default_directory
 from cluster.errors import ConfigurationError, NotAClusterDirectory
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)

@@ -14,6 +14,9 @@ from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
 
+DIRECTORY_VARIABLE = "CLUSTER_DIR"
+DEFAULT_DIRECTORY = "cluster-data"
+
 # Of a command that needs them.
 Endpoints = Annotated[
     str,
@@ -59,6 +62,11 @@ OptionalMemberDirectory = Annotated[
         callback=_serving,
     ),
 ]
+
+
+def default_directory(directory: Path | None) -> Path:
+    """Of a command whose directory has a default: what is given, or the environment says."""
+    return directory or Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
 
 
 def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, ask_members
+from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, ask_members, default_directory
 from cluster.cli.printable import printable
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-DIRECTORY_VARIABLE = "CLUSTER_DIR"
-DEFAULT_DIRECTORY = "cluster-data"
 STATUS_VERSION = 1
 SECOND_LOOK_S = 0.25
 POLL_S = 0.25
@@ -94,11 +92,6 @@ def status(
     print(json.dumps(document, indent=1) if as_json else _text(document))
     is_good = document["verdict"] == HEALTHY if wait is None else _is_there(wait, document)
     raise typer.Exit(0 if is_good else 1)
-
-
-def default_directory(directory: Path | None) -> Path:
-    """Of a command whose directory has a default: what is given, or the environment says."""
-    return directory or Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
 
 
 def _is_there(awaited: Awaited | None, document: dict[str, Any]) -> bool:
