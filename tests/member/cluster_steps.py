@@ -6,7 +6,7 @@ from cluster.member.disk.repair import RepairNote
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.frame import align, frame
-from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.in_memory.cluster import QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 
 
@@ -134,6 +134,17 @@ def a_cluster_with_a_client(seed=1, members=3):
     cluster = SimulatedCluster(members, seed)
     cluster.await_leader()
     client = cluster.add_client()
+    cluster.await_settled()
+    cluster.await_level()
+    return cluster, client
+
+
+def a_cluster_with_an_entry(members=3, seed=1):
+    """Quick members that are level, and one client, whose first message they have committed."""
+    cluster = SimulatedCluster(members, seed, **QUICK)
+    cluster.await_leader()
+    client = cluster.add_client()
+    client.send(b"0:first")
     cluster.await_settled()
     cluster.await_level()
     return cluster, client

@@ -6,6 +6,7 @@ from cluster.archive.identity_file import IDENTITY_FILE_NAME, read_identity, wri
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.member.disk.data_loss import accept_data_loss
 from cluster.protocol.identity import ClusterIdentity
+from tests.member.cluster_steps import a_cluster_with_an_entry
 from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
 
@@ -14,19 +15,9 @@ FILES = [f"{folder}/{IDENTITY_FILE_NAME}" for folder in (CLUSTER, ARCHIVE)]
 PROMISES = f"{CLUSTER}/promises.dat"
 
 
-def a_cluster(members=3, seed=1):
-    cluster = SimulatedCluster(members, seed, **QUICK)
-    cluster.await_leader()
-    client = cluster.add_client()
-    client.send(b"0:first")
-    cluster.await_settled()
-    cluster.await_level()
-    return cluster, client
-
-
 def stopped(members=3, seed=1):
     """A cluster none of whose members runs."""
-    cluster, _ = a_cluster(members, seed)
+    cluster, _ = a_cluster_with_an_entry(members, seed)
     cluster.run(SECOND)
     for member in cluster.members:
         member.stop()
@@ -90,7 +81,7 @@ def test_a_member_that_is_started_alone_does_not_lead_but_ends_and_says_both_lis
 
 
 def test_five_are_not_shrunk_to_three_by_the_two_that_have_missed_what_was_committed():
-    cluster, client = a_cluster(5)
+    cluster, client = a_cluster_with_an_entry(5)
     stale = cluster.members[:2]
     for member in stale:
         member.kill()

@@ -5,17 +5,8 @@ from cluster.counters import CountersFile
 from cluster.member.counters import MemberCounters
 from cluster.member.reporter import Reporter
 from cluster.member.unrelated import Unrelated
-from tests.member.in_memory.cluster import LONG_NS, QUICK, SECOND, SimulatedCluster
-
-
-def a_cluster(**settings):
-    cluster = SimulatedCluster(3, **QUICK, **settings)
-    cluster.await_leader()
-    client = cluster.add_client()
-    client.send(b"0:first")
-    cluster.await_settled()
-    cluster.await_level()
-    return cluster, client
+from tests.member.cluster_steps import a_cluster_with_an_entry
+from tests.member.in_memory.cluster import LONG_NS, SECOND
 
 
 def part(cluster, one, others):
@@ -49,7 +40,7 @@ def test_each_reason_is_told_once_for_each_member():
 
 
 def test_a_leader_does_not_count_an_unrelated_follower_and_sends_it_nothing():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_an_entry()
     leader, (one, two) = cluster.leader, cluster.followers
     end = one.append_position
     part(cluster, one, (leader, two))
@@ -66,7 +57,7 @@ def test_a_leader_does_not_count_an_unrelated_follower_and_sends_it_nothing():
 
 
 def test_an_unrelated_leader_is_left_and_nobody_waits_for_it():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_an_entry()
     leader, (one, two) = cluster.leader, cluster.followers
     part(cluster, leader, (one, two))
     began_ns = cluster.world.now_ns
@@ -79,7 +70,7 @@ def test_an_unrelated_leader_is_left_and_nobody_waits_for_it():
 
 
 def test_who_is_no_stranger_any_more_over_a_new_link_is_taken_back():
-    cluster, client = a_cluster()
+    cluster, client = a_cluster_with_an_entry()
     leader, (one, two) = cluster.leader, cluster.followers
     part(cluster, one, (leader, two))
     cluster.run(SECOND)
