@@ -8,7 +8,9 @@ So whoever has less than others finds room where they find none, and nobody has 
 (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998).
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 FREE_MULTIPLE: Final = 3
@@ -24,6 +26,32 @@ def beyond_share(held: int, free: int) -> str:
 def principal_text(principal: bytes) -> str:
     """The name of a principal, for people."""
     return ascii(principal.decode(errors="replace"))
+
+
+class Taken:
+    """How many of a bound each client has."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self._counts.total()
+
+    def beyond_share(self, client: str, free: int) -> str:
+        """As the function, of what the client has."""
+        return beyond_share(self._counts[client], free)
+
+    @contextmanager
+    def by(self, client: str) -> Iterator[None]:
+        """The client has one more."""
+        self._counts[client] += 1
+        try:
+            yield
+        finally:
+            self._counts[client] -= 1
+            if not self._counts[client]:
+                del self._counts[client]
 
 
 class FillLevel:

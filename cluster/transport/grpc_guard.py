@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from cluster.protocol.shares import beyond_share
+from cluster.protocol.shares import Taken
 from cluster.transport.grpc_core import grpc
 
 SOON_S = 1.0  # after it began; who waits for an answer has a time-out, and this is none
@@ -136,20 +136,15 @@ class WatchBound:
     """So many at a time, of which nobody has more than his share (protocol/shares.py)."""
 
     def __init__(self) -> None:
-        self._watches: Counter[str] = Counter()
+        self._taken = Taken()
 
     @contextlib.contextmanager
     def taken(self, address: str) -> Iterator[str]:
         """Take one, or say why there is none: the text is empty where it is taken."""
-        free = WATCHES_MAX - self._watches.total()
-        why = "none is free" if free <= 0 else beyond_share(self._watches[address], free)
+        free = WATCHES_MAX - self._taken.count
+        why = "none is free" if free <= 0 else self._taken.beyond_share(address, free)
         if why:
             yield f"watches of the health, {WATCHES_MAX} at most: {address} {why}"
             return
-        self._watches[address] += 1
-        try:
+        with self._taken.by(address):
             yield ""
-        finally:
-            self._watches[address] -= 1
-            if not self._watches[address]:
-                del self._watches[address]

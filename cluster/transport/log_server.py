@@ -23,7 +23,6 @@ import contextlib
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from functools import partial
@@ -35,7 +34,7 @@ from cluster.errors import ClusterError, DataLoss, LogDamaged, RemoteProtocolErr
 from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT
-from cluster.protocol.shares import FillLevel, beyond_share
+from cluster.protocol.shares import FillLevel, Taken
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Medium
 from cluster.transport.frame_splitter import FrameSplitter
@@ -126,7 +125,7 @@ class LogServer:
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
         self._bounds = bounds
         self._timeout_s = bounds.reader_timeout_ns / SECOND_NS
-        self._readers: Counter[str] = Counter()  # by their address; empty for this host
+        self._readers = Taken()  # by their address; empty for this host
         self._fill = FillLevel("readers_max", bounds.readers_max, self._warn)
         self._following_count = 0  # readers that wait for commits
         self._next_look: asyncio.Task[link.LogStatus] | None = None
@@ -152,20 +151,17 @@ class LogServer:
 
         ``address`` is the reader's in the network; empty for one of this host.
         """
-        count = self._readers.total()
+        count = self._readers.count
         if (free := self._bounds.readers_max - count) <= 0:
             raise self._refusal(f"{count} readers are served, as many as readers_max allows")
-        if address and (why := beyond_share(self._readers[address], free)):
+        if address and (why := self._readers.beyond_share(address, free)):
             raise self._refusal(f"readers: {address} {why} (readers_max)")
-        self._readers[address] += 1
-        self._fill.update(count + 1)
         try:
-            yield
+            with self._readers.by(address):
+                self._fill.update(self._readers.count)
+                yield
         finally:
-            self._readers[address] -= 1
-            if not self._readers[address]:
-                del self._readers[address]
-            self._fill.update(self._readers.total())
+            self._fill.update(self._readers.count)
 
     def _warn(self, text: str) -> None:
         if self._on_error is not None:
