@@ -20,9 +20,9 @@ from cluster.errors import ClusterError, ConfigurationError
 from jobs.delta_table import is_name
 from jobs.schemas import DELTA_RS, SPARK
 from spark_connector.offsets import Offset, check_cluster
-from spark_connector.options import SourceOptions
-from spark_connector.places import EARLIEST
-from spark_connector.resolving import resolve_start
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.options.places import EARLIEST
+from spark_connector.source.resolving import resolve_start
 from spark_connector.starting import NOT_UP
 
 if TYPE_CHECKING:

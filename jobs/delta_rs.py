@@ -22,11 +22,11 @@ from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
 from spark_connector.columns import arrow_schema
 from spark_connector.log import BEHIND_TIMEOUT_S, SourceLog, forget_reader, open_reader
-from spark_connector.options import SourceOptions
-from spark_connector.places import EARLIEST
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.options.places import EARLIEST
 from spark_connector.planning import FRAME_ALIGNMENT
-from spark_connector.resolving import resolve_start
 from spark_connector.schema import ROW_COLUMNS
+from spark_connector.source.resolving import resolve_start
 
 if TYPE_CHECKING:
     import pyarrow as pa

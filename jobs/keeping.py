@@ -18,7 +18,7 @@ from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_o
 from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
 from spark_connector.log import SourceLog
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

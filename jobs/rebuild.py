@@ -18,7 +18,7 @@ from jobs.keeping import with_entries
 from jobs.streaming import ddl
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import SourceLog
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from jobs.delta_rs import ArrowJob
 from jobs.delta_table import merge
 from jobs.keeping import TableJob, run_table
 from jobs.schemas import SESSIONS
-from spark_connector.places import EARLIEST
+from spark_connector.options.places import EARLIEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -109,9 +109,9 @@ def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
     LogDamaged, and TimedOut when no member answers.
     """
     from spark_connector.log import open_reader
-    from spark_connector.options import SourceOptions
-    from spark_connector.snapshot_copies import snapshots_of
-    from spark_connector.snapshot_rows import sessions_of_first_snapshot
+    from spark_connector.options.cluster_options import SourceOptions
+    from spark_connector.snapshots.snapshot_copies import snapshots_of
+    from spark_connector.snapshots.snapshot_rows import sessions_of_first_snapshot
 
     options = SourceOptions.parse(source)
     if options.starting_offsets not in (None, EARLIEST):

@@ -129,15 +129,15 @@ class TimersOfSnapshots:
 
     def __init__(self, source: dict[str, str]) -> None:
         """Raises ConfigurationError for options of a source that are none."""
-        from spark_connector.options import SourceOptions
+        from spark_connector.options.cluster_options import SourceOptions
 
         self._options = SourceOptions.parse(source)
         self._taken = -1
 
     def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
         """Raises NotAClusterDirectory, LogDamaged, and TimedOut when no member answers."""
-        from spark_connector.snapshot_copies import snapshots_of
-        from spark_connector.snapshot_rows import pending_timers
+        from spark_connector.snapshots.snapshot_copies import snapshots_of
+        from spark_connector.snapshots.snapshot_rows import pending_timers
 
         with closing(snapshots_of(self._options)) as snapshots:
             taken = list(pending_timers(snapshots, self._taken, end))

@@ -17,7 +17,7 @@ from jobs.delta_table import latest_version, read
 from jobs.history import check_log, newest_version
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import SourceLog, open_reader
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from cluster.errors import ConfigurationError, NotAClusterDirectory
-from spark_connector.cluster_names import (
+from spark_connector.columns import given_columns, struct_type
+from spark_connector.decoding.decoded import DECODED
+from spark_connector.decoding.decoders import decoded_type, decoder_of
+from spark_connector.many_clusters.cluster_names import (
     CLUSTER_NAME,
     CLUSTER_NAME_TYPE,
     named_clusters,
@@ -20,29 +23,26 @@ from spark_connector.cluster_names import (
     named_sinks,
     row_names,
 )
-from spark_connector.columns import given_columns, struct_type
-from spark_connector.decoded import DECODED
-from spark_connector.decoding import decoded_type, decoder_of
-from spark_connector.options import (
+from spark_connector.options.cluster_options import (
     AT_LEAST_ONCE,
     SinkOptions,
     SourceOptions,
     check_is_no_table,
     check_names,
 )
-from spark_connector.remarks import remarks, remarks_of_batch_write
-from spark_connector.replay_columns import STREAM_COLUMNS
+from spark_connector.options.remarks import remarks, remarks_of_batch_write
+from spark_connector.replay.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from spark_connector.decoded_column import DecodedColumn
-    from spark_connector.many_clusters import ManyBatchReader, ManyStreamReader
-    from spark_connector.many_sinks import ManyBatchWriter, ManyStreamWriter
-    from spark_connector.routing import Routing
-    from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
-    from spark_connector.source import ClusterBatchReader, ClusterStreamReader, RefusedStreamReader
+    from spark_connector.many_clusters.routing import Routing
+    from spark_connector.many_clusters.sinks import ManyBatchWriter, ManyStreamWriter
+    from spark_connector.many_clusters.sources import ManyBatchReader, ManyStreamReader
+    from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter
+    from spark_connector.source.decoded_column import DecodedColumn
+    from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader, RefusedStreamReader
 
 
 class ClusterDataSource(DataSource):
@@ -75,7 +75,7 @@ class ClusterDataSource(DataSource):
         return ddl(options.row_names(), decoded)
 
     def reader(self, schema: StructType) -> ClusterBatchReader | ManyBatchReader:
-        from spark_connector.source import ClusterBatchReader, FilteringBatchReader
+        from spark_connector.source.readers import ClusterBatchReader, FilteringBatchReader
 
         check_is_no_table(self.options)
         if clusters := named_clusters(self.options):
@@ -100,7 +100,7 @@ class ClusterDataSource(DataSource):
     def streamReader(
         self, schema: StructType
     ) -> ClusterStreamReader | ManyStreamReader | RefusedStreamReader:
-        from spark_connector.source import RefusedStreamReader
+        from spark_connector.source.readers import RefusedStreamReader
 
         try:
             if clusters := named_clusters(self.options):
@@ -114,12 +114,12 @@ class ClusterDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter | ManyBatchWriter:
-        from spark_connector.sink import ClusterBatchWriter
+        from spark_connector.sink.writers import ClusterBatchWriter
 
         check_is_no_table(self.options)
         _check_appends(overwrite)
         if sinks := named_sinks(self.options):
-            from spark_connector.many_sinks import ManyBatchWriter
+            from spark_connector.many_clusters.sinks import ManyBatchWriter
 
             writers = {name: ClusterBatchWriter(options) for name, options in sinks.items()}
             many = ManyBatchWriter(writers, _routing(sinks, schema))
@@ -137,11 +137,11 @@ class ClusterDataSource(DataSource):
             warn(line, "sink")
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter | ManyStreamWriter:
-        from spark_connector.sink import ClusterStreamWriter
+        from spark_connector.sink.writers import ClusterStreamWriter
 
         _check_appends(overwrite)
         if sinks := named_sinks(self.options):
-            from spark_connector.many_sinks import ManyStreamWriter
+            from spark_connector.many_clusters.sinks import ManyStreamWriter
 
             for options in sinks.values():
                 _check_progress(self.options, options)
@@ -179,7 +179,7 @@ def _routing(sinks: dict[str, SinkOptions], schema: StructType) -> Routing:
     """Checks that the rows have ``payload``, and else only what they are routed by."""
     from pyspark.sql.types import StructType
 
-    from spark_connector.routing import Routing
+    from spark_connector.many_clusters.routing import Routing
 
     route_by = next(iter(sinks.values())).route_by or ()
     routing = Routing(list(sinks), route_by, schema)
@@ -189,8 +189,8 @@ def _routing(sinks: dict[str, SinkOptions], schema: StructType) -> Routing:
 
 
 def _stream_reader(options: SourceOptions, schema: StructType) -> ClusterStreamReader:
-    from spark_connector.replayed_stream import ServiceStreamReader
-    from spark_connector.source import ClusterStreamReader
+    from spark_connector.replay.replayed_stream import ServiceStreamReader
+    from spark_connector.source.readers import ClusterStreamReader
 
     if (end := options.end()) is not None:
         raise ConfigurationError(f"option {end.option} is for a batch; a stream goes on as the log does")
@@ -203,7 +203,7 @@ def _many_stream_reader(
     clusters: dict[str, SourceOptions], schema: StructType, lines: tuple[str, ...]
 ) -> ManyStreamReader:
     """``lines`` are told by the first of its readers, for all of them."""
-    from spark_connector.many_clusters import ManyStreamReader, NamedRows
+    from spark_connector.many_clusters.sources import ManyStreamReader, NamedRows
 
     rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
     readers = {name: _stream_reader(options, of_the_log) for name, options in clusters.items()}
@@ -213,8 +213,8 @@ def _many_stream_reader(
 
 
 def _many_batch_reader(clusters: dict[str, SourceOptions], schema: StructType) -> ManyBatchReader:
-    from spark_connector.many_clusters import FilteringManyBatchReader, ManyBatchReader, NamedRows
-    from spark_connector.source import ClusterBatchReader
+    from spark_connector.many_clusters.sources import FilteringManyBatchReader, ManyBatchReader, NamedRows
+    from spark_connector.source.readers import ClusterBatchReader
 
     rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
     readers = {
@@ -272,7 +272,7 @@ def _decoded_column(options: SourceOptions, schema: StructType) -> DecodedColumn
     field = next((field for field in schema.fields if field.name.lower() == DECODED), None)
     if options.decode is None or field is None:
         return None
-    from spark_connector.decoded_column import DecodedColumn
+    from spark_connector.source.decoded_column import DecodedColumn
 
     decode = decoder_of(options.decode, field.dataType)
     return DecodedColumn(options.decode.format, options.decode_mode, decode)

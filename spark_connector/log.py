@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import DataLoss, LogPurged
 from cluster.reader.token import identity_text
 from spark_connector.address_space import check_address_space
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
-from spark_connector.decoded import DECODED
+from spark_connector.decoding.decoded import DECODED
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 
-from spark_connector.places import wrong_value
+from cluster.errors import ConfigurationError
 
 _MOST = (1 << 63) - 1  # what Spark has room for
 _MOST_MS = (1 << 31) - 1
 _MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def wrong_value(name: str, value: str, expected: str) -> ConfigurationError:
+    return ConfigurationError(f"option {name} is {value!r}; expected {expected}")
 
 
 def parse_text(name: str, value: str) -> str:

@@ -24,7 +24,7 @@ def add_bytecode(archive: Path) -> bool:
     with zipfile.ZipFile(archive) as old, tempfile.TemporaryDirectory(dir=archive.parent) as folder:
         if _has_bytecode(old):
             return False
-        source, compiled, written = (Path(folder, name) for name in ("source.py", "source.pyc", archive.name))
+        source, compiled, written = (Path(folder, name) for name in ("source", "source.pyc", archive.name))
         with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as new:
             for entry in old.infolist():
                 if entry.filename.endswith(".pyc"):

@@ -48,6 +48,42 @@ def test_no_modules_import_one_another() -> None:
     assert not found, f"modules that import one another: {[sorted(circle) for circle in found]}"
 
 
+def of_folders(graph: Graph, paths: dict[str, Path]) -> Graph:
+    """The same of folders: what is in one is one. A module beside folders is one by itself."""
+    folders = {module for module, path in paths.items() if path.name == "__init__.py"}
+    above = {folder.rpartition(".")[0] for folder in folders}
+
+    def room(module: str) -> str:
+        folder = module if module in folders else module.rpartition(".")[0]
+        return module if folder in above else folder
+
+    found: Graph = {room(module): set() for module in graph}
+    for module, imported in graph.items():
+        found[room(module)] |= {room(other) for other in imported} - {room(module)}
+    return found
+
+
+def test_no_folders_of_the_connector_import_one_another() -> None:
+    paths = {module: path for module, path in modules() if module.startswith("spark_connector")}
+    found = circles(of_folders(graph(paths), paths))
+    assert not found, f"folders that import one another: {[sorted(circle) for circle in found]}"
+
+
+def test_a_circle_of_folders_without_one_of_modules_is_seen(tmp_path: Path) -> None:
+    paths = {"p": tmp_path / "__init__.py"}
+    texts = {"a/one": "import p.b.one", "b/one": "", "b/two": "import p.a.two", "a/two": ""}
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        paths[f"p.{name.replace('/', '.')}"] = path
+        paths[f"p.{name[0]}"] = path.parent / "__init__.py"
+        paths[f"p.{name[0]}"].write_text("")
+    paths["p"].write_text("")
+    assert not circles(graph(paths))
+    assert circles(of_folders(graph(paths), paths)) == [{"p.a", "p.b"}]
+
+
 def test_a_circle_that_only_type_checkers_see_is_seen(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from p.b import B\n"

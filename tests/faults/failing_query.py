@@ -28,10 +28,10 @@ from pyspark.sql.types import StructType
 
 from jobs.session import spark_session
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.options import SinkOptions, SourceOptions
+from spark_connector.options.cluster_options import SinkOptions, SourceOptions
 from spark_connector.schema import wanted_columns
-from spark_connector.sink import ClusterStreamWriter, RowsCommitted
-from spark_connector.source import ClusterStreamReader
+from spark_connector.sink.writers import ClusterStreamWriter, RowsCommitted
+from spark_connector.source.readers import ClusterStreamReader
 from tests.spark.retried_write import wait_for_messages
 from tests.spark.sending import sent_lines
 

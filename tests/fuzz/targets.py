@@ -35,7 +35,7 @@ from cluster.security.text_file import read_lines
 from cluster.transport.envelopes import check_header, seal, unseal
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import link_frame, message_frame
-from spark_connector.decoding import JsonDecoder
+from spark_connector.decoding.decoders import JsonDecoder
 
 VERSION = link.LINK_PROTOCOL_VERSION
 PASSWORD = PasswordDigest(15, 8, 1, bytes(16), bytes(32))

@@ -23,7 +23,7 @@ from jobs.keeping import keep
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers, timers_job
 from spark_connector.log import open_reader
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.conftest import naive, rows_by
 from tests.jobs.timelines import Timeline

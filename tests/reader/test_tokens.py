@@ -8,7 +8,7 @@ from cluster.errors import ConfigurationError, TimedOut
 from cluster.reader import LogIdentity, LogReader
 from cluster.reader.token import PositionToken, parse_token
 from spark_connector.offsets import Offset
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.planning import PlanLimits
 
 IDENTITY = LogIdentity(0, 1795233405608, 1877313736)

@@ -26,8 +26,8 @@ from cluster.security.principals import password_digest, put, token_digest
 from cluster.transport.grpc_gateway import STATUS_OF_REFUSAL
 from cluster.transport.grpc_service import CREDENTIALS_KEY
 from spark_connector.log import forget_reader, open_reader
-from spark_connector.options import SinkOptions, SourceOptions
-from spark_connector.sending import open_session
+from spark_connector.options.cluster_options import SinkOptions, SourceOptions
+from spark_connector.sink.sending import open_session
 from tests.node.processes import await_that, endpoints_of, keys_of, run
 from tests.security.real_members import NETWORK, audited, keys_by_certificate
 from tests.transport.authorities import Certificates

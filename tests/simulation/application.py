@@ -27,7 +27,7 @@ from cluster.testing.client import ClientWorld
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint
-from spark_connector.known_rows import KnownRows, payloads_of
+from spark_connector.sink.known_rows import KnownRows, payloads_of
 from tests.simulation.lane_log import LoggedLanes, Rows
 from tests.simulation.readers import Machines
 from tests.simulation.violation import require

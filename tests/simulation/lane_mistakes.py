@@ -12,7 +12,7 @@ from cluster.log.frames import SBE_HEADER_LENGTH
 from cluster.member.clients.ingress_adapter import IngressAdapter
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.protocol.session import SessionMessageHeader
-from spark_connector.known_rows import KnownRows
+from spark_connector.sink.known_rows import KnownRows
 from tests.simulation.mistakes import Patch, Sought
 
 

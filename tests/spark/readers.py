@@ -3,9 +3,9 @@
 import itertools
 import pickle
 
-from spark_connector.options import SourceOptions
-from spark_connector.snapshots import SnapshotDataSource
-from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.snapshots.snapshot_source import SnapshotDataSource
+from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 
 COLUMNS = ("position", "endPosition", "entryType", "payload")
 

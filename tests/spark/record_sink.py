@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from benchmarks.processes import running_cluster
 from jobs.session import spark_session
-from spark_connector.options import SinkOptions
-from spark_connector.sink import ClusterStreamWriter
+from spark_connector.options.cluster_options import SinkOptions
+from spark_connector.sink.writers import ClusterStreamWriter
 from tests.spark.logs import open_log
 from tests.spark.played import PlayedTask
 from tests.spark.sending import LINES, sent_lines

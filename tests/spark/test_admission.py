@@ -11,7 +11,7 @@ class Trigger:
 
     def __init__(self, reader, monkeypatch):
         self.now_s = 1000.0
-        monkeypatch.setattr("spark_connector.admission.time.monotonic", lambda: self.now_s)
+        monkeypatch.setattr("spark_connector.source.admission.time.monotonic", lambda: self.now_s)
         self.reader = reader
         self.start = reader.initialOffset()
 

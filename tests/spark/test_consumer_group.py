@@ -12,8 +12,8 @@ from cluster.errors import ConfigurationError, LogPurged
 from cluster.reader.consumers import REPORTS, reported_groups
 from cluster.reader.group_reports import GroupReports
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.options import SourceOptions
-from spark_connector.source import ClusterStreamReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.readers import ClusterStreamReader
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 from tests.node.processes import Up

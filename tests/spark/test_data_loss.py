@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss, LogPurged
-from spark_connector.source import ClusterStreamReader
+from spark_connector.source.readers import ClusterStreamReader
 from tests.spark.logs import TERM_LENGTH, open_log
 from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
 

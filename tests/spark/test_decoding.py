@@ -15,14 +15,20 @@ import pytest
 from pyspark.sql.pandas.types import from_arrow_type
 
 from cluster.errors import ConfigurationError
-from spark_connector import json_judge
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.decoded_column import DecodedColumn
-from spark_connector.decoding import ArrowDecoder, JsonDecoder, decoded_type, decoder_of, parse_decode
-from spark_connector.fixed_fields import fields_of_dtype
-from spark_connector.options import SourceOptions
-from spark_connector.sbe_schema import read_sbe_schema
-from spark_connector.source import ClusterBatchReader
+from spark_connector.decoding import json_judge
+from spark_connector.decoding.decoders import (
+    ArrowDecoder,
+    JsonDecoder,
+    decoded_type,
+    decoder_of,
+    parse_decode,
+)
+from spark_connector.decoding.fixed_fields import fields_of_dtype
+from spark_connector.decoding.sbe_schema import read_sbe_schema
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.decoded_column import DecodedColumn
+from spark_connector.source.readers import ClusterBatchReader
 from tests.spark.logs import open_log
 from tests.spark.sbe_orders import ORDERS, schema_file
 

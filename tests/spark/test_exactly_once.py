@@ -20,8 +20,8 @@ from cluster.errors import (
     ConfigurationError,
     LocalProtocolError,
 )
-from spark_connector.options import SinkOptions
-from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter
+from spark_connector.options.cluster_options import SinkOptions
+from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter
 from tests.node.processes import Up
 from tests.spark.played import PlayedTask
 

@@ -5,7 +5,7 @@ import pytest
 from cluster.errors import ConfigurationError, LogPurged
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 from tests.reader.object_store import object_store
 from tests.spark.logs import TERM_LENGTH, open_log
 from tests.spark.pipeline import Pipeline, wait_for

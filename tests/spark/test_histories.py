@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from cluster.protocol.enums import Role
-from spark_connector.options import SourceOptions
-from spark_connector.source import ClusterStreamReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.readers import ClusterStreamReader
 from tests.reader.scripted import FakeMember
 from tests.reader.scripted import open_reader as open_members
 from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from cluster.errors import ConfigurationError
 from spark_connector import for_ingress
-from spark_connector.ingress_order import _in_order
+from spark_connector.sink.ingress_order import _in_order
 from tests.spark.logs import open_log
 
 KEYS, ROWS = 7, 3000

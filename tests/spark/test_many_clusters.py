@@ -10,8 +10,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cluster.errors import ConfigurationError, DataLoss
-from spark_connector.cluster_names import named_clusters
 from spark_connector.data_source import ClusterDataSource
+from spark_connector.many_clusters.cluster_names import named_clusters
 from tests.spark.logs import TERM_LENGTH, open_log
 from tests.spark.readers import rows, stream
 

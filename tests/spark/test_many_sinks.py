@@ -16,9 +16,9 @@ from pyspark.sql.types import (
 
 from cluster.errors import BatchRegistered, ConfigurationError, LocalProtocolError
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.many_sinks import RoutedRows
-from spark_connector.routing import Routing
-from spark_connector.sink import RowsCommitted
+from spark_connector.many_clusters.routing import Routing
+from spark_connector.many_clusters.sinks import RoutedRows
+from spark_connector.sink.writers import RowsCommitted
 from tests.spark.played import PlayedClient
 
 NAMES = ("asia", "eu", "us")

@@ -11,13 +11,13 @@ from cluster.errors import ConfigurationError
 from cluster.transport.tls import TlsFiles
 from spark_connector.address_space import check_address_space
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.directory_options import ReplayOptions, SnapshotOptions
 from spark_connector.log import open_reader
 from spark_connector.offsets import Offset
-from spark_connector.options import ENTRY_TYPES, SinkOptions, SourceOptions, check_names
-from spark_connector.places import EARLIEST, LATEST, Instant, TermBegin
+from spark_connector.options.cluster_options import ENTRY_TYPES, SinkOptions, SourceOptions, check_names
+from spark_connector.options.directory_options import ReplayOptions, SnapshotOptions
+from spark_connector.options.places import EARLIEST, LATEST, Instant, TermBegin
 from spark_connector.planning import PlanLimits
-from spark_connector.sending import open_session
+from spark_connector.sink.sending import open_session
 
 
 def source(**options):

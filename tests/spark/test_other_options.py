@@ -4,8 +4,8 @@ import pytest
 
 from cluster.errors import ConfigurationError
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.options import SinkOptions, SourceOptions
-from spark_connector.remarks import remarks
+from spark_connector.options.cluster_options import SinkOptions, SourceOptions
+from spark_connector.options.remarks import remarks
 
 
 @pytest.mark.parametrize(

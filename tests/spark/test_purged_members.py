@@ -23,12 +23,13 @@ from cluster.reader.snapshots import DirectorySnapshots
 from jobs.schemas import PENDING
 from jobs.sessions import opened_before
 from jobs.timers import TimersOfSnapshots
-from spark_connector import register, replay_service, replayed_stream
-from spark_connector.options import SourceOptions
-from spark_connector.replay import ReplayDataSource
-from spark_connector.replayed_service import ReplayedService
-from spark_connector.snapshots import SnapshotDataSource
-from spark_connector.source import ClusterBatchReader
+from spark_connector import register, replay_service
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.replay import replayed_stream
+from spark_connector.replay.replay_source import ReplayDataSource
+from spark_connector.replay.replayed_service import ReplayedService
+from spark_connector.snapshots.snapshot_source import SnapshotDataSource
+from spark_connector.source.readers import ClusterBatchReader
 from tests.node.processes import Up
 from tests.spark.pipeline import wait_for
 from tests.spark.readers import COLUMNS, payloads, snapshot_rows

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import (
 )
 
 from cluster.reader import LogReader
-from spark_connector.options import SourceOptions
-from spark_connector.source import FilteringBatchReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.readers import FilteringBatchReader
 from tests.spark.logs import open_log
 
 BEGIN_MS = 1_800_000_000_000

@@ -5,7 +5,7 @@ import io
 import pyarrow as pa
 import pytest
 
-from spark_connector.pushed_out import PUSHING_BYTES, pushed_out
+from spark_connector.source.pushed_out import PUSHING_BYTES, pushed_out
 
 BUFFER_BYTES = 65536
 

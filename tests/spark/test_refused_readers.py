@@ -9,9 +9,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from cluster import ClusterNode
 from cluster.errors import AuthenticationRejected, ClusterError
 from cluster.security.principals import put, token_digest
-from spark_connector.options import SinkOptions, SourceOptions
-from spark_connector.sink import ClusterBatchWriter
-from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from spark_connector.options.cluster_options import SinkOptions, SourceOptions
+from spark_connector.sink.writers import ClusterBatchWriter
+from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 from tests.node.processes import await_that, endpoints_of, keys_of
 
 TOKENS = {"alice": b"of-alice-a-token", "bob": b"of-bob-another-one", "eve": b"of-nobody-a-token"}

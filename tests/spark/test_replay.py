@@ -16,8 +16,8 @@ from cluster.reader.snapshots import stored_snapshots
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from spark_connector import replay_service
-from spark_connector.replay import ReplayDataSource, ReplayTask
-from spark_connector.replay_columns import REPLAY_COLUMNS
+from spark_connector.replay.replay_columns import REPLAY_COLUMNS
+from spark_connector.replay.replay_source import ReplayDataSource, ReplayTask
 from tests.spark.replayed_services import Batched, Biased, Busy, Counter
 from tests.spark.simulated import write_out
 

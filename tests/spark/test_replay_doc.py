@@ -10,9 +10,9 @@ import pytest
 
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
-from spark_connector.directory_options import ReplayOptions, SnapshotOptions
-from spark_connector.replay_columns import REPLAY_COLUMNS, STREAM_COLUMNS
-from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS
+from spark_connector.options.directory_options import ReplayOptions, SnapshotOptions
+from spark_connector.replay.replay_columns import REPLAY_COLUMNS, STREAM_COLUMNS
+from spark_connector.snapshots.snapshot_rows import SNAPSHOT_COLUMNS
 from tests.spark.simulated import write_out
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -15,9 +15,9 @@ from cluster.errors import ClusterError, ConfigurationError, LogPurged
 from cluster.reader.snapshots import stored_snapshots
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
-from spark_connector import replayed_stream
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.replay_columns import STREAM_COLUMNS
+from spark_connector.replay import replayed_stream
+from spark_connector.replay.replay_columns import STREAM_COLUMNS
 from tests.spark.replayed_services import Batched
 from tests.spark.service_streams import BOOK, each, offsets, rows, stream
 from tests.spark.simulated import write_out

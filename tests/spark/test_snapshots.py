@@ -15,8 +15,8 @@ from cluster.archive.files import OsFiles
 from cluster.errors import ConfigurationError, LogDamaged, NotAClusterDirectory
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
-from spark_connector.snapshot_rows import SNAPSHOT_COLUMNS
-from spark_connector.snapshots import SnapshotDataSource
+from spark_connector.snapshots.snapshot_rows import SNAPSHOT_COLUMNS
+from spark_connector.snapshots.snapshot_source import SnapshotDataSource
 from tests.spark.readers import snapshot_rows
 from tests.spark.simulated import write_out
 from tests.tree import SAFELY

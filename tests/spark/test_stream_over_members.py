@@ -4,9 +4,9 @@ import pytest
 
 from cluster.errors import DataLoss, TimedOut
 from cluster.protocol.enums import Role
-from spark_connector.options import SourceOptions
-from spark_connector.reading import LogRange
-from spark_connector.source import ClusterStreamReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.readers import ClusterStreamReader
+from spark_connector.source.reading import LogRange
 from tests.reader.scripted import FakeMember, open_reader
 
 ENDPOINTS = "0=h0:1,1=h1:1,2=h2:1"

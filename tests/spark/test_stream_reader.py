@@ -10,8 +10,8 @@ from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 from spark_connector.data_source import ClusterDataSource
-from spark_connector.options import SourceOptions
-from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
@@ -516,14 +516,14 @@ def test_progress_tells_how_far_the_log_is_and_what_is_left(live, monkeypatch):
 
     end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
-    monkeypatch.setattr("spark_connector.lag.time.time_ns", lambda: (live.time + 250) * 1_000_000)
+    monkeypatch.setattr("spark_connector.source.lag.time.time_ns", lambda: (live.time + 250) * 1_000_000)
     assert reader.reportLatestOffset() == {
         "position": live.position,
         "bytesBehindLatest": live.position - end["position"],
         "entriesBehindLatest": 3,
         "msBehindLatest": 250,
     }
-    monkeypatch.setattr("spark_connector.lag.COUNTED_BYTES", 64)
+    monkeypatch.setattr("spark_connector.source.lag.COUNTED_BYTES", 64)
     assert reader.reportLatestOffset()["entriesBehindLatest"] is None, "they are not read to be counted"
 
 

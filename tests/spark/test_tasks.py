@@ -11,9 +11,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from benchmarks.synthetic_log import LogWriter
 from cluster.log.columns import ROW_SCHEMA
 from spark_connector.log import READERS_OF_TASKS
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
-from spark_connector.source import ClusterBatchReader, ClusterStreamReader
+from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 from tests.spark.logs import TERM_LENGTH
 from tests.spark.readers import batch, payloads, rows, stream
 from tests.tree import ROOT, SAFELY

@@ -8,8 +8,8 @@ import pytest
 
 from cluster.errors import ClientClosed, LocalProtocolError, LogDamaged, TimedOut
 from cluster.protocol.lane import LaneStanding
-from spark_connector.options import SinkOptions
-from spark_connector.sink import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
+from spark_connector.options.cluster_options import SinkOptions
+from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from tests.spark.played import PlayedClient, PlayedTask
 
 
@@ -53,7 +53,7 @@ def test_damage_in_the_log_is_told_with_the_task_that_reads_its_rows_back(client
 
     properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "7"}
     monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
-    monkeypatch.setattr("spark_connector.sending.read_back", damaged)
+    monkeypatch.setattr("spark_connector.sink.sending.read_back", damaged)
     client.lane_standing = LaneStanding(rows=1, begin=0, end=96, session_id=1)
     says = r"^batch 7 of query q, partition 3, attempt 1: a/0-0\.rec at offset 96: checksum mismatch"
     with pytest.raises(LogDamaged, match=says):
@@ -135,7 +135,7 @@ def test_a_session_that_ends_with_rows_in_doubt_fails_the_task(client):
 @pytest.mark.conformance("P-89")
 def test_rows_that_are_not_committed_in_time_fail_the_task(client, monkeypatch):
     clock = itertools.count(0.0, 0.5)
-    monkeypatch.setattr("spark_connector.sending.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("spark_connector.sink.sending.time.monotonic", lambda: next(clock))
     client.is_stuck = True
 
     with pytest.raises(TimedOut, match=r"no row was committed for 3 s \(option commitTimeoutMs\); 2 of 2"):

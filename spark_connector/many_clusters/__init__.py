@@ -1,0 +1,1 @@
+"""Several clusters in one read or write: sources and sinks over those of single clusters."""

@@ -1,0 +1,534 @@
+"""The options of the ``cluster`` format: what may be given, what it means, and what is refused.
+
+Pure: nothing here touches a file, a socket or Spark. Options come as strings; Spark hands their
+names lower-cased, so names compare without case. A wrong option fails when the source or sink is
+made, before a query starts, with the option's name, its value and what was expected.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from cluster.errors import ConfigurationError
+from cluster.protocol.consumer import Consumer
+from cluster.protocol.lane import REGISTRATION, Lane
+from cluster.reader.preference import ReadPreference, parse_preference
+from cluster.reader.token import parse_token
+from spark_connector.decoding.decoded import DECODED
+from spark_connector.decoding.decoders import (
+    PERMISSIVE,
+    Decoding,
+    parse_decode,
+    parse_decode_mode,
+)
+from spark_connector.options.connection_options import ConnectionOptions, hint, option_field, unknown_option
+from spark_connector.options.places import (
+    GROUP,
+    Instant,
+    NamedPlace,
+    Place,
+    parse_end,
+    parse_instant,
+    parse_offsets,
+)
+from spark_connector.options.replay_options import (
+    NOT_OF_SERVICES,
+    STREAM_KINDS,
+    parse_service_id,
+    parse_stream_kinds,
+)
+from spark_connector.planning import PlanLimits
+from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
+from spark_connector.values import (
+    parse_count,
+    parse_directories,
+    parse_duration,
+    parse_flag,
+    parse_milliseconds,
+    parse_names,
+    parse_session_ids,
+    parse_size,
+    parse_template_ids,
+    parse_text,
+    parse_version,
+    wrong_value,
+)
+
+ENTRY_TYPES = (
+    "SESSION_MESSAGE",
+    "SESSION_OPEN",
+    "SESSION_CLOSE",
+    "TIMER",
+    "CLUSTER_ACTION",
+    "NEW_LEADERSHIP_TERM",
+)
+
+# What becomes of a startingTimestamp after the log's last entry.
+ERROR, LATEST_STRATEGY = "error", "latest"
+EXACTLY_ONCE, AT_LEAST_ONCE = DELIVERY_MODES = ("exactly-once", "at-least-once")
+
+# What Spark itself puts among the options of a sink, or reads from them.
+SPARK_SINK_OPTIONS = frozenset(
+    {
+        "checkpointlocation",
+        "queryname",
+        "asyncprogresstrackingenabled",
+        "asyncprogresstrackingcheckpointintervalms",
+        "_asyncprogresstrackingoverridesinksupportcheck",
+    }
+)
+# What Spark adds to the options of a view that was created with USING cluster.
+SPARK_SOURCE_OPTIONS = frozenset({"serialization.format"})
+
+# Under which a catalog keeps the options of CREATE TABLE among a table's properties.
+TABLE_OPTION_PREFIX = "option."
+
+
+def parse_group(name: str, value: str) -> str:
+    try:
+        return Consumer(value if value.strip() else "", 0).group
+    except ConfigurationError:
+        raise wrong_value(name, value, "a text of 1 to 256 bytes that is not blank") from None
+
+
+def parse_strategy(name: str, value: str) -> str:
+    strategy = value.strip().lower()
+    if strategy not in (ERROR, LATEST_STRATEGY):
+        raise wrong_value(name, value, f"{ERROR} or {LATEST_STRATEGY}")
+    return strategy
+
+
+def parse_read_preference(name: str, value: str) -> ReadPreference:
+    try:
+        return parse_preference(value)
+    except ConfigurationError:
+        raise wrong_value(name, value, "follower, leader, any or a member's id") from None
+
+
+def parse_delivery_mode(name: str, value: str) -> str:
+    mode = value.strip().lower()
+    if mode not in DELIVERY_MODES:
+        raise wrong_value(name, value, " or ".join(DELIVERY_MODES))
+    return mode
+
+
+def parse_at_least(name: str, value: str) -> str:
+    try:
+        parse_token(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name}: {error}") from None
+    return value
+
+
+def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
+    """The wanted entry types, each once, in the order of ``ENTRY_TYPES``."""
+    wanted = [word.strip().upper() for word in value.split(",")]
+    for word in wanted:
+        if word not in ENTRY_TYPES:
+            expected = f"a comma list of {', '.join(ENTRY_TYPES)}"
+            raise wrong_value(name, value, f"{expected}{hint(word, ENTRY_TYPES)}")
+    return tuple(entry_type for entry_type in ENTRY_TYPES if entry_type in wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions(ConnectionOptions):
+    """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
+
+    cluster_dirs: tuple[str, ...] | None = option_field(
+        "clusterDir",
+        parse_directories,
+        "a member's directory on this host, instead of `endpoints`; of a comma list of members' and backups' "
+        "what one lacks is read from the next",
+    )
+    archive_dirs: tuple[str, ...] | None = option_field(
+        "archiveDir",
+        parse_directories,
+        "its archive, where it does not lie beside the cluster directory; one for each of `clusterDir`",
+    )
+    export_dir: str | None = option_field(
+        "exportDir",
+        parse_text,
+        "folder of files of `cluster log export --append`, on this host or as `s3://…`, `hdfs://…`: what the "
+        "cluster has purged is read from there",
+        repr=False,  # it may have credentials
+    )
+    read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "readPreference",
+        parse_read_preference,
+        "whom to ask first of `endpoints`: a `follower`, the `leader`, `any` member, or the member of an id; "
+        "others when that one fails",
+        shown="`follower`",
+    )
+    request_timeout_ms: int | None = option_field(
+        "requestTimeoutMs",
+        parse_milliseconds,
+        "how long one of `endpoints` may take to answer before another is asked",
+        shown="5000",
+    )
+    starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "startingOffsets",
+        parse_offsets,
+        '`earliest`, `latest`, `group`, `{"position": n}`, `{"term": n}` or an offset; of a stream only '
+        "without a checkpoint",
+        shown="`latest` for a stream, `earliest` for a batch",
+    )
+    starting_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "startingTimestamp",
+        parse_instant,
+        "begin with the first entry of this time or later, whatever `startingOffsets` says: milliseconds "
+        "since 1970, or as `2026-11-22T09:30:00Z`",
+    )
+    starting_strategy: str = option_field(
+        "startingOffsetsByTimestampStrategy",
+        parse_strategy,
+        "where the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
+        ERROR,
+        "`error`",
+    )
+    ending_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "endingOffsets",
+        parse_end,
+        'where a batch read ends, excluded: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
+        "stream has no end",
+        shown="`latest`",
+    )
+    ending_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "endingTimestamp",
+        parse_instant,
+        "end a batch read before the first entry of this time or later, whatever `endingOffsets` says",
+    )
+    at_least: str | None = option_field(
+        "atLeast",
+        parse_at_least,
+        "a client's position token: planning begins when the log is committed that far, within 20 s",
+    )
+    consumer_group: str | None = option_field(
+        "consumerGroup",
+        parse_group,
+        "report to the cluster how far the stream is, under this name: members keep what the group has not "
+        "read",
+    )
+    fail_on_data_loss: bool = option_field(
+        "failOnDataLoss",
+        parse_flag,
+        "fail when what is to be read was purged; with `false` go on where the log begins, and warn with the "
+        "range that is lost",
+        True,
+        "true",
+    )
+    max_entries_per_trigger: int | None = option_field(
+        "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"
+    )
+    max_bytes_per_trigger: int = option_field(
+        "maxBytesPerTrigger",
+        parse_size,
+        "a micro-batch covers at most so many bytes of log, but always one entry",
+        256 << 20,
+        "`256m`",
+    )
+    min_entries_per_trigger: int | None = option_field(
+        "minEntriesPerTrigger",
+        parse_count,
+        "let a micro-batch wait until there are so many entries, or `maxTriggerDelay` is over",
+    )
+    max_trigger_delay_ms: int = option_field(
+        "maxTriggerDelay",
+        parse_duration,
+        "but not longer than this after the last one: `500ms`, `30s`, `15m`, `2h`; a number alone is "
+        "milliseconds",
+        15 * 60_000,
+        "`15m`",
+    )
+    min_partitions: int = option_field(
+        "minPartitions", parse_count, "cut a range into at least so many tasks", 1, "1"
+    )
+    max_bytes_per_partition: int = option_field(
+        "maxBytesPerPartition", parse_size, "bytes of log for one task", 64 << 20, "`64m`"
+    )
+    max_partitions: int = option_field(
+        "maxPartitions", parse_count, "but never into more tasks than this", 200, "200"
+    )
+    entry_types: tuple[str, ...] = option_field(
+        "entryTypes",
+        parse_entry_types,
+        "comma list of the entry types wanted: " + ", ".join(f"`{name}`" for name in ENTRY_TYPES),
+        ENTRY_TYPES,
+        "all",
+    )
+    columns: tuple[str, ...] | None = option_field(
+        "columns",
+        parse_names,
+        "comma list of the columns wanted, in this order; others are never decoded",
+        shown="all",
+    )
+    has_frame_header: bool = option_field(
+        "includeFrameHeader",
+        parse_flag,
+        "add columns with the header of each entry's first frame",
+        False,
+        "false",
+    )
+    decode: Decoding | None = option_field(  # noqa: RUF009 - a field, as all of these
+        "decode",
+        parse_decode,
+        "add column `decoded`, made of the payload: `json:COLUMNS`, `arrow:COLUMNS`, `dtype:DTYPE` or "
+        "`sbe:FILE`",
+    )
+    decode_mode: str = option_field(
+        "decodeMode",
+        parse_decode_mode,
+        "what becomes of a payload that does not decode: `PERMISSIVE`, its `decoded` is null, or `FAILFAST`",
+        PERMISSIVE,
+        "`PERMISSIVE`",
+    )
+    sessions: tuple[int, ...] = option_field(
+        "sessions",
+        parse_session_ids,
+        "comma list of the cluster session ids wanted: their messages, opens and closes",
+        (),
+        "all",
+    )
+    template_ids: tuple[int, ...] = option_field(
+        "templateIds",
+        parse_template_ids,
+        "comma list of the SBE template ids wanted: messages whose payload begins with the header of one",
+        (),
+        "all",
+    )
+    push_filters: bool = option_field(
+        "pushFilters",
+        parse_flag,
+        "let a batch read no more of the log than the query's filters on `position`, `timestamp`, "
+        "`entryType` and `clusterSessionId` leave; Spark then wants "
+        "`spark.sql.python.filterPushdown.enabled`",
+        False,
+        "false",
+    )
+    read_uncommitted: bool = option_field(
+        "readUncommitted",
+        parse_flag,
+        "let a stream over the directory of a member that crashed go to the recording's end, "
+        "past what is known to be committed",
+        False,
+        "false",
+    )
+    rows_per_batch: int = option_field(
+        "rowsPerBatch", parse_count, "rows of one Arrow record batch, at most", 32768, "32768"
+    )
+
+    service: str | None = option_field(
+        "service",
+        parse_text,
+        "a service, `module:ClassName`: the rows of a stream are then what it sends when it is given the log",
+    )
+    service_id: int = option_field(
+        "serviceId", parse_service_id, "of `service`: its id in the cluster", 0, "0"
+    )
+    kinds: tuple[str, ...] = option_field(
+        "kinds",
+        parse_stream_kinds,
+        "of `service`: comma list of the kinds of rows wanted: "
+        + ", ".join(f"`{kind}`" for kind in (*STREAM_KINDS, "STATE")),
+        STREAM_KINDS,
+        "all but `STATE`",
+    )
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "source"
+
+    def row_names(self) -> tuple[str, ...]:
+        """The columns of the rows, where no schema is given."""
+        if self.columns is not None:
+            return self.columns
+        names = (*ROW_COLUMNS, *FRAME_COLUMNS) if self.has_frame_header else tuple(ROW_COLUMNS)
+        return names if self.decode is None else (*names, DECODED)
+
+    @property
+    def plan_limits(self) -> PlanLimits:
+        """How a range is cut into tasks."""
+        return PlanLimits(self.max_bytes_per_partition, self.min_partitions, self.max_partitions)
+
+    def start(self, default: Place) -> NamedPlace:
+        """Where a read begins. A time goes before an offset, as in Kafka's source."""
+        if self.starting_timestamp is not None:
+            return NamedPlace("startingTimestamp", self.starting_timestamp)
+        return NamedPlace("startingOffsets", self.starting_offsets or default)
+
+    def end(self) -> NamedPlace | None:
+        """Where a batch read ends, if an option says so."""
+        if self.ending_timestamp is not None:
+            return NamedPlace("endingTimestamp", self.ending_timestamp)
+        return None if self.ending_offsets is None else NamedPlace("endingOffsets", self.ending_offsets)
+
+    def __post_init__(self) -> None:
+        ConnectionOptions.__post_init__(self)
+        if (self.endpoints is None) == (self.cluster_dirs is None):
+            given = "neither is" if self.endpoints is None else "both are"
+            raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
+        for option, value, needed, place in (
+            ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
+            ("readPreference", self.read_preference, "endpoints", self.endpoints),
+            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", self.endpoints),
+            ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
+        ):
+            if value is not None and place is None:
+                raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
+        if self.archive_dirs is not None and len(self.archive_dirs) != len(self.cluster_dirs or ()):
+            raise ConfigurationError(
+                f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
+                f"which is {','.join(self.cluster_dirs or ())}"
+            )
+        if self.starting_offsets == GROUP and self.consumer_group is None:
+            raise ConfigurationError("option startingOffsets is group, and option consumerGroup is not given")
+        if self.export_dir is not None and self.has_frame_header:
+            raise ConfigurationError(
+                "option exportDir is given, and includeFrameHeader: files have no frames"
+            )
+        if self.export_dir is not None and self.starting_offsets == GROUP:
+            raise ConfigurationError(
+                "option exportDir is given, and startingOffsets is group, whose log members keep: give one"
+            )
+        if self.columns is not None:
+            try:
+                check_columns(self.columns, self.has_frame_header, self.decode is not None)
+            except ConfigurationError as error:
+                raise ConfigurationError(f"option columns is {','.join(self.columns)}: {error}") from None
+        self._check_service()
+        _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
+        least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
+        if least is not None and most is not None:
+            _check_order("minEntriesPerTrigger", least, "maxEntriesPerTrigger", most)
+
+    def _check_service(self) -> None:
+        """What a service is given is the whole log, in order, in one task."""
+        if self.service is None:
+            for name, value, default in (
+                ("serviceId", self.service_id, 0),
+                ("kinds", self.kinds, STREAM_KINDS),
+            ):
+                if value != default:
+                    raise ConfigurationError(f"option {name} goes with service, which is not given")
+            return
+        for option in fields(self):
+            if option.name in NOT_OF_SERVICES and getattr(self, option.name) != option.default:
+                name = option.metadata["name"]
+                raise ConfigurationError(
+                    f"option service is given, and {name}, which is not for it: give one"
+                )
+
+
+def _check_order(least: str, value: int, most: str, bound: int) -> None:
+    if value > bound:
+        raise ConfigurationError(f"option {least} is {value}, more than {most}, which is {bound}")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions(ConnectionOptions):
+    """The options of a write, as a stream or as a batch."""
+
+    commit_timeout_ms: int = option_field(
+        "commitTimeoutMs",
+        parse_milliseconds,
+        "fail a task when the cluster has committed none of its rows for so long",
+        60_000,
+        "60000",
+    )
+    delivery_mode: str | None = option_field(
+        "deliveryMode",
+        parse_delivery_mode,
+        "`exactly-once`: what an attempt of a task has in the log is not sent again; or `at-least-once`",
+        shown="`exactly-once`; for a batch write without `txnAppId` `at-least-once`",
+    )
+    check_order: bool = option_field(
+        "checkOrder",
+        parse_flag,
+        "read back rows that are not sent again, and fail where the task has others; takes the right to read",
+        True,
+        "true",
+    )
+    fail_on_unknown_query: bool = option_field(
+        "failOnUnknownQuery",
+        parse_flag,
+        "fail a micro-batch that is not the query's first where the cluster does not know the query",
+        True,
+        "true",
+    )
+    txn_app_id: str | None = option_field(
+        "txnAppId", parse_text, "whose batch write it is, with `txnVersion`: it is in the log once then"
+    )
+    txn_version: int | None = option_field(
+        "txnVersion", parse_version, "its number, which rises from one write of `txnAppId` to the next"
+    )
+
+    route_by: tuple[str, ...] | None = option_field(
+        "routeBy", parse_names, "columns whose values say which of several named clusters a row goes to"
+    )
+
+    SPARK_OPTIONS = SPARK_SINK_OPTIONS
+    KIND = "sink"
+
+    def __post_init__(self) -> None:
+        ConnectionOptions.__post_init__(self)
+        if not self.endpoints:
+            raise ConfigurationError("the sink needs option endpoints, which is not given")
+        self._check_transaction(self.txn_app_id, self.txn_version)
+
+    def _check_transaction(self, application: str | None, version: int | None) -> None:
+        if application is None and version is None:
+            return
+        if application is None or version is None:
+            missing = "txnVersion" if version is None else "txnAppId"
+            raise ConfigurationError(f"options txnAppId and txnVersion go together; {missing} is not given")
+        if self.delivery_mode == AT_LEAST_ONCE:
+            raise ConfigurationError(
+                f"option deliveryMode is at-least-once, txnAppId is {application!r}; expected one of them"
+            )
+        try:
+            Lane(application, REGISTRATION, version)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option txnAppId is {application!r}: {error}") from None
+
+
+NO_TABLES = (
+    "there are no tables of format cluster: Spark hands a table's options to no Python data source; "
+    "CREATE TEMPORARY VIEW name USING cluster OPTIONS (…) can be selected from and inserted into"
+)
+
+SourceOptions.ELSEWHERE = {
+    **{
+        name.lower(): f"option {name} is for a write, and this is a read"
+        for name in SinkOptions.names()
+        if name not in SourceOptions.names()
+    },
+    **{
+        name: f"option {spelt} is for the query that writes, df.writeStream, and this is a read"
+        for name, spelt in (("checkpointlocation", "checkpointLocation"), ("queryname", "queryName"))
+    },
+}
+SinkOptions.ELSEWHERE = {
+    name.lower(): f"option {name} is for a read, and this is a write"
+    for name in SourceOptions.names()
+    if name not in SinkOptions.names()
+}
+
+
+def check_is_no_table(given: Mapping[str, str]) -> None:
+    """Raise ConfigurationError where no option is given: of a table in a catalog Spark hands over none."""
+    if not given:
+        expected = "expected endpoints or, to read, clusterDir"
+        raise ConfigurationError(f"no option is given, {expected}; {NO_TABLES}")
+
+
+def check_names(given: Iterable[str]) -> None:
+    """Raise ConfigurationError for a name that neither the source nor the sink knows of one cluster.
+
+    For the moment when it is not known yet which of them is being made. Tables of a catalog are refused.
+    """
+    if any(name.lower().startswith(TABLE_OPTION_PREFIX) for name in given):
+        raise ConfigurationError(NO_TABLES)
+    names = [*SourceOptions.names(), *(n for n in SinkOptions.names() if n not in SourceOptions.names())]
+    known = {name.lower() for name in names} | SPARK_SINK_OPTIONS | SPARK_SOURCE_OPTIONS
+    for name in given:
+        if name.lower() not in known:
+            raise unknown_option(name, "source or sink", names)

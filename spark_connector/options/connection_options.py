@@ -1,0 +1,165 @@
+"""What all options have in common, and how members are met: options of everything that asks members.
+
+Pure, as ``cluster_options.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from cluster.errors import ConfigurationError
+from cluster.transport.credentials import CredentialsSupplier, credentials_of
+from cluster.transport.endpoint import parse_endpoints
+from cluster.transport.tls import TlsFiles
+from spark_connector.values import parse_text
+
+Parse = Callable[[str, str], Any]
+
+# Options that say nothing without another one.
+NEEDED_BESIDE = (
+    ("tlsCertificateFile", "tlsCaFile"),
+    ("tlsKeyFile", "tlsCaFile"),
+    ("tlsCertificateFile", "tlsKeyFile"),
+    ("tlsKeyFile", "tlsCertificateFile"),
+    ("user", "passwordFile"),
+    ("passwordFile", "user"),
+)
+# What options of Spark's Kafka source and sink are here, by their lower-cased names.
+_NO_TOPICS = "a log has no topics; entryTypes, sessions and templateIds say which of its entries are read"
+OF_KAFKA = {
+    "kafka.bootstrap.servers": "give option endpoints, such as 0=host:9000,1=host:9010",
+    "subscribe": _NO_TOPICS,
+    "subscribepattern": _NO_TOPICS,
+    "assign": _NO_TOPICS,
+    "topic": "a log has no topics; all rows go to the cluster of option endpoints",
+    "groupidprefix": "give option consumerGroup, the whole name of a group",
+    "kafka.group.id": "give option consumerGroup",
+    "maxoffsetspertrigger": "give option maxEntriesPerTrigger",
+    "minoffsetspertrigger": "give option minEntriesPerTrigger",
+    "startingoffsetsbytimestamp": "give option startingTimestamp",
+    "endingoffsetsbytimestamp": "give option endingTimestamp",
+}
+T = TypeVar("T", bound="Options")
+
+
+def parse_endpoint_list(name: str, value: str) -> str:
+    """Members' endpoints, as a client takes them; what is wrong with them is named before dialling."""
+    text = parse_text(name, value)
+    try:
+        parse_endpoints(text)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
+    return text
+
+
+def option_field(
+    name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "", *, repr: bool = True
+) -> Any:
+    """A field of an options class. ``shown`` is how the documentation writes the default."""
+    metadata = {"name": name, "parse": parse, "meaning": meaning, "shown": shown}
+    return field(default=default, repr=repr, metadata=metadata)
+
+
+class Options:
+    """What the options of the source and of the sink have in common: names, and how to read them."""
+
+    SPARK_OPTIONS: frozenset[str]
+    KIND: str
+    ELSEWHERE: Mapping[str, str] = MappingProxyType({})  # by lower name: where an option belongs instead
+
+    @classmethod
+    def names(cls) -> list[str]:
+        return [f.metadata["name"] for f in fields(cls)]  # type: ignore[arg-type]
+
+    @classmethod
+    def parse(cls: type[T], given: Mapping[str, str]) -> T:
+        """The options ``given``, checked. Raises ConfigurationError for the first that is wrong."""
+        values = {}
+        known = {f.metadata["name"].lower(): f for f in fields(cls)}  # type: ignore[arg-type]
+        for name, value in given.items():
+            option = known.get(name.lower())
+            if option is not None:
+                values[option.name] = option.metadata["parse"](option.metadata["name"], str(value))
+            elif name.lower() not in cls.SPARK_OPTIONS:
+                raise unknown_option(name, cls.KIND, cls.names(), cls.ELSEWHERE)
+        return cls(**values)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionOptions(Options):
+    """How members are met. The files are read where a task runs: only their paths are in a plan."""
+
+    endpoints: str | None = option_field(
+        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
+    )
+    tls_ca_file: str = option_field(
+        "tlsCaFile",
+        parse_text,
+        "authorities (PEM) to check members by that speak TLS; a path on every host",
+        "",
+    )
+    tls_certificate_file: str = option_field(
+        "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
+    )
+    tls_key_file: str = option_field("tlsKeyFile", parse_text, "its key (PEM)", "")
+    auth_token_file: str | None = option_field(
+        "authTokenFile", parse_text, "file of the token to show; a path on every host"
+    )
+    user: str | None = option_field("user", parse_text, "user to be, with `passwordFile`")
+    password_file: str | None = option_field("passwordFile", parse_text, "file of the user's password")
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        """None where no option names a file: then the environment of the task may."""
+        paths = self.tls_ca_file, self.tls_certificate_file, self.tls_key_file
+        return TlsFiles(*paths) if any(paths) else None
+
+    @property
+    def credentials(self) -> bytes | CredentialsSupplier | None:
+        """What to show the members; None where no option names a file, as with ``tls``."""
+        return credentials_of(self.auth_token_file, self.user, self.password_file) or None
+
+    def client_settings(self) -> dict[str, Any]:
+        """How a client comes in; what is not given the environment of the task may say."""
+        given = {"tls": self.tls, "credentials": self.credentials}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def __post_init__(self) -> None:
+        """ConfigurationError for a file that lacks another one, and for two ways to say who comes."""
+        given = {option.metadata["name"] for option in fields(self) if getattr(self, option.name)}
+        for name, needed in NEEDED_BESIDE:
+            if name in given and needed not in given:
+                raise ConfigurationError(f"option {name} goes with {needed}, which is not given")
+        if {"authTokenFile", "user"} <= given:
+            raise ConfigurationError("option authTokenFile is given, and user with passwordFile: give one")
+
+
+def unknown_option(
+    name: str, kind: str, names: list[str], elsewhere: Mapping[str, str] = MappingProxyType({})
+) -> ConfigurationError:
+    if name.lower() == "path":
+        return ConfigurationError(
+            "format cluster takes no path; give option endpoints or, to read a directory, option clusterDir"
+        )
+    if name.lower() in elsewhere:
+        return ConfigurationError(elsewhere[name.lower()])
+    if name.lower() in OF_KAFKA:
+        return ConfigurationError(f"unknown {kind} option {name!r}, one of Kafka's; {OF_KAFKA[name.lower()]}")
+    option, dot, _ = name.partition(".")
+    if dot and (of_one := [known for known in names if known.lower() == option.lower()]):
+        return ConfigurationError(
+            f"{kind} option {name!r} names one of several clusters, and here is one; expected {of_one[0]} "
+            "without a name, and a run for each cluster"
+        )
+    known = f"known are {', '.join(sorted(names))}"
+    return ConfigurationError(f"unknown {kind} option {name!r}{hint(name, names) or '; ' + known}")
+
+
+def hint(word: str, names: Iterable[str]) -> str:
+    by_folded_name = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word.lower(), by_folded_name, n=3, cutoff=0.6)
+    return f"; did you mean {', '.join(by_folded_name[name] for name in near)}?" if near else ""

@@ -1,0 +1,95 @@
+"""The options of the formats ``cluster-snapshot`` and ``cluster-replay``."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cluster.errors import ConfigurationError
+from spark_connector.options.cluster_options import SPARK_SOURCE_OPTIONS
+from spark_connector.options.connection_options import ConnectionOptions, option_field
+from spark_connector.options.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
+from spark_connector.values import parse_count, parse_flag, parse_text, wrong_value
+
+
+def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
+    """Each once, ascending."""
+    words = [word.strip() for word in value.split(",")]
+    if not all(re.fullmatch(r"-1|[0-9]", word) for word in words):
+        raise wrong_value(name, value, "a comma list of service ids from 0 to 9, -1 for the consensus module")
+    return tuple(sorted({int(word) for word in words}))
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions(ConnectionOptions):
+    """Where snapshots are: at members that run, or in directories. ``None``: the option is not given."""
+
+    cluster_dir: str | None = option_field(
+        "clusterDir", parse_text, "a member's directory, or that of all members, instead of `endpoints`"
+    )
+    archive_dir: str | None = option_field(
+        "archiveDir", parse_text, "a member's archive, where it does not lie beside its cluster directory"
+    )
+    request_timeout_ms: int | None = option_field(
+        "requestTimeoutMs",
+        parse_count,
+        "how long one of `endpoints` may take to answer",
+        shown="5000",
+    )
+
+    @property
+    def cluster_dirs(self) -> tuple[str, ...] | None:
+        """As ``SourceOptions`` has them."""
+        return None if self.cluster_dir is None else (self.cluster_dir,)
+
+    @property
+    def archive_dirs(self) -> tuple[str, ...] | None:
+        """As ``SourceOptions`` has them."""
+        return None if self.archive_dir is None else (self.archive_dir,)
+
+    def __post_init__(self) -> None:
+        ConnectionOptions.__post_init__(self)
+        if (self.endpoints is None) == (self.cluster_dir is None):
+            given = "neither is" if self.endpoints is None else "both are"
+            raise ConfigurationError(
+                f"format cluster-{self.KIND} needs option endpoints or option clusterDir; {given} given"
+            )
+        if self.archive_dir is not None and self.cluster_dir is None:
+            raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
+        if self.request_timeout_ms is not None and self.endpoints is None:
+            raise ConfigurationError("option requestTimeoutMs goes with endpoints, which is not given")
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotOptions(PlaceOptions):
+    """The options of ``cluster-snapshot``."""
+
+    service_ids: tuple[int, ...] = option_field(
+        "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
+    )
+    is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False, "false")
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions(PlaceOptions):
+    """The options of ``cluster-replay``."""
+
+    service: str = option_field(
+        "service", parse_text, "the service, `module:ClassName`, as members name it", ""
+    )
+    service_id: int = option_field("serviceId", parse_service_id, "the service's id in the cluster", 0, "0")
+    kinds: tuple[str, ...] = option_field(
+        "kinds", parse_kinds, "comma list of the kinds of rows wanted", REPLAY_KINDS, "all"
+    )
+    is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False, "false")
+
+    SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
+    KIND = "replay"
+
+    def __post_init__(self) -> None:
+        if not self.service:
+            raise ConfigurationError("format cluster-replay needs option service, which is not given")
+        PlaceOptions.__post_init__(self)

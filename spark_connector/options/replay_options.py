@@ -1,0 +1,57 @@
+"""What options say of a replay: of a batch (``directory_options.py``) and of a stream."""
+
+from __future__ import annotations
+
+import re
+
+from spark_connector.values import wrong_value
+
+# The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.
+REPLAY_KINDS = (
+    "EGRESS",
+    "SERVICE_MESSAGE",
+    "SCHEDULE_TIMER",
+    "CANCEL_TIMER",
+    "CLOSE_SESSION",
+    "ERROR",
+    "STATE",
+    "SNAPSHOT",
+)
+# Of a stream: all that a service sends and raises. Its state would be a row for each trigger.
+STREAM_KINDS = REPLAY_KINDS[:-2]
+# Fields of a read that choose among rows, tasks or copies of the log: a service takes the log as it is.
+NOT_OF_SERVICES = frozenset(
+    {
+        "export_dir",
+        "fail_on_data_loss",
+        "min_partitions",
+        "entry_types",
+        "columns",
+        "has_frame_header",
+        "decode",
+        "sessions",
+        "template_ids",
+        "push_filters",
+    }
+)
+
+
+def parse_service_id(name: str, value: str) -> int:
+    if not re.fullmatch(r"[0-9]", value.strip()):
+        raise wrong_value(name, value, "a service id from 0 to 9")
+    return int(value)
+
+
+def parse_kinds(name: str, value: str) -> tuple[str, ...]:
+    kinds = tuple(word.strip().upper() for word in value.split(","))
+    if not set(kinds) <= set(REPLAY_KINDS):
+        raise wrong_value(name, value, f"a comma list of {', '.join(REPLAY_KINDS)}")
+    return kinds
+
+
+def parse_stream_kinds(name: str, value: str) -> tuple[str, ...]:
+    """Snapshots of members come later than what a stream reads: only a batch can compare with them."""
+    kinds = parse_kinds(name, value)
+    if "SNAPSHOT" in kinds:
+        raise wrong_value(name, value, "no SNAPSHOT: format cluster-replay compares snapshots, as a batch")
+    return kinds

@@ -1,0 +1,1 @@
+"""Rows as ingress, each once in the Log. Read ``writers.py`` first."""

@@ -1,0 +1,1 @@
+"""What members keep beside the Log, as rows: the format ``cluster-snapshot``."""
