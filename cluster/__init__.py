@@ -39,8 +39,8 @@ _MODULE_OF = {
     "PasswordCredentials": "cluster.transport.credentials",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
-    "PositionToken": "cluster.reader.token",
-    "parse_token": "cluster.reader.token",
+    "PositionToken": "cluster.protocol.token",
+    "parse_token": "cluster.protocol.token",
     # a member
     "ClusterNode": "cluster.node.node",
     "NodeConfig": "cluster.node.config",

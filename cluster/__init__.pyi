@@ -47,9 +47,9 @@ from cluster.protocol.enums import Offer as Offer
 from cluster.protocol.enums import Role as Role
 from cluster.protocol.lane import Lane as Lane
 from cluster.protocol.lane import LaneStanding as LaneStanding
+from cluster.protocol.token import PositionToken as PositionToken
+from cluster.protocol.token import parse_token as parse_token
 from cluster.reader.log_reader import LogReader as LogReader
-from cluster.reader.token import PositionToken as PositionToken
-from cluster.reader.token import parse_token as parse_token
 from cluster.service.buffer_claim import BufferClaim as BufferClaim
 from cluster.service.client_session import ClientSession as ClientSession
 from cluster.service.cluster import Cluster as Cluster

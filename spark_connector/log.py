@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import DataLoss, LogPurged
-from cluster.reader.token import identity_text
+from cluster.protocol.token import identity_text
 from spark_connector.address_space import check_address_space
 from spark_connector.options.cluster_options import SourceOptions
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import ConfigurationError, DataLoss
-from cluster.reader.token import TOKEN_VERSION, is_one_log
+from cluster.protocol.token import TOKEN_VERSION, is_one_log
 from spark_connector.planning import FRAME_ALIGNMENT, PlanLimits
 
 OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token

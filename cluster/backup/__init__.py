@@ -1,9 +1,9 @@
 """A backup: copies the snapshots and the committed log of a running cluster into a directory of its own.
 
-Read ``agent.py`` first: the states of Aeron's ClusterBackupAgent. ``supplier.py`` is what the agent asks of
-one member, ``member_supplier.py`` the same over the network; ``directory.py`` is what it keeps,
-``copied_log.py`` the log in there and how it is checked. ``restore.py`` makes members' directories of that,
-``promote.py`` lets it be a member's itself. ``member_snapshots.py`` fetches single snapshots for a replay.
+Read ``agent.py`` first: the states of Aeron's ClusterBackupAgent. ``directory.py`` is
+what it keeps, ``copied_log.py`` the log in there and how it is checked. ``restore.py`` makes members'
+directories of that, ``promote.py`` lets it be a member's itself. What the agent asks of one member is a
+``Supplier`` of ``cluster/reader/``.
 
 The agent reads no clock and opens no socket: it is handed the time, its suppliers and the files.
 """

@@ -21,7 +21,6 @@ from cluster.archive.recording import Recording
 from cluster.backup.copied_log import COMPARED_BYTES
 from cluster.backup.counters import BackupCounters
 from cluster.backup.directory import BackupDirectory, named_entry
-from cluster.backup.supplier import SourceType, Supplier, described, event_error, frames_of
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, StorageError
 from cluster.member.disk.fetched_recording import append_checked
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
@@ -31,6 +30,7 @@ from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.reader.supplier import SourceType, Supplier, described, event_error, frames_of
 
 LATEST_POSITION = 2**63 - 1
 BLOCKS_PER_TURN = 16

@@ -19,7 +19,7 @@ from cluster.transport.log_client import Unreachable
 
 
 class Announcing(Protocol):
-    """One announcement on its way (``cluster.backup.member_request.MemberRequest``)."""
+    """One announcement on its way (``cluster.reader.member_request.MemberRequest``)."""
 
     @property
     def is_sent(self) -> bool: ...

@@ -306,7 +306,7 @@ def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
 
 
 def _open_client(endpoint: Endpoint) -> LogClient:
-    from cluster.reader.remote import log_client_opener
+    from cluster.transport.member_status import log_client_opener
     from cluster.transport.tls import tls_in
 
     return log_client_opener(None)(endpoint, CONNECT_TIMEOUT_S, tls_in(os.environ))

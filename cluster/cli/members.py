@@ -87,7 +87,8 @@ def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | Cluster
     Members whose ids were not given are put into ``endpoints`` under those that they report, and members that
     were not given beside them.
     """
-    from cluster.reader.remote import adopt_reported, member_status
+    from cluster.reader.remote import adopt_reported
+    from cluster.transport.member_status import member_status
 
     are_all_given = all(member_id >= 0 for member_id in endpoints)
     answers: dict[int, LogStatus | ClusterError] = {}

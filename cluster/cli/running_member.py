@@ -100,8 +100,8 @@ def status_over_ipc(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | 
     """What the running member says of itself; None when it has no socket on this host to be asked by."""
     from cluster.archive.files import OsFiles
     from cluster.reader.member_directory import find_cluster_directory
-    from cluster.reader.remote import member_status
     from cluster.transport.endpoint import parse_endpoint
+    from cluster.transport.member_status import member_status
 
     files = OsFiles()
     home = find_cluster_directory(files, directory).rpartition("/")[0] or "."

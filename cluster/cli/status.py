@@ -173,8 +173,7 @@ class _Seen:
 
     def take_status(self, status: LogStatus) -> None:
         """What any member says of all."""
-        from cluster.reader.remote import identity_of
-        from cluster.reader.token import identity_text
+        from cluster.protocol.token import identity_of, identity_text
 
         identity = identity_of(status)
         self.cluster_id = status.cluster_id

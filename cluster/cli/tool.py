@@ -347,8 +347,8 @@ def is_leader(
 
 
 def _leads_at(endpoints: str) -> bool:
-    from cluster.reader.remote import member_status
     from cluster.transport.endpoint import parse_endpoints
+    from cluster.transport.member_status import member_status
 
     members = parse_endpoints(endpoints)
     if len(members) > 1:

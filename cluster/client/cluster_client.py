@@ -33,13 +33,13 @@ from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, Timed
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.lane import LaneStanding
 from cluster.protocol.session import AdminRequest
-from cluster.reader.remote import identity_of, member_status
-from cluster.reader.token import PositionToken, identity_text
+from cluster.protocol.token import PositionToken, identity_of, identity_text
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
 from cluster.service.payload import Payload, check_length
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
+from cluster.transport.member_status import member_status
 
 WAIT_MAX_S = 1.0  # for one answer, before the session is looked at again
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress

@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.backup.agent import BackupContext
-from cluster.backup.supplier import SourceType
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config import TIME_UNITS, service_modes_of
@@ -32,6 +31,7 @@ from cluster.node.config_types import (
 )
 from cluster.node.exposure import is_loopback
 from cluster.node.ports import ServiceSettings
+from cluster.reader.supplier import SourceType
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in, credentials_of
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, Medium, parse_endpoint, parse_endpoints
 from cluster.transport.tls import TlsFiles, tls_in

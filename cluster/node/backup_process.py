@@ -17,8 +17,6 @@ from cluster.backup.agent import MS, ClusterBackupAgent
 from cluster.backup.announcements import Announcements
 from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
-from cluster.backup.member_request import MemberRequest
-from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
@@ -28,6 +26,8 @@ from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.standby_hosts import StandbyHosts
 from cluster.protocol.backup import StandbySnapshot
+from cluster.reader.member_request import MemberRequest
+from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.served_member import ServedMember
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security

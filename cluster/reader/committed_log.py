@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from cluster.errors import LogDamaged
 from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.token import LogIdentity
 
 BLOCK_LENGTH = 4 * 1024 * 1024
 
 OnDamage = Callable[[LogDamaged], object]
-
-
-class LogIdentity(NamedTuple):
-    """What distinguishes one cluster's log from another's, the same on every member.
-
-    Timestamp and log session id of the first NewLeadershipTermEvent; both are None when the log's head was
-    purged by a real Aeron archive, which does not keep them.
-    """
-
-    cluster_id: int
-    first_term_timestamp: int | None
-    log_session_id: int | None
 
 
 class CommittedLog(Protocol):

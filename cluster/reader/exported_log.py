@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
+from cluster.protocol.token import identity_text, is_one_log
 from cluster.reader.file_systems import file_system_of, masked
-from cluster.reader.token import identity_text, is_one_log
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, LogPurged
+from cluster.protocol.token import identity_text
 from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.log_reader import LogReader, Wait
-from cluster.reader.token import identity_text
 from cluster.transport.clock import pause
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ import numpy as np
 
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, LogPurged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, LogIdentity, OnDamage
-from cluster.reader.token import identity_text, is_one_log, parse_token
+from cluster.protocol.token import LogIdentity, identity_text, is_one_log, parse_token
+from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
 from cluster.transport.clock import monotonic_ns, pause
 
 if TYPE_CHECKING:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,19 +28,19 @@ from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import compute_position, header_at, position_bits
-from cluster.reader.committed_log import BLOCK_LENGTH, LogIdentity, OnDamage
+from cluster.protocol.token import LogIdentity, identity_of, identity_text
+from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.preference import FOLLOWER, ReadPreference, in_order
-from cluster.reader.token import identity_text
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
+from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.endpoint import (
     Endpoint,
     adopt_endpoints,
-    parse_endpoint,
     parse_endpoints,
 )
 from cluster.transport.forks import leave_to_parent
-from cluster.transport.log_client import LogClient, Unreachable, open_log_client, statuses
+from cluster.transport.log_client import Unreachable, statuses
+from cluster.transport.member_status import OpenClient, log_client_opener
 from cluster.transport.tls import TlsFiles, client_context, tls_in
 from cluster.transport.wanted import wanted_of
 
@@ -51,43 +50,6 @@ RETRY_INTERVAL_S = 0.1
 STALLED_NS = 500_000_000  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
-
-OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
-
-
-def _supplier(credentials: bytes | CredentialsSupplier | None) -> CredentialsSupplier:
-    """What shows ``credentials``; without any, those of the environment. Raises ConfigurationError."""
-    supplier = as_supplier(credentials_in(os.environ) if credentials is None else credentials)
-    supplier.encoded_credentials()  # says which of its files will not do
-    return supplier
-
-
-def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
-    """What opens clients that show ``credentials``; without any, those that the environment names.
-
-    Raises ConfigurationError.
-    """
-    return partial(open_log_client, credentials=_supplier(credentials).encoded_credentials)
-
-
-def member_status(
-    endpoint: Endpoint | str,
-    timeout_s: float = 2.0,
-    tls: TlsFiles | None = None,
-    credentials: bytes | CredentialsSupplier | None = None,
-) -> link.LogStatus:
-    """How one member stands. Raises ``ClusterError`` when it does not answer, or refuses.
-
-    Without ``tls`` or ``credentials`` the environment is asked, as by ``RemoteLog``.
-    """
-    if isinstance(endpoint, str):
-        endpoint = parse_endpoint(endpoint)
-    tls = tls_in(os.environ) if tls is None else tls
-    client = log_client_opener(credentials)(endpoint, timeout_s, tls)
-    try:
-        return client.status()
-    finally:
-        client.close()
 
 
 class RemoteLog:
@@ -428,7 +390,7 @@ class RemoteLog:
         """
         from cluster.reader.remote_snapshot import fetched_module_records  # few readers need it
 
-        credentials = _supplier(self._credentials)
+        credentials = supplier_of(self._credentials)
         failures: dict[int, ClusterError] = {}
         for member_id in list(self._order):
             endpoint, client = self._endpoints[member_id], self._clients[member_id]
@@ -470,14 +432,6 @@ def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[i
     """
     reported = (status.ingress_endpoints, status.tcp_endpoints)
     return [member_id for endpoints in reported for member_id in adopt_endpoints(known, endpoints)]
-
-
-def identity_of(status: link.LogStatus) -> LogIdentity | None:
-    """Whose log a member has, None while it has no entry."""
-    timestamp, session_id = status.first_term_timestamp, status.first_log_session_id
-    if session_id is None and status.commit_position < status.term_length:
-        return None  # no entry yet, and none purged
-    return LogIdentity(status.cluster_id, timestamp, session_id)
 
 
 def _position(block: np.ndarray, status: link.LogStatus) -> int:

@@ -7,8 +7,6 @@ import zlib
 import numpy as np
 
 from cluster.archive.catalog_checksum import checksum_named
-from cluster.backup.member_supplier import MemberSupplier
-from cluster.backup.supplier import described, event_error, frames_of
 from cluster.errors import RemoteProtocolError, TimedOut
 from cluster.log.checksum import restore_session_ids, verify_checksums
 from cluster.log.deliver import read_message
@@ -21,6 +19,8 @@ from cluster.protocol.session import SessionEvent
 from cluster.protocol.snapshot import SnapshotChecksum
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.reader.member_supplier import MemberSupplier
+from cluster.reader.supplier import described, event_error, frames_of
 from cluster.transport.clock import monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.dialler import Dialler

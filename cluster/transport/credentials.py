@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,3 +119,10 @@ def credentials_of(
     if token_file:
         return TokenCredentials(token_file)
     return PasswordCredentials(user, password_file) if user and password_file else b""
+
+
+def supplier_of(credentials: bytes | CredentialsSupplier | None) -> CredentialsSupplier:
+    """What shows ``credentials``; without any, those of the environment. Raises ConfigurationError."""
+    supplier = as_supplier(credentials_in(os.environ) if credentials is None else credentials)
+    supplier.encoded_credentials()  # says which of its files will not do
+    return supplier

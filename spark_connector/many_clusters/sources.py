@@ -20,7 +20,7 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Fil
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from cluster.errors import ClusterError, ConfigurationError, DataLoss
-from cluster.reader.token import is_one_log
+from cluster.protocol.token import is_one_log
 from spark_connector.log import lines_of, warn
 from spark_connector.many_clusters.cluster_names import CLUSTER_NAME
 from spark_connector.offsets import MANY_OFFSET_VERSION, Offset

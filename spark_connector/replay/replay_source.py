@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from cluster.backup.member_snapshots import SilentMember
     from cluster.reader import LogReader
+    from cluster.reader.member_snapshots import SilentMember
     from cluster.reader.replayed_log import ReplayInterval
     from cluster.reader.snapshots import StoredSnapshot
     from cluster.service.replay import Saved, ServiceReplay

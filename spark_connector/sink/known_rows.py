@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import DataLoss, LocalProtocolError
 from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding
-from cluster.reader.token import PositionToken
+from cluster.protocol.token import PositionToken
 from spark_connector.options.cluster_options import SinkOptions
 
 if TYPE_CHECKING:

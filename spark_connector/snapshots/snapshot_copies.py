@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from spark_connector.log import warn
 
 if TYPE_CHECKING:
-    from cluster.backup.member_snapshots import MemberSnapshots
+    from cluster.reader.member_snapshots import MemberSnapshots
     from cluster.reader.snapshots import DirectorySnapshots
     from spark_connector.options.cluster_options import SourceOptions
     from spark_connector.options.directory_options import PlaceOptions
@@ -24,7 +24,7 @@ def snapshots_of(options: SourceOptions | PlaceOptions, service_id: int | None =
         from cluster.reader.snapshots import DirectorySnapshots
 
         return DirectorySnapshots(options.cluster_dirs or (), service_id, archive_dirs=options.archive_dirs)
-    from cluster.backup.member_snapshots import MemberSnapshots
+    from cluster.reader.member_snapshots import MemberSnapshots
     from cluster.reader.remote import TIMEOUT_S
 
     return MemberSnapshots(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss, LogPurged
-from cluster.reader.token import identity_text
+from cluster.protocol.token import identity_text
 from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options.cluster_options import SourceOptions

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from cluster.backup import agent
-from cluster.backup.supplier import SourceType
 from cluster.errors import ConfigurationError, DirectoryInUse, RemoteProtocolError
 from cluster.protocol.enums import ClusterBackupState as State
 from cluster.protocol.link import RecordingStatus
+from cluster.reader.supplier import SourceType
 from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SimulatedCluster

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from cluster import ClusterClient, LogReader, TokenCredentials
-from cluster.backup.member_request import MemberRequest
 from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationError
 from cluster.node import machine
 from cluster.node.authority import CertificateRequest
@@ -19,6 +18,7 @@ from cluster.node.backup_config import BackupConfig, load_backup_config
 from cluster.protocol.backup import StandbySnapshot, StandbySnapshotRecording
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.reader.member_request import MemberRequest
 from cluster.security.principals import put, token_digest
 from cluster.transport.credentials import as_supplier
 from cluster.transport.dialler import Dialler

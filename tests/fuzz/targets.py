@@ -24,10 +24,10 @@ from cluster.protocol.frame import frame
 from cluster.protocol.sbe import Message
 from cluster.protocol.service_link import ServiceHello, ServicePosition, ServiceRaised, decode_service_link
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotConsumer, SnapshotLane, SnapshotSession
+from cluster.protocol.token import PositionToken, parse_token
 from cluster.reader.consumers import ConsumerCount
 from cluster.reader.lanes import LaneCount
 from cluster.reader.remote_snapshot import records_in
-from cluster.reader.token import PositionToken, parse_token
 from cluster.security.authenticators import TokenVerifier
 from cluster.security.principals import PasswordDigest, parse_passwords, parse_tokens, token_digest
 from cluster.security.rights import parse_rights

@@ -15,11 +15,12 @@ from cluster.errors import ConfigurationError, DataLoss, LogDamaged, TimedOut
 from cluster.log.entry_filter import EntryFilter
 from cluster.protocol.enums import Role
 from cluster.reader import LogReader
-from cluster.reader.remote import RemoteLog, member_status
+from cluster.reader.remote import RemoteLog
 from cluster.reader.served_member import ServedMember
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_gateway import GrpcGateway
+from cluster.transport.member_status import member_status
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
 from tests.reader.scripted import FakeMember, open_reader

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from cluster.errors import ConfigurationError, TimedOut
+from cluster.protocol.token import PositionToken, parse_token
 from cluster.reader import LogIdentity, LogReader
-from cluster.reader.token import PositionToken, parse_token
 from spark_connector.offsets import Offset
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.planning import PlanLimits

@@ -21,10 +21,10 @@ from cluster import (
 )
 from cluster.consensus.authentication import DefaultAuthenticator
 from cluster.protocol import link
-from cluster.reader.remote import member_status
 from cluster.security.principals import password_digest, put, token_digest
 from cluster.transport.grpc_gateway import STATUS_OF_REFUSAL
 from cluster.transport.grpc_service import CREDENTIALS_KEY
+from cluster.transport.member_status import member_status
 from spark_connector.log import forget_reader, open_reader
 from spark_connector.options.cluster_options import SinkOptions, SourceOptions
 from spark_connector.sink.sending import open_session

@@ -17,14 +17,14 @@ from cluster.backup.agent import BackupContext, ClusterBackupAgent
 from cluster.backup.announcements import Announcements
 from cluster.backup.counters import BackupCounters, StandbyCounters
 from cluster.backup.directory import BackupDirectory
-from cluster.backup.member_request import MemberRequest
-from cluster.backup.member_supplier import MemberSupplier
 from cluster.backup.standby import Standby
-from cluster.backup.supplier import SourceType
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.protocol import link
 from cluster.protocol.backup import StandbySnapshot
+from cluster.reader.member_request import MemberRequest
+from cluster.reader.member_supplier import MemberSupplier
+from cluster.reader.supplier import SourceType
 from cluster.testing.client import ClientWorld
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.member import CLUSTER_ID

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from cluster.reader.token import identity_text
+from cluster.protocol.token import identity_text
 from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.planning import PlanLimits
 

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 
 from cluster import ClusterClient, ConfigurationError
 from cluster.archive.files import OsFiles
-from cluster.backup.member_snapshots import MemberSnapshots
-from cluster.backup.member_supplier import MemberSupplier
 from cluster.cli.tool import app as tool
 from cluster.errors import ClusterError, LogPurged, MembersApart, TimedOut
 from cluster.reader import LogReader
 from cluster.reader.exported_log import ExportedLog
+from cluster.reader.member_snapshots import MemberSnapshots
+from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.remote import RemoteLog
 from cluster.reader.snapshots import DirectorySnapshots
 from jobs.schemas import PENDING

@@ -14,8 +14,21 @@ import json
 from typing import Any, NamedTuple
 
 from cluster.errors import ConfigurationError
+from cluster.protocol.link import LogStatus
 
 TOKEN_VERSION = 2
+
+
+class LogIdentity(NamedTuple):
+    """What distinguishes one cluster's log from another's, the same on every member.
+
+    Timestamp and log session id of the first NewLeadershipTermEvent; both are None when the log's head was
+    purged by a real Aeron archive, which does not keep them.
+    """
+
+    cluster_id: int
+    first_term_timestamp: int | None
+    log_session_id: int | None
 
 
 class PositionToken(NamedTuple):
@@ -55,6 +68,14 @@ def _is_token(given: dict[str, Any]) -> bool:
         and position >= 0
         and isinstance(given.get("cluster"), str | None)
     )
+
+
+def identity_of(status: LogStatus) -> LogIdentity | None:
+    """Whose log a member has, None while it has no entry."""
+    timestamp, session_id = status.first_term_timestamp, status.first_log_session_id
+    if session_id is None and status.commit_position < status.term_length:
+        return None  # no entry yet, and none purged
+    return LogIdentity(status.cluster_id, timestamp, session_id)
 
 
 def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session_id: int | None) -> str:

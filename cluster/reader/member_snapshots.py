@@ -18,8 +18,6 @@ from typing import NamedTuple
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.archive.snapshot_archive import SnapshotImage
-from cluster.backup.member_supplier import MemberSupplier
-from cluster.backup.supplier import described, event_error, frames_of
 from cluster.errors import AuthenticationRejected, ClusterError, DataLoss, TimedOut, TlsFailed
 from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
 from cluster.protocol.backup import BackupQuery, BackupResponse
@@ -28,14 +26,17 @@ from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.preference import FOLLOWER, in_order
-from cluster.reader.remote import TIMEOUT_S, adopt_reported, log_client_opener
+from cluster.reader.remote import TIMEOUT_S, adopt_reported
 from cluster.reader.snapshots import StoredSnapshot
+from cluster.reader.supplier import described, event_error, frames_of
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.log_client import LogClient, statuses
+from cluster.transport.member_status import log_client_opener
 from cluster.transport.tls import TlsFiles, tls_in
 
 POLL_INTERVAL_S = 0.005

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from cluster.backup.member_request import ConnectionMaker, MemberRequest
 from cluster.protocol import link
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.session import SessionEvent
+from cluster.reader.member_request import ConnectionMaker, MemberRequest
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Answer, LogClient, RecordingAnswer

@@ -1,0 +1,43 @@
+"""How one member stands, and what opens clients of members' logs for whoever asks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+
+from cluster.protocol import link
+from cluster.transport.credentials import CredentialsSupplier, supplier_of
+from cluster.transport.endpoint import Endpoint, parse_endpoint
+from cluster.transport.log_client import LogClient, open_log_client
+from cluster.transport.tls import TlsFiles, tls_in
+
+OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
+
+
+def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
+    """What opens clients that show ``credentials``; without any, those that the environment names.
+
+    Raises ConfigurationError.
+    """
+    return partial(open_log_client, credentials=supplier_of(credentials).encoded_credentials)
+
+
+def member_status(
+    endpoint: Endpoint | str,
+    timeout_s: float = 2.0,
+    tls: TlsFiles | None = None,
+    credentials: bytes | CredentialsSupplier | None = None,
+) -> link.LogStatus:
+    """How one member stands. Raises ``ClusterError`` when it does not answer, or refuses.
+
+    Without ``tls`` or ``credentials`` the environment is asked, as by ``RemoteLog``.
+    """
+    if isinstance(endpoint, str):
+        endpoint = parse_endpoint(endpoint)
+    tls = tls_in(os.environ) if tls is None else tls
+    client = log_client_opener(credentials)(endpoint, timeout_s, tls)
+    try:
+        return client.status()
+    finally:
+        client.close()
