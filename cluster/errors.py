@@ -28,6 +28,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 """
 
 import errno
+import json
 import os
 from typing import ClassVar
 
@@ -35,6 +36,16 @@ PathOrNone = str | os.PathLike[str] | None
 
 # What a disk says that has no room left, for anybody or for this user.
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+
+
+def printable(text: str) -> str:
+    r"""The text; what is not printable (C0, DEL, C1, bidirectional controls) as JSON escapes, ``\u009b``.
+
+    Errors, payloads and names hold what strangers have sent; nothing of it moves a terminal's cursor.
+    """
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in text)
 
 
 class ClusterError(Exception):

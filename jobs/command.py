@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, printable
 from jobs.delta_table import is_name
 from jobs.schemas import DELTA_RS, SPARK
 from spark_connector.offsets import Offset, check_cluster
@@ -274,7 +274,7 @@ def _checkpoint(given: str | None, table: str) -> str:
 
 
 def say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)
 
 
 def start(name: str, options: JobOptions) -> SparkSession:
@@ -373,13 +373,13 @@ def run_main(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except ClusterError as error:
-        print(error, file=sys.stderr)
+        say(str(error).replace("\n", " "))
         sys.exit(error.exit_status)
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j", "delta"):
             raise
         has_ended = type(error).__name__ == "Py4JNetworkError"
-        print(JVM_ENDED if has_ended else one_line(str(error)), file=sys.stderr)
+        say(JVM_ENDED if has_ended else one_line(str(error)))
         sys.exit(1)
 
 

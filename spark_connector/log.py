@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
-from cluster.errors import DataLoss, LogPurged
+from cluster.errors import DataLoss, LogPurged, printable
 from cluster.protocol.token import identity_text
 from spark_connector.address_space import check_address_space
 from spark_connector.options.cluster_options import SourceOptions
@@ -111,7 +111,7 @@ def pass_over(error: LogPurged, options: SourceOptions) -> None:
 def warn(line: str, who: str = "source", whose: str | None = None) -> None:
     """Tell whoever looks after the driver or the executor; by default of which of several clusters it is."""
     begin = _whose.get() if whose is None else whose
-    print(f"cluster {who}: {begin}{line}", file=sys.stderr, flush=True)
+    print(printable(f"cluster {who}: {begin}{line}"), file=sys.stderr, flush=True)
 
 
 @contextmanager

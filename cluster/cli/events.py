@@ -14,8 +14,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 import typer
 
 from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
-from cluster.cli.printable import printable
-from cluster.errors import ConfigurationError, NotAClusterDirectory
+from cluster.errors import ConfigurationError, NotAClusterDirectory, printable
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 

@@ -11,7 +11,6 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
-from cluster.cli.printable import printable
 from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import Verb, example
 
@@ -88,7 +87,7 @@ def forget_lanes(
     if as_json:
         print(json.dumps({"application": application, "outcome": "forgotten"}))
     else:
-        print(f"lanes of {printable(application)} are forgotten")
+        print(f"lanes of {application} are forgotten")
 
 
 def _read(reader: LogReader, snapshot: tuple[int, Iterable[bytes]] | None) -> list[SnapshotLane]:

@@ -15,9 +15,8 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, endpoints_unless
-from cluster.cli.printable import printable
 from cluster.cli.verbs import Verb, Verbs
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import LogDamaged, StorageError, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa

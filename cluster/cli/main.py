@@ -16,6 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from cluster.cli.printable import printable_streams
 from cluster.errors import ClusterError, ConfigurationError
 
 # Typer brings a click of its own in some versions, and needs the installed one in others.
@@ -118,8 +119,13 @@ def _cluster(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line (``sys.argv`` by default) and return its exit status."""
     _replace_closed_streams()
+    with printable_streams():
+        return _run(sys.argv[1:] if arguments is None else arguments)
+
+
+def _run(arguments: Sequence[str]) -> int:
     try:
-        words = _words(sys.argv[1:] if arguments is None else arguments)
+        words = _words(arguments)
         status = typer.main.get_command(app).main(args=words, prog_name="cluster", standalone_mode=False)
         sys.stdout.flush()
         return status if isinstance(status, int) else 0

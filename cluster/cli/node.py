@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.cli.printable import leave_streams_to_services
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
@@ -68,11 +70,12 @@ def node(
         line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
         print(line, flush=True)
 
-    texts = ServiceErrorText()
+    texts, errors = ServiceErrorText(), sys.stderr
 
     def on_service_error(error: ServiceError, count: int) -> None:
         where_logged = f"errors are in {loaded.path / 'node.log'}"
-        sys.stderr.write(texts.of(loaded.member_id, service_error_fields(error, count), where_logged))
+        errors.write(texts.of(loaded.member_id, service_error_fields(error, count), where_logged))
 
     process.warm_up(loaded)
+    leave_streams_to_services()
     raise typer.Exit(process.run(loaded, on_listening=on_listening, on_service_error=on_service_error))

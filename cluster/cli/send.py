@@ -16,8 +16,8 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import Endpoints
-from cluster.cli.printable import printable
-from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
+from cluster.cli.printable import plain
+from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -334,7 +334,7 @@ class _Progress:
                 BarColumn(),
                 TextColumn("{task.fields[rate]}"),
                 TimeElapsedColumn(),
-                console=Console(stderr=True),
+                console=Console(file=plain(sys.stderr)),
                 transient=True,
             )
             self._task = self._bar.add_task("sending", total=self._size, rate="")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from cluster.cli.printable import leave_streams_to_services
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
@@ -36,4 +38,5 @@ def service(
 
     from cluster.node.service_host import run_service
 
+    leave_streams_to_services()
     run_service(str(driver_directory or f"{directory}/driver"), service_id, is_child=is_child)

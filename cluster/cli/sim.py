@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.cli.printable import plain
 from cluster.cli.verbs import Verb
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -121,7 +122,7 @@ def _shown(outcomes: Iterator[dict[str, Any]], count: int, *, is_quiet: bool) ->
     from rich.console import Console
     from rich.progress import track
 
-    console = Console(stderr=True)
+    console = Console(file=plain(sys.stderr))
     yield from track(outcomes, "histories", total=count, console=console, transient=True)
 
 

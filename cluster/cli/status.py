@@ -15,9 +15,8 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, ask_members, default_directory
-from cluster.cli.printable import printable
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
-from cluster.errors import ClusterError, NotAClusterDirectory
+from cluster.errors import ClusterError, NotAClusterDirectory, printable
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 if TYPE_CHECKING:

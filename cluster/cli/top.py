@@ -12,7 +12,8 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
-from cluster.errors import ClusterError, NotAClusterDirectory
+from cluster.cli.printable import plain
+from cluster.errors import ClusterError, NotAClusterDirectory, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -385,18 +386,24 @@ def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None
         ]
         print(json.dumps({"time": time.time(), "members": shown}), flush=True)
         return
-    from rich.console import Console
-
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = _console()
     for part in _screen(members, counters, console):
         console.print(part)
+
+
+def _console() -> Console:
+    """Draws on standard output; what a label or an error holds is text and no markup."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 160
+    return Console(file=plain(sys.stdout), highlight=False, markup=False, emoji=False, width=width)
 
 
 def _watch(source: Directories | _Endpoints, rates: _Rates, interval: float, counters: bool) -> None:
     from rich.console import Group
     from rich.live import Live
 
-    with Live(screen=True, auto_refresh=False) as live:
+    with Live(console=_console(), screen=True, auto_refresh=False) as live:
         while True:
             members = rates.added_to(source.look())
             live.update(Group(*_screen(members, counters, live.console)), refresh=True)
@@ -407,6 +414,7 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
     """The members as rows where the screen is wide enough for them, else as columns; then what failed."""
     from rich.measure import Measurement
 
+    members = _printable(members)
     table = _members_table(members, in_rows=True)
     if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum > console.width:
         table = _members_table(members, in_rows=False)
@@ -421,6 +429,15 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
     if counters:
         parts += [_counters_table(member) for member in members]
     return parts
+
+
+def _printable(value: Any) -> Any:
+    """The members with every text of theirs as a terminal may get it."""
+    if isinstance(value, dict):
+        return {key: _printable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_printable(each) for each in value]
+    return printable(value) if isinstance(value, str) else value
 
 
 def _groups(members: list[dict[str, Any]]) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.archive.files import make_directories
+from cluster.cli.printable import leave_streams_to_services
 from cluster.errors import ClusterError, PortInUse, StorageError
 
 if TYPE_CHECKING:
@@ -108,7 +109,12 @@ def up(
         _make_directory(loaded.path)
     if tls:
         _make_certificates(directory.absolute(), members)
-    supervisor = Supervisor(configs, process.run, process.run_anew)
+
+    def run(config: NodeConfig, link: socket.socket) -> int:
+        leave_streams_to_services()
+        return process.run(config, link)
+
+    supervisor = Supervisor(configs, run, process.run_anew)
     errors = ServiceErrorText()
     if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()
