@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.cli.printable import leave_streams_to_services
+from cluster.cli.printable import AsideStream, leave_streams_to_services
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -70,7 +70,7 @@ def node(
         line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
         print(line, flush=True)
 
-    texts, errors = ServiceErrorText(), sys.stderr
+    texts, errors = ServiceErrorText(), AsideStream(sys.stderr)
 
     def on_service_error(error: ServiceError, count: int) -> None:
         where_logged = f"errors are in {loaded.path / 'node.log'}"
@@ -78,4 +78,8 @@ def node(
 
     process.warm_up(loaded)
     leave_streams_to_services()
-    raise typer.Exit(process.run(loaded, on_listening=on_listening, on_service_error=on_service_error))
+    try:
+        status = process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)
+    finally:
+        errors.close()
+    raise typer.Exit(status)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import queue
 import re
 import sys
+import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Any
+from contextlib import contextmanager, suppress
+from typing import Any, TextIO
 
 from cluster.errors import printable
 
 _LINE = re.compile(r"[^\n\t]+")  # what is between characters of ours
+TEXTS_MAX = 64
+CLOSE_TIMEOUT_S = 1.0
+
+
+def _printable_lines(text: str) -> str:
+    return text if text.isprintable() else _LINE.sub(lambda found: printable(found[0]), text)
 
 
 class PrintableStream:
@@ -20,9 +29,7 @@ class PrintableStream:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        if not text.isprintable():
-            text = _LINE.sub(lambda found: printable(found[0]), text)
-        return int(self.stream.write(text))
+        return int(self.stream.write(_printable_lines(text)))
 
     def writelines(self, lines: Iterable[str]) -> None:
         for line in lines:
@@ -30,6 +37,39 @@ class PrintableStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
+
+
+class AsideStream:
+    """Writes a stream's file from a thread: a full pipe or a stopped terminal holds up nobody but that.
+
+    What waits beyond ``TEXTS_MAX`` is left out.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._texts: queue.Queue[str | None] = queue.Queue(TEXTS_MAX)
+        self._thread = threading.Thread(target=self._run, name="stderr", daemon=True)
+
+    def write(self, text: str) -> None:
+        with suppress(queue.Full):
+            self._texts.put_nowait(_printable_lines(text))
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def _run(self) -> None:
+        with suppress(OSError):  # nobody reads it any more
+            descriptor = self._stream.fileno()
+            while (text := self._texts.get()) is not None:
+                data = text.encode(errors="replace")
+                while data:
+                    data = data[os.write(descriptor, data) :]
+
+    def close(self) -> None:
+        """Wait a second at most until all is written."""
+        if self._thread.ident is not None:
+            with suppress(queue.Full):
+                self._texts.put_nowait(None)
+            self._thread.join(CLOSE_TIMEOUT_S)
 
 
 @contextmanager

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from contextlib import suppress
 
-from cluster.archive.files import FILE_MODE
+from cluster.archive.files import open_regular
+from cluster.errors import StorageError
 
 
 class LineFile:
-    """Takes lines from any thread. Beyond ``bytes_max`` it becomes ``PATH.1``, in place of the one before."""
+    """Takes lines from any thread. Beyond ``bytes_max`` it becomes ``PATH.1``, in place of the one before.
+
+    A regular file or a link to one: a fifo would hold up whoever writes.
+    """
 
     def __init__(self, path: str, bytes_max: int) -> None:
+        """Raises StorageError."""
         self._path = path
         self._bytes_max = bytes_max
         self._is_torn = False  # ends in half a line
         self._lock = threading.RLock()  # a signal's handler may write too
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            raise StorageError(path, error.errno, "cannot be opened") from None
 
     def append(self, lines: bytes) -> None:
         """Raises OSError when the disk does not take all of it; the file then ends as it did before."""
@@ -40,7 +49,10 @@ class LineFile:
         """Go on in the file that has the name now. Raises OSError; the one before stays in use then."""
         with self._lock:
             before = self._fd
-            self._open()
+            try:
+                self._open()
+            except StorageError as error:
+                raise OSError(errno.EINVAL, str(error)) from None
             os.close(before)
 
     def _cut(self, size: int) -> None:
@@ -55,8 +67,8 @@ class LineFile:
         self.reopen()
 
     def _open(self) -> None:
-        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._fd = os.open(self._path, flags, FILE_MODE)
+        path = os.path.realpath(self._path)  # an operator may have logs on another disk
+        self._fd = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         size = os.fstat(self._fd).st_size
         self._is_torn = size > 0 and os.pread(self._fd, 1, size - 1) != b"\n"
 

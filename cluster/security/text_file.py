@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cluster.archive.files import open_regular
-from cluster.errors import ClusterError, ConfigurationError, StorageError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.transport.clock import monotonic_ns
+from cluster.transport.named_file import read_named_file, signature
 
 LOOK_INTERVAL_NS = 1_000_000_000
-BYTES_MAX = 16 * 1024 * 1024
 
 T = TypeVar("T")
 OnError = Callable[[ClusterError], None]
@@ -30,7 +27,7 @@ class WatchedFile(Generic[T]):
         self._path = path
         self._parse = parse
         self._on_error = on_error
-        self._seen = _signature(path)
+        self._seen = signature(path)
         self._next_look_ns = monotonic_ns() + LOOK_INTERVAL_NS
         self.version = 0  # how often it was read anew
         self._value = parse(read_lines(path), path)
@@ -44,10 +41,10 @@ class WatchedFile(Generic[T]):
         return self._value
 
     def _look(self) -> None:
-        signature = _signature(self._path)
-        if signature == self._seen:
+        seen = signature(self._path)
+        if seen == self._seen:
             return
-        self._seen = signature
+        self._seen = seen
         try:
             lines = read_lines(self._path)
             if not lines:
@@ -79,33 +76,6 @@ def read_lines(path: str) -> dict[str, str]:
 
 def _read(path: str) -> str:
     try:
-        with open(open_regular(os.path.realpath(path), os.O_RDONLY), "rb") as file:
-            _check_owner(path, os.fstat(file.fileno()))
-            data = file.read(BYTES_MAX + 1)
-        if len(data) > BYTES_MAX:
-            raise ConfigurationError(f"{path}: more than {BYTES_MAX} bytes")
-        return data.decode()
+        return read_named_file(path).decode()
     except UnicodeDecodeError:
         raise ConfigurationError(f"{path}: not a text in UTF-8") from None
-    except StorageError as error:
-        raise ConfigurationError(str(error)) from None
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _check_owner(path: str, found: os.stat_result) -> None:
-    """Raise ConfigurationError where another user than root and this one could write the file."""
-    if found.st_uid not in (0, os.geteuid()):
-        raise ConfigurationError(f"{path}: is of user {found.st_uid}, expected {os.geteuid()} or root")
-    if found.st_mode & stat.S_IWOTH:
-        mode = stat.S_IMODE(found.st_mode)
-        raise ConfigurationError(f"{path}: everybody may write it (mode {mode:04o}), expected at most 0664")
-
-
-def _signature(path: str) -> tuple[int, ...]:
-    """What changes when a file is written or replaced; empty without a file."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
+from cluster.transport.named_file import read_named_file
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -43,10 +44,7 @@ def read_certificate(path: str | Path) -> CertificateFacts:
     """The first certificate of a PEM file. Raises ConfigurationError with the path and what is wrong."""
     from cryptography import x509
 
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}") from None
+    data = read_named_file(path)
     try:
         return _facts(x509.load_pem_x509_certificate(data))
     except ValueError:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cluster.errors import ConfigurationError
+from cluster.transport.named_file import read_named_file
 
 TOKEN_FILE_VARIABLE = "CLUSTER_TOKEN_FILE"
 USER_VARIABLE = "CLUSTER_USER"
@@ -80,16 +81,10 @@ class PasswordCredentials:
 
 def read_secret(path: str | Path) -> bytes:
     """The first line of a file. Raises ConfigurationError that names the file, and not what is in it."""
-    try:
-        with open(path, "rb") as file:
-            data = file.read(SECRET_BYTES_MAX + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    data = read_named_file(path, SECRET_BYTES_MAX)
     secret = data.partition(b"\n")[0].strip()
     if not secret:
         raise ConfigurationError(f"{path}: expected a secret in its first line, which is empty")
-    if len(data) > SECRET_BYTES_MAX:
-        raise ConfigurationError(f"{path}: expected a secret of at most {SECRET_BYTES_MAX} bytes")
     return secret
 
 

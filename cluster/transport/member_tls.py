@@ -6,11 +6,11 @@ that are open go on with what they began with.
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 from cluster.errors import ConfigurationError
 from cluster.transport.certificates import CertificateFacts, member_name, read_certificate
+from cluster.transport.named_file import signature
 from cluster.transport.tls import TlsFiles, TlsSession, client_context, key_exposure, server_context
 
 SPEAKS_TLS = "this port speaks TLS, and nothing else (clients: --tls-ca, tls=, tlsCaFile)"
@@ -59,17 +59,8 @@ class ServerTls:
     def _unfit(self, what: str) -> ConfigurationError:
         return ConfigurationError(f"tls_certificate = {self._files.certificate}: {what}")
 
-    def _look(self) -> tuple[tuple[int, int], ...]:
-        """What changes when a file does: when it was written, and which it is."""
-        found = []
-        for path in (self._files.ca, self._files.certificate, self._files.key):
-            try:
-                stat = os.stat(path)
-            except OSError:
-                found.append((0, 0))
-                continue
-            found.append((stat.st_mtime_ns, stat.st_ino))
-        return tuple(found)
+    def _look(self) -> list[tuple[int, ...]]:
+        return [signature(path) for path in (self._files.ca, self._files.certificate, self._files.key)]
 
     def refresh(self) -> bool:
         """Read the files again where one has changed since the last look; whether that was so.

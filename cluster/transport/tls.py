@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import ConfigurationError, TlsFailed
+from cluster.transport.named_file import read_named_file
 
 # The clients' variables.
 TLS_VARIABLES = {"ca": "CLUSTER_TLS_CA", "certificate": "CLUSTER_TLS_CERTIFICATE", "key": "CLUSTER_TLS_KEY"}
@@ -70,9 +71,9 @@ class TlsFiles:
         """
         path = getattr(self, name)
         try:
-            return Path(path).read_bytes() if path else None
-        except OSError as error:
-            raise ConfigurationError(f"tls: {name} = {path}: {error.strerror}") from None
+            return read_named_file(path) if path else None
+        except ConfigurationError as error:
+            raise ConfigurationError(f"tls: {name} = {error}") from None
 
 
 def key_exposure(path: str | Path) -> str:

@@ -1,13 +1,15 @@
 """What strangers wrote comes out of every command and log as text, and moves no terminal's cursor."""
 
 import json
+import os
 import re
 import sys
+import time
 
 import pytest
 
 from cluster.cli.main import main
-from cluster.cli.printable import leave_streams_to_services, printable_streams
+from cluster.cli.printable import TEXTS_MAX, AsideStream, leave_streams_to_services, printable_streams
 from cluster.errors import ClusterError
 from cluster.node.node_log import NodeLog
 from cluster.security.audit import AuditLog
@@ -84,3 +86,19 @@ def test_lines_and_columns_of_ours_and_what_a_service_prints_stay_as_they_are(ca
         leave_streams_to_services()
         print(WRITTEN)
     assert capsys.readouterr() == (f"a\tb\n\n{WRITTEN}\n", f"c\n{SHOWN}")
+
+
+def test_a_pipe_that_nobody_reads_holds_up_nobody_who_writes_aside():
+    read, write = os.pipe()
+    with open(write, "w") as pipe:
+        try:
+            aside = AsideStream(pipe)
+            began_s = time.monotonic()
+            aside.write(WRITTEN)
+            for _ in range(2 * TEXTS_MAX):
+                aside.write("z" * 10_000 + "\n")
+            assert time.monotonic() - began_s < 1
+            assert os.read(read, 100).decode().startswith(SHOWN)
+        finally:
+            os.close(read)  # ends the thread, which waits for room
+            aside.close()

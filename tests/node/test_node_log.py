@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from cluster.errors import StorageError
 from cluster.node.node_log import REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
 
 
@@ -134,3 +135,22 @@ def test_a_half_line_of_a_process_that_was_killed_is_joined_by_no_other(tmp_path
 
 def _refused(*_):
     raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+def test_a_fifo_in_its_place_is_refused_and_holds_up_nobody_and_a_link_leads_to_another_disk(tmp_path):
+    path, elsewhere = tmp_path / "node.log", tmp_path / "elsewhere"
+    path.symlink_to(elsewhere)
+    log = NodeLog(path, "info")
+    log.info("one")
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(StorageError, match="is a fifo"):
+        NodeLog(path, "info")
+    log.reopen_with()
+    log.info("two")
+    assert [line["event"] for line in lines(elsewhere)] == [
+        "one",
+        f"[Errno 22] {path}: is a fifo, expected a file",
+        "logs were opened again",
+        "two",
+    ]

@@ -90,7 +90,7 @@ def test_a_member_does_not_start_with_files_that_will_not_do(tmp_path, certifica
     wrong = {
         "expected member-0.cluster-0 as its common name": other,
         "is of 'late'": late,
-        "nowhere.pem: No such file or directory": TlsFiles(other.ca, "nowhere.pem", "nowhere.key"),
+        "nowhere.pem: cannot be read: No such file": TlsFiles(other.ca, "nowhere.pem", "nowhere.key"),
     }
     for text, files in wrong.items():
         write(tmp_path / "node.toml", keys_of(tmp_path, **tls_keys(files)))

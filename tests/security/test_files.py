@@ -2,12 +2,14 @@
 
 import os
 import stat
+import time
 
 import pytest
 
 from cluster.consensus.authentication import Right
 from cluster.errors import ConfigurationError
 from cluster.security import text_file
+from cluster.security.authenticators import PasswordVerifier, TokenVerifier
 from cluster.security.principals import (
     check_name,
     parse_passwords,
@@ -168,6 +170,25 @@ def test_a_file_may_be_a_link_into_a_folder_that_is_swapped_as_kubernetes_does(t
 
     put(str(tmp_path / "rights"), "bob", token_digest(b"x"))
     assert (tmp_path / "rights").is_symlink() and "bob" in (tmp_path / "2" / "rights").read_text()
+
+
+@pytest.mark.parametrize(
+    ("make", "line", "credentials"),
+    [
+        (TokenVerifier, f"alice: {token_digest(b'x')}", b"x"),
+        (PasswordVerifier, f"alice: {password_digest(b'x')}", b"alice:x"),
+    ],
+)
+def test_an_emptied_file_of_principals_locks_nobody_out(file, make, line, credentials):
+    told = []
+    file.write_text(line)
+    verifier = make(str(file), told.append)
+    file.write_text("")
+    deadline_s = time.monotonic() + 10
+    while (verdict := verifier.verify(credentials, None)) is None and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    assert verdict.encoded_principal == b"alice"
+    assert [str(error) for error in told] == [f"{file}: is empty; what it said before stays in force"]
 
 
 @pytest.mark.parametrize("what", ["empty", "only a comment", "a fifo", "open to all"])

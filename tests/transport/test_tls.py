@@ -181,7 +181,7 @@ def test_what_a_member_shows_is_its_own_and_valid(certificates, others):
     wrong = {
         "expected member-1.cluster-0 as its common name": certificates.member(0),
         "and it is 20": others.expired(CertificateRequest.of_member(1, 0, ())),
-        "nowhere.pem: No such file": TlsFiles(certificates.trust.ca, "nowhere.pem", "nowhere.key"),
+        "nowhere.pem: cannot be read": TlsFiles(certificates.trust.ca, "nowhere.pem", "nowhere.key"),
     }
     for text, files in wrong.items():
         with pytest.raises(ConfigurationError, match=text):
