@@ -298,10 +298,12 @@ class MemberLife:
         recording = module.log.recording
         appended = NULL_VALUE if recording is None else recording.append_position
         place = f"{os.path.basename(last.filename)}:{last.lineno}"
+        served = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         return UnexpectedError(
             f"{type(error).__name__}: {error}, in {last.name} ({place}); "
             f"{module.phase.name.name}, term {module.replica.leadership_term_id}, log to {appended}, "
             f"committed to {module.log.commit_position}, processed to {module.parts.processing.position}"
+            f"{served}"
         )
 
     def close(self, now_ns: int, cluster_time: int) -> None:

@@ -30,6 +30,7 @@ from cluster.transport.links import MemberLinks
 from cluster.transport.log_client import open_log_client
 from cluster.transport.log_server import Ask
 from cluster.transport.member_tls import MemberTls
+from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
 from cluster.transport.recording_fetch import FetchedInThread
 from cluster.transport.server import ClientPort
@@ -74,6 +75,7 @@ class Machine:
         self._tls = tls
         self._message_length_max = message_length_max(config.log_term_length)
         self._clients: ClientPort
+        self._outsiders = Outsiders()
         self.security = security
         self._ask = ask
         self._gateway: GrpcGateway | None = None
@@ -148,6 +150,7 @@ class Machine:
             bounds=self._bounds,
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
             tls=self._tls,
+            outsiders=self._outsiders,
         )
         return self._clients
 

@@ -29,7 +29,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import ClusterError, RemoteProtocolError
+from cluster.errors import FATAL, ClusterError, RemoteProtocolError
 from cluster.log.connection_table import CLIENT, STRANGER
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
@@ -41,6 +41,7 @@ from cluster.transport.handed_over import HandedOver
 from cluster.transport.listener import ACCEPTS_PER_POLL_MAX, Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.message_frames import decode_first_frame, link_frame
+from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls_connection import TlsConnection
@@ -126,18 +127,21 @@ class ClientPort:
         hand_over: Callable[[HandedOver], None] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
         tls: MemberTls | None = None,
+        outsiders: Outsiders | None = None,
     ) -> None:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
         ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
         ``hand_over`` takes the sockets of readers of the log, with what they sent after their Hello; without
         it they are refused. With ``tls`` nothing else is spoken over TCP.
+        ``outsiders`` are who has ended lives before this one.
         """
         self._poller = poller
         self._clock_ns = clock_ns
         self._on_error = on_error
         self._hand_over = hand_over
         self._tls = tls
+        self._outsiders = outsiders or Outsiders()
         self._cluster_id = cluster_id
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._bounds = bounds
@@ -351,6 +355,18 @@ class ClientPort:
         if connection.is_paused and not connection.is_closed and not is_behind:
             return 0
         try:
+            return self._take(client, handler, bytes_max, takes_frames=takes_frames)
+        except FATAL:
+            raise
+        except Exception as error:
+            who = self._who(client)
+            self._outsiders.on_life_ended(who, self._clock_ns())
+            error.add_note(f"client {connection.connection_id}, {who}, was served")
+            raise
+
+    def _take(self, client: _Client, handler: ClientsHandler, bytes_max: int, *, takes_frames: bool) -> int:
+        connection = client.connection
+        try:
             has_frames = connection.receive(bytes_max)
             if has_frames and not client.is_known:
                 self._greet(client, connection)
@@ -388,6 +404,8 @@ class ClientPort:
         elif hello.cluster_id not in (-1, self._cluster_id):
             detail = f"cluster {hello.cluster_id}, but this is cluster {self._cluster_id}"
             reply = reply.replace(code=link.LinkErrorCode.WRONG_CLUSTER, detail=detail)
+        elif why := self._outsiders.refusal(self._who(client), self._clock_ns()):
+            reply = reply.replace(code=link.LinkErrorCode.REFUSED, detail=why)
         elif hello.kind is not link.ConnectionKind.CLIENT and self._hand_over is None:
             reply = reply.replace(code=link.LinkErrorCode.REFUSED, detail="no readers are served here")
         connection.offer(link_frame(reply))
@@ -398,6 +416,10 @@ class ClientPort:
         else:
             assert self._hand_over is not None
             self._hand_over(connection.detach())
+
+    @staticmethod
+    def _who(client: _Client) -> str:
+        return client.connection.certificate_name or client.address or "a process of this host"
 
     def _forget(self, client: _Client, connection: Connection, handler: ClientsHandler) -> None:
         del self._clients[connection.connection_id]

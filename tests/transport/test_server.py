@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from cluster.errors import PortInUse
+from cluster.errors import PortInUse, StorageError
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
@@ -16,6 +16,7 @@ from cluster.transport.bounds import SECOND_NS, Bounds
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
 from cluster.transport.server import UNREAD_BYTES_MAX
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Connection, ReceiveBuffer
@@ -134,6 +135,36 @@ def test_of_a_client_that_came_to_the_tcp_port_that_is_known_until_it_is_gone(se
     server.port.close(1)
     server.turn_until(lambda: ("disconnect", 1) in server.told)
     assert not server.port.is_over_tcp(1)
+
+
+def test_whose_input_has_ended_three_lives_is_refused_for_ten_minutes_and_is_named(serve):
+    outsiders, now_ns = Outsiders(), [0]
+
+    def life():
+        return serve(outsiders=outsiders, clock_ns=lambda: now_ns[0])
+
+    def end(server, mistake):
+        client = Client(server)
+        server.on_frames = lambda *_: (_ for _ in ()).throw(mistake)
+        client.connection.offer(HELLO)
+        with pytest.raises(type(mistake)) as ended:
+            server.turn_until(lambda: False)
+        client.close()
+        return ended.value
+
+    end(life(), StorageError("log", 5, "the disk"))  # is nobody's input
+    for _ in range(3):
+        mistake = end(life(), IndexError("a mistake of ours"))
+        assert mistake.__notes__ == ["client 1, 127.0.0.1, was served"]
+    why = "what 127.0.0.1 sent has ended 3 lives of this member; it is refused for 600 s more"
+    server = life()
+    reply = Client(server).reply
+    assert (reply.code, reply.detail) == (link.LinkErrorCode.REFUSED, why)
+    assert server.errors == [f"client 1 was cut off: {why}"]
+
+    now_ns[0] = 600 * SECOND_NS
+    Client(server).assert_is_served()
+    assert end(life(), IndexError()) and Client(life()).reply.code is link.LinkErrorCode.OK
 
 
 def test_what_was_sent_before_a_close_arrives_although_more_came_than_was_read(server, client):
