@@ -9,17 +9,15 @@ A child is gone when the kernel says so, not when its socket is at its end: what
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.connection_table import SERVICE_LINK
 from cluster.log.runs import headers
 from cluster.member.services.remote_service import ProcessEvents
+from cluster.node.child import Child
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.service_link import (
     FRAME_LENGTH_MAX,
@@ -36,8 +34,6 @@ from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 
 LOOK_INTERVAL_NS = 10_000_000  # at a child that has not told of its end
-PAUSE_MIN_NS, PAUSE_MAX_NS = 100_000_000, 10_000_000_000
-WELL_NS = 30_000_000_000  # a process that has run for so long was well: the pauses begin anew
 HANG_TIMEOUT_NS = 1_000_000_000  # a child that has lost its connection has this long to end
 CLOSE_TIMEOUT_S = 3.0
 
@@ -71,7 +67,7 @@ class ChildProcess:
         self._name = f"service {service_id}"
         self._service_id = service_id
         self._poller = poller
-        self._command = list(command)
+        self._child = Child(self._name, command, tell)
         self._tell = tell
         endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
         self._listener = Listener(endpoint, poller, tell)
@@ -79,12 +75,8 @@ class ChildProcess:
         self._connection: Connection | None = None
         self._is_greeted = False
         self._peer: tuple[int, socket.socket] | None = None  # who has connected last, and its socket
-        self._child: subprocess.Popen[bytes] | None = None
-        self._began_ns = 0
         self._next_look_ns = 0
         self._lost_ns: int | None = None  # since when a child has no connection any more
-        self._pause_ns = PAUSE_MIN_NS
-        self._due_ns = 0  # not before this is a child started
 
     # -- ServiceProcess --
 
@@ -118,7 +110,7 @@ class ChildProcess:
 
     def retire(self) -> None:
         """Start none any more."""
-        self._command = []
+        self._child.retire()
 
     def close(self) -> None:
         """End the process in order if it does that soon, and listen no more."""
@@ -126,20 +118,12 @@ class ChildProcess:
         self._listener.close()
         if self._connection is not None:
             self._connection.finish()
-        if self._child is not None:
-            self._await_end(self._child)
+        # What the child still says is taken, lest it waits for us.
+        self._child.await_end(
+            CLOSE_TIMEOUT_S, lambda: self._connection is not None and self._connection.discard()
+        )
         if self._connection is not None:
             self._connection.close()
-
-    def _await_end(self, child: subprocess.Popen[bytes]) -> None:
-        """Take what the child still says, lest it waits for us, and kill it when its time is up."""
-        deadline = time.monotonic() + CLOSE_TIMEOUT_S
-        while child.poll() is None and time.monotonic() < deadline:
-            if self._connection is None or not self._connection.discard():
-                time.sleep(0.005)
-        if child.poll() is None:
-            child.kill()
-            child.wait()
 
     # -- connections --
 
@@ -201,13 +185,11 @@ class ChildProcess:
 
     def _look_after_child(self, now_ns: int) -> None:
         child = self._child
-        if child is None:
-            if self._command and self._connection is None and now_ns >= self._due_ns:
-                self._start_child(now_ns)
-        elif (status := child.poll()) is not None:
-            self._child = None
-            self._end_input_of(child.pid)
-            self._on_end(child.pid, status, now_ns)
+        if not child.is_running:
+            if self._connection is None and child.start(now_ns):
+                self._lost_ns = None
+        elif (pid := child.take_end(now_ns)) is not None:
+            self._end_input_of(pid)
         elif self._connection is None and self._is_hanging(now_ns):
             child.kill()
 
@@ -219,29 +201,3 @@ class ChildProcess:
 
     def _is_hanging(self, now_ns: int) -> bool:
         return self._lost_ns is not None and now_ns - self._lost_ns > HANG_TIMEOUT_NS
-
-    def _start_child(self, now_ns: int) -> None:
-        self._began_ns, self._lost_ns = now_ns, None
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        try:
-            # In a session of its own: a Ctrl-C at the terminal is the member's business.
-            self._child = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path},
-                start_new_session=True,
-            )
-        except OSError as error:
-            self._on_failure(f"its process cannot be started: {error.strerror}", now_ns)
-
-    def _on_end(self, pid: int, status: int, now_ns: int) -> None:
-        if self._command:
-            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
-            self._on_failure(f"its process {pid} {how}", now_ns)
-
-    def _on_failure(self, what: str, now_ns: int) -> None:
-        if now_ns - self._began_ns > WELL_NS:
-            self._pause_ns = PAUSE_MIN_NS
-        self._due_ns = now_ns + self._pause_ns
-        self._tell(f"{self._name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
-        self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)

@@ -1,0 +1,113 @@
+"""A process beside a member, which the member starts, and starts again when it has ended.
+
+After a start that ends soon comes a pause, which doubles up to ten seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+PAUSE_MIN_NS, PAUSE_MAX_NS = 100_000_000, 10_000_000_000
+WELL_NS = 30_000_000_000  # a process that has run for so long was well: the pauses begin anew
+
+
+class Child:
+    """One process at a time. ``name`` is how ``tell`` calls it."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        tell: Callable[[str], None],
+        *,
+        given: bytes = b"",
+        descriptors: Sequence[int] = (),
+    ) -> None:
+        """An empty ``command`` starts nothing.
+
+        ``given`` is what it has as standard input, ``descriptors`` are those that it inherits.
+        """
+        self._name = name
+        self._command = list(command)
+        self._tell = tell
+        self._given = given
+        self._descriptors = tuple(descriptors)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._began_ns = 0
+        self._pause_ns = PAUSE_MIN_NS
+        self._due_ns = 0  # not before this is it started
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started, and its end was not taken yet."""
+        return self._process is not None
+
+    def start(self, now_ns: int) -> bool:
+        """Start it if its pause is over; whether it was started."""
+        if not self._command or now_ns < self._due_ns:
+            return False
+        self._began_ns = now_ns
+        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+        try:
+            # In a session of its own: a Ctrl-C at the terminal is the member's business.
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE if self._given else subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path},
+                pass_fds=self._descriptors,
+                start_new_session=True,
+            )
+            if self._process.stdin is not None:
+                with self._process.stdin as pipe:
+                    pipe.write(self._given)
+        except OSError as error:
+            self._on_failure(f"its process cannot be started: {error.strerror}", now_ns)
+        return self.is_running
+
+    def take_end(self, now_ns: int) -> int | None:
+        """The id of the process if it has ended, of which this tells."""
+        process = self._process
+        if process is None or (status := process.poll()) is None:
+            return None
+        self._process = None
+        if self._command:
+            how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+            self._on_failure(f"its process {process.pid} {how}", now_ns)
+        return process.pid
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+
+    def retire(self) -> None:
+        """Start none any more."""
+        self._command = []
+
+    def await_end(self, timeout_s: float, work: Callable[[], object]) -> None:
+        """Do ``work``, which is true while there was some, until it ends; kill it when its time is up."""
+        process = self._process
+        if process is None:
+            return
+        deadline = time.monotonic() + timeout_s
+        while process.poll() is None and time.monotonic() < deadline:
+            if not work():
+                time.sleep(0.005)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+    def _on_failure(self, what: str, now_ns: int) -> None:
+        if now_ns - self._began_ns > WELL_NS:
+            self._pause_ns = PAUSE_MIN_NS
+        self._due_ns = now_ns + self._pause_ns
+        self._tell(f"{self._name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
+        self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)
