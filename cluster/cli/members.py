@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -13,6 +13,7 @@ from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
+    from cluster.transport.tls import TlsFiles
 
 DIRECTORY_VARIABLE = "CLUSTER_DIR"
 DEFAULT_DIRECTORY = "cluster-data"
@@ -81,7 +82,19 @@ def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | N
     return endpoints
 
 
-def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | ClusterError]:
+class Shown(NamedTuple):
+    """What members are shown that are asked; of None, what the environment names."""
+
+    credentials: bytes | None = None
+    tls: TlsFiles | None = None
+
+
+FROM_ENVIRONMENT = Shown()
+
+
+def ask_members(
+    endpoints: dict[int, Endpoint], shown: Shown = FROM_ENVIRONMENT
+) -> dict[int, LogStatus | ClusterError]:
     """How each member stands, or why it did not answer, in the order of their ids.
 
     Members whose ids were not given are put into ``endpoints`` under those that they report, and members that
@@ -94,7 +107,7 @@ def ask_members(endpoints: dict[int, Endpoint]) -> dict[int, LogStatus | Cluster
     answers: dict[int, LogStatus | ClusterError] = {}
     while (key := next((key for key in endpoints if key not in answers), None)) is not None:
         try:
-            status = member_status(endpoints[key])
+            status = member_status(endpoints[key], tls=shown.tls, credentials=shown.credentials)
         except ConfigurationError:
             raise
         except ClusterError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cluster.cli.members import FROM_ENVIRONMENT, Shown
 from cluster.errors import ClusterError, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
@@ -96,7 +97,9 @@ def leader_directory(directory: Path) -> Path:
     return directory
 
 
-def status_over_ipc(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | None:
+def status_over_ipc(
+    directory: str, mark: ClusterMarkFileHeader, shown: Shown = FROM_ENVIRONMENT
+) -> LogStatus | None:
     """What the running member says of itself; None when it has no socket on this host to be asked by."""
     from cluster.archive.files import OsFiles
     from cluster.reader.member_directory import find_cluster_directory
@@ -107,7 +110,8 @@ def status_over_ipc(directory: str, mark: ClusterMarkFileHeader) -> LogStatus | 
     home = find_cluster_directory(files, directory).rpartition("/")[0] or "."
     for path in (f"{home}/driver/ingress.sock", f"{mark.aeron_directory}/ingress.sock"):
         if files.exists(path):
-            return member_status(parse_endpoint(f"ipc:{path}"))
+            endpoint = parse_endpoint(f"ipc:{path}")
+            return member_status(endpoint, tls=shown.tls, credentials=shown.credentials)
     return None
 
 

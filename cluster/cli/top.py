@@ -158,6 +158,7 @@ class Directories:
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
             "clockOffsetMs": _milliseconds(value_of.get(Id.CLOCK_OFFSET)) if is_alive else None,
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
+            "leaderMemberId": value_of.get(Id.LEADER_MEMBER_ID) if is_alive else None,
             "elections": value_of.get(Id.ELECTION_COUNT),
             "errors": sum(record.value for record in records if record.type_id in errors),
             "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),

@@ -72,6 +72,22 @@ def judge_members(
     return Judgement(verdict, may_stop, may_be_lost, leader, messages)
 
 
+def why_not_ready(member: Member) -> list[str]:
+    """Why a member takes no part in its cluster, or its cluster takes no message; empty while it does."""
+    if not member["isAlive"]:
+        return [member.get("error") or member.get("damage") or "the member takes no turns"]
+    reasons = [
+        finding.text
+        for finding in _about_its_part(member, f"member {member['memberId']}", None)
+        if finding.severity != INFO
+    ]
+    if not reasons and (member.get("leaderMemberId") or 0) < 0:
+        reasons.append("no leader is known")
+    if member.get("moduleState") not in ("ACTIVE", "SNAPSHOT"):
+        reasons.append(f"the module's state is {member.get('moduleState')}")
+    return reasons
+
+
 def judge_backups(backups: Sequence[Member]) -> list[Finding]:
     """What is to be said of backups and standbys; they have no part in what the members can do."""
     fix = "Start it: cluster backup --config FILE."

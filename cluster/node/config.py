@@ -41,8 +41,9 @@ class NodeConfig(NodeKeys):
             for member in self.cluster_members:
                 _check_port(member.ingress_endpoint)
                 _check_port(member.consensus_endpoint)
-            if self.tcp_ingress not in ("auto", "none"):
-                _check_port(self.tcp_ingress)
+            for endpoint in (self.tcp_ingress, self.metrics_endpoint):
+                if endpoint not in ("auto", "none"):
+                    _check_port(endpoint)
         except ConfigurationError as error:
             raise PydanticCustomError("members", "{error}", {"error": str(error)}) from None
         if self.member_id not in ids:
@@ -156,9 +157,15 @@ class NodeConfig(NodeKeys):
     def tcp_ingress_of(self, member: MemberEndpoints) -> str:
         """``host:port`` of a member's plain TCP ingress as far as this configuration knows it, else empty."""
         if self.tcp_ingress == "auto":
-            host, _, port = member.ingress_endpoint.rpartition(":")
-            return f"{host}:{int(port) + 1}"
+            return _port_after(member.ingress_endpoint, 1)
         return self.tcp_ingress if member.member_id == self.member_id and self.tcp_ingress != "none" else ""
+
+    @property
+    def metrics_address(self) -> str:
+        """``host:port`` of this member's metrics; empty: none are served."""
+        if self.metrics_endpoint == "auto":
+            return _port_after(self.member.ingress_endpoint, 3)
+        return "" if self.metrics_endpoint == "none" else self.metrics_endpoint
 
     @property
     def path(self) -> Path:
@@ -237,6 +244,11 @@ def _check_port(endpoint: str) -> None:
     """Raise ConfigurationError for an endpoint that nobody can be reached at."""
     if parse_endpoint(endpoint).port == 0:
         raise ConfigurationError(f"endpoint {endpoint!r}: expected a port from 1 to 65535")
+
+
+def _port_after(endpoint: str, count: int) -> str:
+    host, _, port = endpoint.rpartition(":")
+    return f"{host}:{int(port) + count}"
 
 
 def _is_power_of_two(value: int) -> bool:

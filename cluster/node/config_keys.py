@@ -577,6 +577,13 @@ class NodeKeys(BaseModel):
         unit=SIZE,
         ge=65_536,
     )
+    metrics_endpoint: str = _key(
+        "none",
+        """Where a process beside this member serves /metrics, /livez, /readyz and /status over HTTP
+        (docs/monitoring.md): "auto" is the third port after that of its ingress endpoint. It speaks TLS and
+        asks for the right to read where the member does.""",
+        unit="host:port, auto or none",
+    )
 
 
 KEYS = tuple(key_of(name) for name in NodeKeys.model_fields)

@@ -39,6 +39,8 @@ def listening(config: NodeConfig) -> dict[str, str]:
         found["the ingress endpoint"] = config.member.ingress_endpoint
     if tcp_ingress := config.tcp_ingress_of(config.member):
         found["tcp_ingress"] = tcp_ingress
+    if metrics := config.metrics_address:
+        found["metrics_endpoint"] = metrics
     return found
 
 

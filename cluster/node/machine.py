@@ -257,3 +257,12 @@ class Machine:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""
         assert self._gateway is not None
         self._gateway.adopt(reader)
+
+
+def member_tls_of(config: NodeConfig) -> MemberTls | None:
+    """What the member shows over TLS. Raises ConfigurationError for files that will not do."""
+    files = config.tls_files
+    if files is None:
+        return None
+    asks_clients = config.tls_client_certificates == "required"
+    return MemberTls(files, config.member_id, config.cluster_id, asks_clients=asks_clients)

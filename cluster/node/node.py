@@ -41,8 +41,9 @@ from cluster.node.disk_failures import SURVIVED, DiskFailures
 from cluster.node.exposure import check_exposure
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
-from cluster.node.machine import Machine
+from cluster.node.machine import Machine, member_tls_of
 from cluster.node.memory import check_address_space
+from cluster.node.metrics_process import MetricsProcess
 from cluster.node.node_log import NodeLog
 from cluster.node.own_name import await_own_names, warn_of_loopback
 from cluster.node.ports import LifeSettings
@@ -57,7 +58,6 @@ from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
 from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms
-from cluster.transport.member_tls import MemberTls
 from cluster.transport.names import Names
 from cluster.transport.poller import Poller, Target
 
@@ -130,7 +130,7 @@ class ClusterNode:
         check_address_space()
         waited = await_own_names(config)
         check_exposure(config)
-        tls = _member_tls(config)
+        tls = member_tls_of(config)
         files = OsFiles()
         self._mark_file = ClusterMarkFile.create(
             str(config.cluster_path),
@@ -161,6 +161,8 @@ class ClusterNode:
             self.log.warning("strangers get less than was configured", why=told)
         self._poller = Poller(Names(on_event=self.log.info))
         self._opened.callback(self._poller.close)
+        self._metrics = MetricsProcess(config, self._poller, self.log.info)
+        self._opened.callback(self._metrics.close)
         self._runner = AgentRunner(
             self,
             self._poller,
@@ -359,6 +361,7 @@ class ClusterNode:
             self._machine.refresh_certificates()
             life.counters.certificate_end_ms.set(self._machine.certificate_end_ms)
             life.update_activity()
+            self._metrics.do_work(now_ns)
         life.counters_file.drain_commands()
         if life.consensus_module.is_closed:
             self.stop()
@@ -420,15 +423,6 @@ def _forget_unused() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-
-
-def _member_tls(config: NodeConfig) -> MemberTls | None:
-    """Raises ConfigurationError for files that will not do."""
-    files = config.tls_files
-    if files is None:
-        return None
-    asks_clients = config.tls_client_certificates == "required"
-    return MemberTls(files, config.member_id, config.cluster_id, asks_clients=asks_clients)
 
 
 def _settings(config: NodeConfig) -> LifeSettings:

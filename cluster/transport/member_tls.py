@@ -6,6 +6,7 @@ that are open go on with what they began with.
 
 from __future__ import annotations
 
+import ssl
 from datetime import UTC, datetime
 
 from cluster.errors import ConfigurationError
@@ -78,6 +79,11 @@ class ServerTls:
     def exposure(self) -> str:
         """That others on this host may read the key, for people; empty when nobody may."""
         return key_exposure(self._files.key)
+
+    @property
+    def clients(self) -> ssl.SSLContext:
+        """For a client that comes now, whoever carries its session."""
+        return self._clients
 
     def accept_client(self) -> TlsSession:
         return TlsSession(self._clients, "the client")

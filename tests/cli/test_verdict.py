@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cluster.cli import status, verdict
+from cluster.cli import status_document, verdict
 from cluster.cli.verdict import judge_members
 from tests.tree import ROOT
 
@@ -135,7 +135,7 @@ def test_every_message_and_every_key_is_in_the_page():
     names = set(re.findall(r'Finding\(\s*"([a-z-]+)"', source))
     assert len(names) > 10
     assert names == set(re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|info)", PAGE, re.MULTILINE))
-    keys = set(re.findall(r'"([a-zA-Z]+)":', (ROOT / "cluster/cli/status.py").read_text()))
+    keys = set(re.findall(r'"([a-zA-Z]+)":', (ROOT / "cluster/cli/status_document.py").read_text()))
     assert keys - {"error"} <= set(re.findall(r"`([a-zA-Z]+)`", PAGE)), keys
     assert all(f"`{word}`" in PAGE for word in (verdict.HEALTHY, verdict.DEGRADED, verdict.AT_RISK))
-    assert f'"v": {status.STATUS_VERSION}' in PAGE
+    assert f'"v": {status_document.STATUS_VERSION}' in PAGE

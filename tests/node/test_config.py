@@ -256,6 +256,7 @@ USED_ELSEWHERE = {
         "dir",
         "driver_dir",
         "members",
+        "metrics_endpoint",
         "service_mode",
         "tcp_ingress",
         "tls_ca",
@@ -264,8 +265,14 @@ USED_ELSEWHERE = {
     },
     "cluster.node.exposure": {"insecure_network"},
     "cluster.security.loading": {"authenticator", "authenticator_file", "authorisation"},
-    "cluster.node.machine": {"grpc_gateway", "ipc_ingress", "log_export_watermark", "standby_token_file"},
-    "cluster.node.node": {"idle_spin_ns", "log_level", "node_log_bytes", "tls_client_certificates"},
+    "cluster.node.machine": {
+        "grpc_gateway",
+        "ipc_ingress",
+        "log_export_watermark",
+        "standby_token_file",
+        "tls_client_certificates",
+    },
+    "cluster.node.node": {"idle_spin_ns", "log_level", "node_log_bytes"},
 }
 
 
@@ -319,6 +326,15 @@ def test_clients_over_tcp_are_told_of_all_members_or_of_none_over_tcp(tcp_ingres
     assert (loaded.tcp_endpoints, loaded.module_context.tcp_ingress_endpoints) == (known, "")
     every = "0=tcp:a:9001,1=tcp:a:9011"
     assert config_text.load(overrides=keys, environment={}).module_context.tcp_ingress_endpoints == every
+
+
+@pytest.mark.parametrize(
+    "given, address", [("none", ""), ("auto", "127.0.0.1:9003"), ("[::1]:9100", "[::1]:9100")]
+)
+def test_metrics_are_served_where_the_key_says_and_nowhere_by_default(given, address):
+    assert config_text.load(environment={}).metrics_address == ""
+    loaded = config_text.load(overrides={"metrics_endpoint": given}, environment={})
+    assert loaded.metrics_address == address
 
 
 def test_tls_is_configured_whole_or_not_at_all():

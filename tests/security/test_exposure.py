@@ -30,9 +30,10 @@ def test_any_other_address_is_refused_with_what_to_set(host, which):
     assert f"{host}:" in said and "insecure_network = true" in said and "\n" not in said
 
 
-def test_the_plain_tcp_port_counts_by_itself():
-    with pytest.raises(ConfigurationError, match=r"tcp_ingress 0\.0\.0\.0:9001 is not on loopback"):
-        check_exposure(config(tcp_ingress="0.0.0.0:9001"))
+@pytest.mark.parametrize("key", ["tcp_ingress", "metrics_endpoint"])
+def test_a_port_beside_those_of_members_counts_by_itself(key):
+    with pytest.raises(ConfigurationError, match=rf"{key} 0\.0\.0\.0:9001 is not on loopback"):
+        check_exposure(config(**{key: "0.0.0.0:9001"}))
 
 
 def test_a_name_counts_as_what_it_resolves_to(monkeypatch):

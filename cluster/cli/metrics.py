@@ -1,0 +1,152 @@
+"""A member's metrics for Prometheus, from what ``status_document.look_at`` finds of it.
+
+Series that alerts and dashboards go by are few and keep their names (docs/monitoring.md); every counter as it
+is in the counters file comes on demand.
+"""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from cluster.cli.verdict import Member, why_not_ready
+from cluster.protocol.counter_types import CounterTypeId as Id
+
+NS, MS = 1e-9, 1e-3
+
+# Gauges of a member's document: series, key, how many of its unit are one of the key's, and what it is.
+OF_MEMBER: dict[str, tuple[str, float, str]] = {
+    "cluster_leadership_term": ("leadershipTermId", 1, "Leadership term id."),
+    "cluster_commit_position_bytes": ("commitPosition", 1, "How far it knows the log to be committed."),
+    "cluster_append_position_bytes": ("appendPosition", 1, "How far the log is recorded here."),
+    "cluster_service_lag_bytes": ("serviceLag", 1, "How far the slowest service is below that."),
+    "cluster_sessions": ("sessions", 1, "Open sessions of clients."),
+    "cluster_clock_offset_seconds": ("clockOffsetMs", MS, "How far the clock is ahead of a majority's."),
+    "cluster_disk_free_bytes": ("diskFree", 1, "Free bytes of the file system with the member's directory."),
+    "cluster_disk_size_bytes": ("diskTotal", 1, "Its size."),
+    "cluster_log_bytes": ("logBytes", 1, "Bytes of log that are kept."),
+    "cluster_replay_bytes": ("replayBytes", 1, "Bytes of log that a start replays."),
+}  # fmt: skip
+
+# Of counters: series, type, how many of its unit are one of the counter's, and what it is.
+GAUGES: dict[str, tuple[Id, float, str]] = {
+    "cluster_election_state": (Id.ELECTION_STATE, 1, "Aeron's ElectionState; 17 is CLOSED."),
+    "cluster_module_state": (Id.CONSENSUS_MODULE_STATE, 1, "Aeron's state of the module; 1 is ACTIVE."),
+    "cluster_turn_gap_max_seconds": (Id.MAX_CYCLE_TIME, NS, "Longest time between two turns so far."),
+    "cluster_snapshot_duration_max_seconds": (Id.MAX_SNAPSHOT_DURATION, NS, "Longest snapshot so far."),
+    "cluster_service_turn_max_seconds": (Id.CONTAINER_MAX_CYCLE_TIME, NS, "Longest turn of a service."),
+}  # fmt: skip
+COUNTERS: dict[str, tuple[Id, str]] = {
+    "cluster_elections": (Id.ELECTION_COUNT, "Elections that it has taken part in."),
+    "cluster_client_timeouts": (Id.CLIENT_TIMEOUTS, "Sessions that were closed for their silence."),
+    "cluster_turn_gaps_exceeded": (Id.CYCLE_TIME_EXCEEDED, "Turns that came later than cycle_threshold."),
+    "cluster_snapshots": (Id.SNAPSHOT_COUNT, "Snapshots that were taken."),
+    "cluster_service_turns_exceeded": (Id.CONTAINER_CYCLE_TIME_EXCEEDED, "Turns of a service beyond that."),
+    "cluster_errors": (Id.CONSENSUS_MODULE_ERRORS, "Errors of the member so far."),
+    "cluster_service_errors": (Id.CONTAINER_ERRORS, "Errors of a service so far."),
+}  # fmt: skip
+
+
+_LABELS = {"service": re.compile(r" serviceId=(\d+)")}  # by what a counter's label has
+
+
+def metrics_text(
+    member: Member, facts: dict[str, str], pid: int | None, accept: str = "", *, has_all: bool = False
+) -> tuple[bytes, str]:
+    """The text for one member, and its content type: OpenMetrics where ``accept`` says so.
+
+    ``facts`` name the member, ``pid`` is its process. ``has_all``: each counter, too.
+    """
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected([*_families(member, facts), *(_every(member) if has_all else ())]))
+    if pid is not None:
+        ProcessCollector(pid=lambda: pid, registry=registry)
+    encode, content_type = choose_encoder(accept)
+    return encode(registry), content_type
+
+
+class _Collected:
+    """A collector of what is there already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> list[Metric]:
+        return self._families
+
+
+def _families(member: Member, facts: dict[str, str]) -> Iterator[Metric]:
+    facts = {**facts, "python": platform.python_version()}
+    build = GaugeMetricFamily("cluster_build_info", "What runs: always 1.", labels=list(facts))
+    build.add_metric(list(facts.values()), 1)
+    yield build
+    yield _gauge("cluster_member_up", "Whether the member takes turns.", member["isAlive"])
+    yield _gauge("cluster_member_ready", "Whether it takes part (/readyz).", not why_not_ready(member))
+    if member["isAlive"]:
+        leader = member.get("leaderMemberId")
+        yield _gauge("cluster_has_leader", "Whether it knows a leader.", leader is not None and leader >= 0)
+        yield _gauge("cluster_leading", "Whether it leads.", member.get("role") == "LEADER")
+        yield _gauge(
+            "cluster_awaited_members", "Members it cannot take part without.", len(member["waitsFor"])
+        )
+        yield from _of_counters(member["counters"])
+    for name, (key, scale, text) in OF_MEMBER.items():
+        if (value := member.get(key)) is not None:
+            yield _gauge(name, text, value * scale)
+    yield from _of_times(member)
+    groups = GaugeMetricFamily(
+        "cluster_group_lag_bytes", "How far a consumer group is below the commit position.", labels=["group"]
+    )
+    for group in member.get("consumers", ()):
+        groups.add_metric([group["group"]], group["bytesBehind"])
+    yield groups
+
+
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, text, float(value))
+
+
+def _of_times(member: Member) -> Iterator[Metric]:
+    """Times since the epoch."""
+    for name, key, text in (
+        ("cluster_snapshot_time_seconds", "snapshotTime", "When the last snapshot was taken."),
+        ("cluster_certificate_end_seconds", "certificateEnds", "When its TLS certificate ends."),
+    ):
+        if time := member.get(key):
+            yield _gauge(name, text, datetime.fromisoformat(time).timestamp())
+
+
+def _of_counters(counters: list[dict[str, Any]]) -> Iterator[Metric]:
+    for name, (type_id, scale, text) in GAUGES.items():
+        yield _family(GaugeMetricFamily, name, text, counters, type_id, scale)
+    for name, (type_id, text) in COUNTERS.items():
+        yield _family(CounterMetricFamily, name, text, counters, type_id, 1)
+
+
+def _family(
+    kind: Any, name: str, text: str, counters: list[dict[str, Any]], type_id: Id, scale: float
+) -> Metric:
+    """All counters of a type, apart by what their labels name."""
+    found = [counter for counter in counters if counter["typeId"] == type_id]
+    labels = [label for label, pattern in _LABELS.items() if any(pattern.search(c["label"]) for c in found)]
+    family: Metric = kind(name, text, labels=labels)
+    for counter in found:
+        values = [match[1] if (match := _LABELS[label].search(counter["label"])) else "" for label in labels]
+        family.add_metric(values, counter["value"] * scale)  # type: ignore[attr-defined]
+    return family
+
+
+def _every(member: Member) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "cluster_counter", "A counter as it is in the counters file.", labels=["id", "type", "label"]
+    )
+    for counter in member.get("counters", ()):
+        family.add_metric([str(counter["id"]), str(counter["typeId"]), counter["label"]], counter["value"])
+    yield family

@@ -1,0 +1,81 @@
+"""The process beside a member that serves its metrics: real ones, and over TLS."""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import urllib.error
+import urllib.request
+
+import pytest
+
+from cluster import ClusterNode
+from cluster.errors import PortInUse
+from cluster.transport.tls import client_context
+from tests.node.processes import await_that, keys_of
+from tests.transport.authorities import Certificates
+
+
+def fetched(node: ClusterNode, target: str, context: ssl.SSLContext | None = None) -> tuple[int, bytes]:
+    scheme = "http" if context is None else "https"
+    url = f"{scheme}://{node.config.metrics_address}{target}"
+    try:
+        with urllib.request.urlopen(url, timeout=30, context=context) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def child_of(node: ClusterNode) -> int:
+    process = node._metrics._child._process
+    return -1 if process is None else process.pid
+
+
+@pytest.mark.slow
+def test_it_is_started_again_when_it_dies_and_ends_with_its_member(tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path, metrics_endpoint="auto")) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        assert fetched(node, "/readyz") == (200, b"ok\n")
+        assert b"\ncluster_leading 1.0\n" in fetched(node, "/metrics")[1]
+        assert json.loads(fetched(node, "/status")[1])["verdict"] == "healthy"
+
+        before = child_of(node)
+        os.kill(before, signal.SIGKILL)
+        assert fetched(node, "/livez") == (200, b"ok\n"), "who comes meanwhile waits"
+        assert child_of(node) not in (before, -1)
+        last = child_of(node)
+    with pytest.raises(ProcessLookupError):
+        os.kill(last, 0)
+
+
+@pytest.mark.slow
+def test_with_tls_and_rights_it_answers_whom_they_let_read_and_nobody_in_the_clear(tmp_path):
+    certificates = Certificates(tmp_path)
+    own = certificates.member(0)
+    (tmp_path / "rights").write_text("alice: read\n")
+    keys = keys_of(
+        tmp_path,
+        tls_ca=own.ca,
+        tls_certificate=own.certificate,
+        tls_key=own.key,
+        tls_client_certificates="required",
+        authenticator="certificate",
+        authorisation=str(tmp_path / "rights"),
+        metrics_endpoint="auto",
+    )
+    alice, bob = (client_context(certificates.client(name)) for name in ("alice", "bob"))
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        assert fetched(node, "/livez", bob) == (200, b"ok\n")
+        assert fetched(node, "/metrics", bob) == (403, b"no right to read\n")
+        assert fetched(node, "/metrics", alice)[0] == 200
+        with pytest.raises(OSError):
+            fetched(node, "/livez")
+
+
+def test_a_port_in_use_is_said_before_anything_is_started(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        keys = keys_of(tmp_path, metrics_endpoint=f"127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(PortInUse, match="in use"):
+            ClusterNode.launch(**keys)
