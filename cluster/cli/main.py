@@ -38,6 +38,7 @@ COMMANDS = {
     "up": "Run a whole cluster on this machine, one process per member.",
     "status": "Say whether a cluster is healthy, how much it can lose, and what to do.",
     "events": "Show what happened to all members, in the order of time.",
+    "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",
     "restart": "Restart the members of this host one after the other; sessions stay open.",
     "node": "Run one member from a configuration file.",
     "certs": "Make a certificate authority, and certificates of members and clients.",

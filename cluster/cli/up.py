@@ -7,6 +7,8 @@ import os
 import socket
 import sys
 import tomllib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,25 +99,52 @@ def up(
         for keys_of_member in keys:
             keys_of_member |= tls_keys(directory.absolute())
 
-    from cluster.node import config_text, process
     from cluster.node.service_errors import ServiceErrorText
-    from cluster.node.supervisor import Supervisor
 
     keys = [given | keys_of_member for keys_of_member in keys]
+    errors = ServiceErrorText()
+    make_certificates = partial(_make_certificates, directory.absolute(), members) if tls else None
+    supervisor = start_members(keys, errors, make_certificates)
+    print(json.dumps(members_fields(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
+    while supervisor.running and not supervisor.is_asked_to_stop:
+        ended = supervisor.poll(60.0)
+        _report_services(supervisor, errors)
+        _report(supervisor, ended)
+    running = supervisor.running
+    supervisor.stop()
+    failed = [member for member in running if member.status != 0]
+    for member in failed:
+        _complain(f"member {member.member_id} {member.error or how_it_ended(member)}")
+    # With none left they were shut down, or have died.
+    is_shut_down = all(member.status == 0 for member in supervisor.members)
+    raise typer.Exit(0 if is_shut_down or (running and not failed) else 1)
+
+
+def start_members(
+    keys: list[dict[str, Any]],
+    errors: ServiceErrorText,
+    make_certificates: Callable[[], None] | None = None,
+) -> Supervisor:
+    """Start a member with each of these keys, and return when one of them leads.
+
+    Raises PortInUse, DirectoryInUse, StorageError, and Exit when a member fails, or a signal comes, before.
+    """
+    from cluster.node import config_text, process
+    from cluster.node.supervisor import Supervisor
+
     configs = [config_text.load(overrides=keys_of_member) for keys_of_member in keys]
     process.warm_up(configs[0])
     _check_ports(configs)
     for loaded in configs:
         _make_directory(loaded.path)
-    if tls:
-        _make_certificates(directory.absolute(), members)
+    if make_certificates is not None:
+        make_certificates()
 
     def run(config: NodeConfig, link: socket.socket) -> int:
         leave_streams_to_services()
         return process.run(config, link)
 
     supervisor = Supervisor(configs, run, process.run_anew)
-    errors = ServiceErrorText()
     if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()
         raise typer.Exit(0 if is_orderly and supervisor.is_asked_to_stop else 1)
@@ -126,19 +155,7 @@ def up(
     except ClusterError:
         supervisor.stop()
         raise
-    print(json.dumps(members_fields(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
-    while supervisor.running and not supervisor.is_asked_to_stop:
-        ended = supervisor.poll(60.0)
-        _report_services(supervisor, errors)
-        _report(supervisor, ended)
-    running = supervisor.running
-    supervisor.stop()
-    failed = [member for member in running if member.status != 0]
-    for member in failed:
-        _complain(f"member {member.member_id} {member.error or _how_it_ended(member)}")
-    # With none left they were shut down, or have died.
-    is_shut_down = all(member.status == 0 for member in supervisor.members)
-    raise typer.Exit(0 if is_shut_down or (running and not failed) else 1)
+    return supervisor
 
 
 def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[dict[str, Any]]:
@@ -318,7 +335,7 @@ def _await_leader(supervisor: Supervisor, errors: ServiceErrorText) -> bool:
         ended = supervisor.poll(60.0)
         _report_services(supervisor, errors)
         for member in ended:
-            _complain(f"member {member.member_id}: {member.error or _how_it_ended(member)}")
+            _complain(f"member {member.member_id}: {member.error or how_it_ended(member)}")
             return False
     return supervisor.leader is not None
 
@@ -346,12 +363,12 @@ def _report(supervisor: Supervisor, ended: list[Member]) -> None:
         running = sum(holds_lock(OsFiles(), path) is True for path in paths)
         why = f": {member.error}" if member.error else ""
         _complain(
-            f"member {member.member_id} (pid {member.pid}) {_how_it_ended(member)}{why}; "
+            f"member {member.member_id} (pid {member.pid}) {how_it_ended(member)}{why}; "
             f"{running} of {len(paths)} members go on"
         )
 
 
-def _how_it_ended(member: Member) -> str:
+def how_it_ended(member: Member) -> str:
     assert member.status is not None
     if member.status < 0:
         return f"was ended by signal {-member.status}"

@@ -102,6 +102,11 @@ class Supervisor:
         self._epoll.register(member.link, select.EPOLLIN)
         return member
 
+    def start_again(self, member: Member) -> None:
+        """Start one that has ended, by a new interpreter; another Member takes its place in ``members``."""
+        assert member.status is not None
+        self.members[self.members.index(member)] = self._start(member.config, self._entry_again)
+
     def _inherited_fds(self) -> list[int]:
         return [self._epoll.fileno(), *self._signals.fds, *(member.link.fileno() for member in self.running)]
 
@@ -139,7 +144,7 @@ class Supervisor:
                 self._epoll.unregister(member.link)
                 member.link.close()
                 if member.status == RESTART_STATUS and not self.is_asked_to_stop:
-                    self.members[self.members.index(member)] = self._start(member.config, self._entry_again)
+                    self.start_again(member)
                 else:
                     ended.append(member)
         return ended
