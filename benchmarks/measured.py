@@ -1,4 +1,4 @@
-"""The tables of the README's "Measured" that stand beside Aeron's figures, from ``results/cluster.jsonl``.
+"""The tables of ``docs/performance.md`` that stand beside Aeron's figures, from ``results/cluster.jsonl``.
 
     python -m benchmarks.measured
 

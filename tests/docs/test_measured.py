@@ -1,12 +1,23 @@
-"""The tables of figures in the README are those of benchmarks/results/."""
+"""The tables of figures in docs/performance.md are those of benchmarks/results/."""
+
+import re
 
 from benchmarks.measured import RESULTS, read, tables
 from tests.tree import ROOT
 
 
-def test_the_tables_of_the_readme_are_of_the_figures_that_were_taken():
+def test_the_tables_are_of_the_figures_that_were_taken():
     expected = tables(read(RESULTS))
-    assert expected in (ROOT / "README.md").read_text(), f"python -m benchmarks.measured prints:\n{expected}"
+    page = (ROOT / "docs" / "performance.md").read_text()
+    assert expected in page, f"python -m benchmarks.measured prints:\n{expected}"
+
+
+def test_the_figures_of_the_readme_stand_in_the_page_of_all_figures():
+    _, _, after = (ROOT / "README.md").read_text().partition("\n## Figures\n")
+    figures = re.findall(r"\d[\d.,]*", "".join(re.findall(r"\|([^|]*)\|\n", after.partition("\n## ")[0])))
+    page = (ROOT / "docs" / "performance.md").read_text().replace(" k", ",000")
+    assert len(figures) > 8
+    assert [figure for figure in figures if figure not in page and figure != "1.51"] == []
 
 
 def test_a_cell_is_the_median_of_the_runs_that_did_not_stall():

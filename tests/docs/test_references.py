@@ -13,7 +13,7 @@ _POINT = re.compile(r"(?<![\w-])(?:[CIS]-\d+|P-1?\d{1,2})\b")  # P-256 is a curv
 _POINT_STATED = re.compile(r"^- \*\*([CIPS]-\d+)\*\* ", re.MULTILINE)
 _DOCUMENT = re.compile(r"(?<![\w*/.-])((?:[\w.-]+/)*[\w-]+\.md)\b")
 _MODULE = re.compile(r"(?<![\w*<-])((?:[\w.-]+/)*[\w-]+\.py)\b")
-_OF_USERS = {"greeter.py", "greet.py", "my.py", "tally.py", "test_tally.py", "echoes.py"}
+_OF_USERS = {"first.py", "greeter.py", "greet.py", "my.py", "tally.py", "test_tally.py", "echoes.py"}
 # Sections of papers and rules of texts that a reader does not have. The Raft paper's are on the web.
 _ELSEWHERE = re.compile(r"(?<!Raft )§|\b[Rr]ule \d|\b[Ss]ection \d|\bseed (?:\*|tables? |sections? )")
 _MADE_BY_COMMAND = {"new.md"}

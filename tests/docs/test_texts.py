@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +37,7 @@ PRINTS = {
     "cluster tool suspend --dir c1": r"\[\d\] SUSPEND completed\n",
     "cluster tool resume --dir c1": r"\[\d\] RESUME completed\n",
     "cluster up --dir c2 --service greeter:Greeter": UP.format("greeter:Greeter", "c2"),
+    "python first.py": r"(?s)0 NEW_LEADERSHIP_TERM .*\d+ SESSION_MESSAGE b'hello'\n.*",
     "python greet.py": r"b'hello world'\n",
 }
 GOES_ON = ("cluster up", "cluster node", "cluster log tail --follow")
@@ -67,6 +69,7 @@ ELSEWHERE = {
     "test_a_rolling_restart_ends_no_session_and_loses_nothing",
     "cluster tool snapshot --endpoints db0": "tests/security/test_administrators.py::"
     "test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does",
+    "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
     "make demo": "tests/jobs/test_demo.py::"
     "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",
     "make test": "tests/test_tidy.py::test_imports_point_down_the_layers",
@@ -157,6 +160,12 @@ def test_no_command_and_no_block_of_a_text_is_left_out(document: str) -> None:
     for step in steps(document):
         run_here = document == "README.md" and (step.file or step.text in PRINTS)
         assert run_here or document in OWN_TESTS or elsewhere(step), f"no test runs {step.text!r}"
+
+
+def test_the_readme_installs_extras_that_there_are() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = re.findall(rf"pip install \"{project['name']}\[(.*?)\]", (ROOT / "README.md").read_text())
+    assert named and set(named) <= set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
