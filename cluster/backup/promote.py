@@ -16,7 +16,7 @@ from cluster.archive.identity_file import IDENTITY_FILE_NAME
 from cluster.backup.directory import find_owner
 from cluster.backup.restore import Founding, Place, Restored, prepare
 from cluster.errors import NotAClusterDirectory
-from cluster.protocol.identity import ANY_MEMBER_ID
+from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 
@@ -39,7 +39,9 @@ def promote_backup(
             backup,
             cluster,
             to_position=None,
-            founding=None if joins else Founding("promote", (ANY_MEMBER_ID,)),
+            founding=None
+            if joins
+            else Founding("promote", ClusterIdentity(0).with_members(None, (ANY_MEMBER_ID,))),
             epoch_ms=epoch_ms,
             tell=tell,
         )

@@ -23,12 +23,13 @@ from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.backup.copied_log import CopiedLog
+from cluster.consensus.context import NULL_VALUE
 from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
 from cluster.log.scan import last_message_end
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.protocol.catalog import CATALOG_FILE_NAME, parse_segment_file_name
-from cluster.protocol.identity import ClusterIdentity, IdOfMember, generation_of
+from cluster.protocol.identity import ClusterIdentity, generation_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, RecordingLogEntry
 
@@ -50,10 +51,21 @@ class Restored(NamedTuple):
 
 
 class Founding(NamedTuple):
-    """By what a new cluster is made, and of which members: none, as its first start says."""
+    """By what a new cluster is made, and of what: ``identity``, but for the generation that is made of it.
+
+    Without member ids in it these are as the first start says. Nobody has voted beyond ``candidate_term_id``
+    and the terms of the log, which must end at ``log_end``, term and position, where that is given.
+    """
 
     what: str
-    member_ids: tuple[int, ...] = ()
+    identity: ClusterIdentity = ClusterIdentity(0)
+    candidate_term_id: int = NULL_VALUE
+    log_end: tuple[int, int] | None = None
+
+    def generation(self, term_id: int, end: int) -> int:
+        """Of a cluster whose log ends so."""
+        old, ids = self.identity.generation, self.identity.member_ids
+        return generation_of(self.what, end, term_id, *((old, *ids) if self.log_end is not None else ()))
 
 
 class Place(NamedTuple):
@@ -67,14 +79,13 @@ def restore_member(
     backup: Place,
     member: Place,
     *,
-    member_ids: tuple[int, ...] = (),
+    founding: Founding,
     to_position: int | None,
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> Restored:
     """Make a member's directory, which must not be there; its log ends at or before ``to_position``.
 
-    ``member_ids`` are those of the new cluster, ascending; none: those of the member's first start.
     Raises NotAClusterDirectory, DirectoryInUse (the backup runs), ConfigurationError, LogDamaged,
     StorageError.
     """
@@ -91,7 +102,7 @@ def restore_member(
         member,
         f"{member.path}/archive",
         to_position=to_position,
-        founding=Founding("restore", member_ids),
+        founding=founding,
         epoch_ms=epoch_ms,
         tell=tell,
     )
@@ -137,9 +148,15 @@ def prepare(
             term_id, end = last.leadership_term_id, recording.append_position
             generation = None
             if founding is not None:
-                generation = generation_of(founding.what, end, term_id)
-                _promise(files, f"{member.path}/cluster", term_id, end, epoch_ms())
-                identity = ClusterIdentity(generation, members=tuple(map(IdOfMember, founding.member_ids)))
+                if founding.log_end not in (None, (term_id, end)):
+                    raise ConfigurationError(
+                        f"{member.path}: the log ends at {end} of term {term_id}, expected term and position "
+                        f"{founding.log_end}"
+                    )
+                generation = founding.generation(term_id, end)
+                candidate_term_id = max(term_id, founding.candidate_term_id)
+                _promise(files, f"{member.path}/cluster", candidate_term_id, end, epoch_ms())
+                identity = founding.identity.replace(generation=generation)
                 write_identity(files, f"{member.path}/cluster", archive.directory, identity)
         finally:
             recording_log.close()
@@ -207,10 +224,10 @@ def _sets(recording_log: RecordingLog) -> Iterator[tuple[RecordingLogEntry, ...]
         yield from recording_log.snapshot_sets(max(services) + 1)
 
 
-def _promise(files: Files, cluster: str, term_id: int, log_position: int, now_ms: int) -> None:
-    """Let the member know its votes: none beyond the last term of the backup, cut or not."""
+def _promise(files: Files, cluster: str, candidate_term_id: int, log_position: int, now_ms: int) -> None:
+    """Let the member know its votes: none beyond this term, that of a log cut or not."""
     node_state = NodeStateFile.open(cluster, files=files)
-    node_state.propose(term_id, log_position, now_ms)
+    node_state.propose(candidate_term_id, log_position, now_ms)
     node_state.close()
 
 
@@ -219,15 +236,25 @@ def _promise(files: Files, cluster: str, term_id: int, log_position: int, now_ms
 
 def _make_room(member: Place) -> None:
     """Remove what an attempt that failed has left. Raises ConfigurationError for anything else there."""
-    files, folder = member.files, f"{member.path}/archive"
+    files = member.files
     if not files.exists(member.path):
         return
-    if not files.exists(_unfinished(member)):
+    left = [path for folder in ("cluster", "archive") for path in _files_in(files, f"{member.path}/{folder}")]
+    is_unfinished = files.exists(_unfinished(member))
+    if (left and not is_unfinished) or set(files.list_directory(member.path)) - {"cluster", "archive"}:
         raise ConfigurationError(f"{member.path}: is there already, expected a directory to be made")
-    for name in files.list_directory(folder):
-        if name != RECORDING_LOG_FILE_NAME and not files.is_directory(f"{folder}/{name}"):
-            files.unlink(f"{folder}/{name}")
-    files.unlink(_unfinished(member))
+    for path in left:
+        if path != _unfinished(member):
+            files.unlink(path)
+    for folder in sorted({path.rpartition("/")[0] for path in left}):
+        files.sync_directory(folder)
+    if is_unfinished:
+        files.unlink(_unfinished(member))
+
+
+def _files_in(files: Files, folder: str) -> list[str]:
+    names = files.list_directory(folder) if files.exists(folder) else []
+    return [path for path in (f"{folder}/{name}" for name in names) if not files.is_directory(path)]
 
 
 def _copy_all(backup: Place, member: Place) -> None:
@@ -238,6 +265,7 @@ def _copy_all(backup: Place, member: Place) -> None:
         Place(backup.files, f"{backup.path}/cluster/{RECORDING_LOG_FILE_NAME}"),
         Place(member.files, _unfinished(member)),
     )
+    member.files.sync_directory(f"{member.path}/archive")  # before anything else is there
     for name in backup.files.list_directory(source):
         if _is_of_archive(name):
             target = f"{member.path}/archive/{name}"

@@ -110,17 +110,19 @@ def restore(
 ) -> None:
     """Make the members' directories of a new cluster out of a backup, all of which is checked."""
     from cluster.archive.files import OsFiles
-    from cluster.backup.restore import Place, restore_member
+    from cluster.backup.restore import Founding, Place, restore_member
+    from cluster.protocol.identity import ClusterIdentity
     from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     member_ids = tuple(range(members)) if member_id is None else ()
+    founding = Founding("restore", ClusterIdentity(0).with_members(None, member_ids))
     for number in member_ids or [member_id]:
         directory = f"{to}/member-{number}"
         restored = restore_member(
             Place(files, str(backup)),
             Place(files, directory),
-            member_ids=member_ids,
+            founding=founding,
             to_position=to_position,
             epoch_ms=epoch_ms,
             tell=lambda text: None,

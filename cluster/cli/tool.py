@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli import backups, consumers, control, lanes
+from cluster.cli import backups, change, consumers, control, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 app.add_typer(control.app)
 app.add_typer(backups.app)
+app.add_typer(change.app)
 app.add_typer(lanes.app)
 app.add_typer(consumers.app)
 

@@ -22,7 +22,7 @@ from cluster.node.service_process import ChildProcess, command_of
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
 from cluster.transport.bounds import Bounds
-from cluster.transport.clock import epoch_ms, monotonic_ns
+from cluster.transport.clock import boot_id, epoch_ms, monotonic_ns
 from cluster.transport.credentials import as_supplier, credentials_of
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from cluster.transport.handed_over import HandedOver
@@ -107,11 +107,7 @@ class Machine:
         return monotonic_ns()
 
     def boot_id(self) -> str:
-        try:
-            with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-                return file.read().strip()
-        except OSError:
-            return ""
+        return boot_id()
 
     def open_counters(self) -> CountersFile:
         path = f"{self._config.driver_path}/cnc.dat"

@@ -36,8 +36,8 @@ class ClusterIdentity(Composite):
     def member_ids(self) -> tuple[int, ...]:
         return tuple(member.member_id for member in self.members)
 
-    def with_members(self, cluster_id: int, member_ids: tuple[int, ...]) -> "ClusterIdentity":
-        """The same, of these members."""
+    def with_members(self, cluster_id: int | None, member_ids: tuple[int, ...]) -> "ClusterIdentity":
+        """The same, of these members, ascending."""
         return self.replace(cluster_id=cluster_id, members=tuple(map(IdOfMember, member_ids)))
 
 

@@ -1,4 +1,4 @@
-"""The host's clock and a pause, for commands and readers that nobody hands the time."""
+"""The host's clock, its boot and a pause, for commands and readers that nobody hands the time."""
 
 import time
 
@@ -18,3 +18,12 @@ def pause(seconds: float) -> None:
 def monotonic_ns() -> int:
     """Nanoseconds that never run backwards, for deadlines."""
     return time.monotonic_ns()
+
+
+def boot_id() -> str:
+    """Of this boot of the machine, "" where it is not known."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -33,6 +33,7 @@ class Member:
         is_after_failure: bool = False,
         clock: Callable[[], int] = epoch_ms,
         kind: ClusterComponentType = ClusterComponentType.CONSENSUS_MODULE,
+        member_id: int = MEMBER_ID,
     ) -> None:
         files = OsFiles()
         self.directory = directory
@@ -57,7 +58,7 @@ class Member:
                     component_type=component_type,
                     now_ms=clock(),
                     cluster_id=CLUSTER_ID,
-                    member_id=MEMBER_ID,
+                    member_id=member_id,
                     service_id=service_id,
                     aeron_directory=driver,
                     service_name="" if service_id < 0 else "clustered-service-3-0",

@@ -2,9 +2,10 @@
 
 import pytest
 
-from cluster.backup.restore import Place, restore_member
+from cluster.backup.restore import Founding, Place, restore_member
 from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged, NotAClusterDirectory
 from cluster.protocol.enums import CloseReason
+from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.log import SessionCloseEvent
 from tests.backup.in_memory import DIRECTORY, Backup
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, entries, send, take_snapshot, toggle
@@ -25,7 +26,7 @@ def restored(backup, members=3, to_position=None, member_ids=()):
         restore_member(
             Place(backup.files, DIRECTORY),
             Place(member.files, "member"),
-            member_ids=member_ids,
+            founding=Founding("restore", ClusterIdentity(0).with_members(None, member_ids)),
             to_position=to_position,
             epoch_ms=lambda: backup.now_ms,
             tell=backup.events.append,
@@ -196,7 +197,12 @@ def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can
 
     def restore():
         return restore_member(
-            Place(backup.files, DIRECTORY), target, to_position=None, epoch_ms=lambda: 1, tell=print
+            Place(backup.files, DIRECTORY),
+            target,
+            founding=Founding("restore"),
+            to_position=None,
+            epoch_ms=lambda: 1,
+            tell=print,
         )
 
     with pytest.raises(LogDamaged, match="checksum mismatch"):

@@ -74,6 +74,8 @@ ELSEWHERE = {
     "cluster tool pid": README,
     "cluster archive pid": ARCHIVE + "test_the_number_of_one_that_runs_is_printed_alone",
     "cluster tool promote": "tests/docs/test_backup_docs.py::test_a_backup_is_promoted_by_the_page",
+    "cluster tool close-member": "tests/docs/test_operations_docs.py::test_members_are_changed_by_the_page",
+    "cluster tool make-members": "tests/docs/test_operations_docs.py::test_members_are_changed_by_the_page",
     "cluster tool accept-data-loss": "tests/cli/test_accept_data_loss.py::"
     "test_accept_data_loss_names_the_member_and_leaves_a_note",
     "cluster tool is-leader": "tests/cli/test_tool.py::test_is_leader_tells_by_its_status",

@@ -15,10 +15,11 @@ from dataclasses import replace
 import numpy as np
 
 from cluster.backup.promote import promote_backup
-from cluster.backup.restore import Place, Restored, restore_member
+from cluster.backup.restore import Founding, Place, Restored, restore_member
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.cnc import CNC_FILE_NAME
+from cluster.protocol.identity import ClusterIdentity
 from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.network import Network
@@ -110,7 +111,7 @@ def restored_from(backup: Backup, disk: Disk) -> Restored:
         return restore_member(
             Place(SimulatedFiles(backup.disk, operator, 1), DIRECTORY),
             Place(SimulatedFiles(disk, operator, 1), "/member-0"),
-            member_ids=(0,),
+            founding=Founding("restore", ClusterIdentity(0).with_members(None, (0,))),
             to_position=None,
             epoch_ms=lambda: backup.clock.epoch_ms(backup.world.now_ns),
             tell=lambda text: None,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
+from cluster.archive.closed_file import check_is_not_closed
 from cluster.archive.files import Files, replace
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_damage import SET_ASIDE_FOLDER, drop_set_aside, set_aside
@@ -118,8 +119,10 @@ def open_files(
 ) -> MemberFiles:
     """Open a member's files; what tells how to read the others and is damaged is set aside with them.
 
-    A member that is alone has nobody to fetch them from. Raises LogDamaged then, and what opening raises.
+    A member that is alone has nobody to fetch them from. Raises LogDamaged then, OtherMembers for a directory
+    that was closed, and what opening raises.
     """
+    check_is_not_closed(files, cluster_directory)
     life = LifeNoteFile(files, cluster_directory, boot_id=boot_id, file_sync_level=file_sync_level)
     if life.lost:
         tell(f"{life.lost}: what it had acknowledged may be gone")

@@ -1,0 +1,145 @@
+"""The verbs of ``cluster tool`` that give a cluster other members: old ones are closed, new ones made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cluster.cli.running_member import mark_of
+from cluster.cli.verbs import example
+
+if TYPE_CHECKING:
+    from cluster.protocol.last_words import LastWords
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(
+    "close-member",
+    epilog=example(
+        "tool",
+        "close-member --dir cluster-data/member-0",
+        more="It prints the member's last words, and in which small file they are. make-members needs\n"
+        "those of a majority of the old members.",
+    ),
+)
+def close_member(
+    directory: Annotated[Path, typer.Option("--dir", help="A member's directory; the member must not run.")],
+    as_json: AsJson = False,
+) -> None:
+    """Close a stopped member for good, so that the cluster can get other members; it starts no more."""
+    from cluster.archive.closed_file import CLOSED_FILE_NAME
+    from cluster.archive.files import OsFiles
+    from cluster.backup.close import MemberFolders, words_line
+    from cluster.backup.close import close_member as close
+    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
+    from cluster.transport.clock import boot_id, epoch_ms
+
+    files, member_id = OsFiles(), mark_of(str(directory)).member_id
+    cluster = find_cluster_directory(files, str(directory))
+    folders = MemberFolders(files, cluster, find_archive_directory(files, str(directory)))
+    words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
+    path = f"{cluster}/{CLOSED_FILE_NAME}"
+    described = {
+        "member": member_id,
+        "cluster": words.identity.cluster_id,
+        "generation": words.identity.generation,
+        "members": list(words.identity.member_ids),
+        "firstTermTimestamp": words.identity.first_term_timestamp,
+        "firstLogSessionId": words.identity.first_log_session_id,
+        "candidateTermId": words.candidate_term_id,
+        "leadershipTermId": words.leadership_term_id,
+        "logPosition": words.log_position,
+        "knowsPromises": words.knows_promises,
+        "isLogWhole": words.is_log_whole,
+        "words": path,
+    }
+    print(json.dumps(described) if as_json else f"{words_line(words)}\n{path}")
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted(int(word) for word in text.split(",")))
+    except ValueError:
+        raise typer.BadParameter(f"{text}: expected ids as 0,1,2", param_hint="--member-ids") from None
+
+
+@app.command(
+    "make-members",
+    epilog=example(
+        "tool",
+        "make-members --from cluster-data --to grown --member-ids 0,1,2,3,4",
+        "make-members --from member-1 --words closed-0 --words closed-2 --to grown --member-ids 0,1,2,3,4",
+        more="DIR/member-0 and so on are as cluster up has them: cluster up --dir grown --members 5 starts\n"
+        "them. Made again after a crash it does what is missing. Sessions that were open are closed with\n"
+        "TIMEOUT.",
+    ),
+)
+def make_members(
+    source: Annotated[
+        Path, typer.Option("--from", help="A closed member's directory, or that of a whole cluster of them.")
+    ],
+    to: Annotated[Path, typer.Option("--to", help="Where the members' directories are made.")],
+    member_ids: Annotated[str, typer.Option(help="Ids of all members of the cluster from now on: 0,1,2.")],
+    words: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="PATH", help="A copy of the closed.dat of another one; may be repeated."),
+    ] = None,
+    member_id: Annotated[
+        int | None, typer.Option(help="Make the directory of this member alone, on its own host.", min=0)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make the directories of a cluster's next members out of closed ones, with the best log of these."""
+    from cluster.archive.closed_file import read_last_words
+    from cluster.archive.files import OsFiles
+    from cluster.backup.make import make_member, next_members, source_of
+    from cluster.backup.restore import Place
+    from cluster.errors import ConfigurationError
+    from cluster.transport.clock import epoch_ms
+
+    files, ids = OsFiles(), _ids(member_ids)
+    if member_id is not None and member_id not in ids:
+        raise ConfigurationError(f"--member-id {member_id}: expected one of {member_ids}")
+    closed = _closed(str(source))
+    copied = [read_last_words(files, str(path)) for path in words or ()]
+    made = next_members([*closed.values(), *copied], ids)
+    log = Place(files, source_of(made, closed))
+    for number in ids if member_id is None else (member_id,):
+        directory = f"{to}/member-{number}"
+        is_new = make_member(log, Place(files, directory), made, epoch_ms=epoch_ms, tell=lambda text: None)
+        described = {
+            "dir": directory,
+            "members": list(ids),
+            "generation": made.generation,
+            "endPosition": made.best.log_position,
+            "leadershipTermId": made.best.leadership_term_id,
+            "candidateTermId": made.founding.candidate_term_id,
+            "isNew": is_new,
+        }
+        line = (
+            f"{directory}: {'' if is_new else 'was made before: '}the log to {made.best.log_position} of "
+            f"member {made.best.member_id}, generation {made.generation}, members {member_ids}"
+        )
+        print(json.dumps(described) if as_json else line, flush=True)
+
+
+def _closed(directory: str) -> dict[str, LastWords]:
+    """The last words of closed members, by their directories."""
+    from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import members_in
+
+    files = OsFiles()
+    members = members_in(files, directory) or [directory]
+    paths = {member: f"{member}/cluster/{CLOSED_FILE_NAME}" for member in members}
+    return {
+        member: read_last_words(files, path)
+        for member, path in paths.items()
+        if len(paths) == 1 or files.exists(path)
+    }
