@@ -15,6 +15,7 @@ ClusterError                       one line for people; ``exit_status`` is what 
 ├── BatchRegistered                the caller: the batch is in the log as a whole, there is nothing to send
 ├── ApplicationUnknown             the caller: the lane's application is to be known, and no lane of it is
 ├── TimedOut                       the caller: the named deadline passed
+├── MediaDriverError               the operator: a media driver of Aeron's is not there, or refused
 ├── MembersApart                   the operator: members that applied one log have different states
 ├── ServiceError                   the service's author: a callback raised, its log entry is skipped
 ├── AgentTermination               whoever runs the agent: it ends, and its process with it
@@ -193,6 +194,13 @@ class TimedOut(ClusterError):
 
     code: ClassVar[str] = "CLUSTER_TIMED_OUT"
     fix: ClassVar[str] = "See with `cluster top` who leads and who is missing, and try again."
+
+
+class MediaDriverError(ClusterError):
+    """A media driver of Aeron's does not run, refused what it was asked for, or has given the client up."""
+
+    code: ClassVar[str] = "CLUSTER_MEDIA_DRIVER"
+    fix: ClassVar[str] = "Run a media driver on this host, as this user, and name its directory (aeronDir)."
 
 
 class MembersApart(ClusterError):

@@ -45,7 +45,7 @@ settings.register_profile("tests", deadline=None)
 settings.load_profile("tests")
 
 _LINE = re.compile(
-    r"^(?:## (?P<group>[A-Z]{1,2}\. .+)|- \*\*(?P<number>[CPS]-\d+)\*\* (?P<statement>.+(?:\n  .+)*))$",
+    r"^(?:## (?P<group>[A-Z]{1,2}\. .+)|- \*\*(?P<number>[CMPS]-\d+)\*\* (?P<statement>.+(?:\n  .+)*))$",
     re.MULTILINE,
 )
 NOT_HERE = "Not here:"  # begins the reason why nothing is to be tested

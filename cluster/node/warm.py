@@ -8,7 +8,11 @@ from multiprocessing import get_context
 from cluster.log.warm import KERNEL_MODULES
 
 # The turn takes longest, so it begins first.
-MODULES = ("cluster.member.busy.turn", *(f"cluster.log.{module}" for module in KERNEL_MODULES))
+MODULES = (
+    "cluster.member.busy.turn",
+    "cluster.media.aeron",
+    *(f"cluster.log.{module}" for module in KERNEL_MODULES),
+)
 
 
 def compile_everything() -> None:

@@ -1,0 +1,128 @@
+"""The client of a media driver: ``Aeron.connect`` finds it by its directory.
+
+    with Aeron.connect("/dev/shm/aeron-me") as aeron:
+        subscription = aeron.add_subscription("aeron:udp?endpoint=localhost:20121", 1001)
+
+One thread uses it. Kernels are compiled when this module is imported, so before the driver expects to hear
+from the client. All errors of the driver are MediaDriverError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import struct
+from types import TracebackType
+from typing import Self
+
+from cluster.errors import MediaDriverError
+from cluster.media.broadcast_receiver import BroadcastReceiver
+from cluster.media.client_conductor import ClientConductor
+from cluster.media.cnc_file import CncFile
+from cluster.media.driver_proxy import DriverProxy
+from cluster.media.log_buffers import LogBuffers
+from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
+from cluster.media.publication import Publication
+from cluster.media.subscription import Subscription
+from cluster.protocol.media import (
+    LOCAL_SOCKET_ADDRESS_TYPE,
+    OnPublicationReady,
+    OnSubscriptionReady,
+)
+
+ANSWER_TIMEOUT_S = 10.0
+_ADDRESS = struct.Struct("<ii")  # of a channel's socket: key of its counter, before the text
+
+
+def default_aeron_dir() -> str:
+    """Where a driver of this user is whose directory nobody named (Aeron: AERON_DIR_PROP_DEFAULT)."""
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else "/tmp"
+    return f"{folder}/aeron-{getpass.getuser()}"
+
+
+class Aeron:
+    """A client; closing it gives back to the driver all that it has."""
+
+    def __init__(self, cnc: CncFile) -> None:
+        self._cnc = cnc
+        self._proxy = DriverProxy(ManyToOneRingBuffer(cnc.buffer, cnc.regions.to_driver))
+        self.conductor = ClientConductor(
+            cnc, BroadcastReceiver(cnc.buffer, cnc.regions.to_clients), self._proxy
+        )
+
+    @classmethod
+    def connect(cls, aeron_dir: str | None = None, timeout_s: float = 10.0) -> Self:
+        """A client of the driver that runs with this directory, by default the user's.
+
+        Raises MediaDriverError when none runs there within ``timeout_s``.
+        """
+        return cls(CncFile(default_aeron_dir() if aeron_dir is None else aeron_dir, timeout_s))
+
+    def next_correlation_id(self) -> int:
+        """A number that no other client of the driver gets."""
+        return self._proxy.next_correlation_id()
+
+    def add_subscription(self, channel: str, stream_id: int) -> Subscription:
+        """Raises MediaDriverError for a channel that the driver refuses, with what it says."""
+        registration_id = self._proxy.add_subscription(channel, stream_id)
+        subscription = Subscription(registration_id, channel, stream_id)
+        self.conductor.expect(registration_id)
+        self.conductor.follow(subscription)
+        try:
+            answer = self.conductor.await_answer(registration_id, ANSWER_TIMEOUT_S)
+        except MediaDriverError:
+            self.conductor.forget(subscription)
+            raise
+        assert isinstance(answer, OnSubscriptionReady)
+        subscription.channel_status_counter_id = answer.channel_status_counter_id
+        return subscription
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> Publication:
+        """Raises MediaDriverError for a channel that the driver refuses, with what it says."""
+        registration_id = self._proxy.add_exclusive_publication(channel, stream_id)
+        self.conductor.expect(registration_id)
+        answer = self.conductor.await_answer(registration_id, ANSWER_TIMEOUT_S)
+        assert isinstance(answer, OnPublicationReady)
+        log = LogBuffers(answer.log_file)
+        return Publication(
+            self._cnc, registration_id, answer.session_id, answer.position_limit_counter_id, log
+        )
+
+    def remove_subscription(self, subscription: Subscription) -> None:
+        """Give it back; what its images held can be read no further."""
+        self.conductor.forget(subscription)
+        self._proxy.remove_subscription(subscription.registration_id)
+
+    def remove_publication(self, publication: Publication) -> None:
+        """Give it back; the driver sends what was offered."""
+        self._proxy.remove_publication(publication.registration_id)
+
+    def local_address(self, subscription: Subscription, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+        """``host:port`` that a subscription is bound to whose channel says port 0."""
+        what = f"the port of {subscription.channel}"
+        self.conductor.await_true(lambda: self._addresses(subscription), timeout_s, what)
+        return self._addresses(subscription)[0]
+
+    def _addresses(self, subscription: Subscription) -> list[str]:
+        addresses = []
+        for counter in self._cnc.counters():
+            if counter.is_allocated and counter.type_id == LOCAL_SOCKET_ADDRESS_TYPE:
+                status_id, length = _ADDRESS.unpack_from(counter.key)
+                if status_id == subscription.channel_status_counter_id and 0 < length <= 104:
+                    addresses.append(counter.key[_ADDRESS.size :][:length].decode("latin-1"))
+        return addresses
+
+    def close(self) -> None:
+        """End the client. What has failed before is no error now."""
+        self.conductor.close()
+        with contextlib.suppress(MediaDriverError):
+            self._proxy.client_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,52 @@
+"""The commands of one client to its media driver (Aeron: DriverProxy)."""
+
+from __future__ import annotations
+
+from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
+from cluster.protocol import media
+
+
+class DriverProxy:
+    """Each command returns its correlation id, which its answer carries.
+
+    Raises MediaDriverError where the driver takes no commands, LocalProtocolError for a channel too long.
+    """
+
+    def __init__(self, ring: ManyToOneRingBuffer) -> None:
+        self._ring = ring
+        self.client_id = ring.next_correlation_id()
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> int:
+        return self._add(media.ADD_EXCLUSIVE_PUBLICATION, channel, stream_id)
+
+    def add_subscription(self, channel: str, stream_id: int) -> int:
+        return self._add(media.ADD_SUBSCRIPTION, channel, stream_id)
+
+    def remove_publication(self, registration_id: int) -> int:
+        correlation_id = self._ring.next_correlation_id()
+        command = media.RemovePublication(self.client_id, correlation_id, registration_id)
+        self._ring.write(media.REMOVE_PUBLICATION, command.encode_body())
+        return correlation_id
+
+    def remove_subscription(self, registration_id: int) -> int:
+        correlation_id = self._ring.next_correlation_id()
+        command = media.RemoveSubscription(self.client_id, correlation_id, registration_id)
+        self._ring.write(media.REMOVE_SUBSCRIPTION, command.encode_body())
+        return correlation_id
+
+    def client_close(self) -> None:
+        self._ring.write(media.CLIENT_CLOSE, media.CorrelatedCommand(self.client_id, -1).encode_body())
+
+    def next_correlation_id(self) -> int:
+        """A number that no other client of the driver gets."""
+        return self._ring.next_correlation_id()
+
+    def _add(self, type_id: int, channel: str, stream_id: int) -> int:
+        correlation_id = self._ring.next_correlation_id()
+        command: media.AddPublication | media.AddSubscription
+        if type_id == media.ADD_SUBSCRIPTION:
+            command = media.AddSubscription(self.client_id, correlation_id, -1, stream_id, channel)
+        else:
+            command = media.AddPublication(self.client_id, correlation_id, stream_id, channel)
+        self._ring.write(type_id, command.encode_body())
+        return correlation_id

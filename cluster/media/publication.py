@@ -1,0 +1,149 @@
+"""A publication that one writer has alone (Aeron: ExclusivePublication).
+
+Of the tail only its owner writes, so nothing is claimed: frames are written, then their lengths, then they
+are seen. Where a message does not fit into what is left of a term, that is filled with padding, and the next
+offer begins the next term.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.errors import LocalProtocolError, MediaDriverError
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, put_i32, put_i64, put_u8
+from cluster.log.ordered import load_i32, load_i64, store_i32, store_i64
+from cluster.media.cnc_file import CncFile
+from cluster.media.log_buffers import LogBuffers
+from cluster.protocol.frame import (
+    FLAG_BEGIN,
+    FLAG_END,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    MESSAGE_LENGTH_MAX,
+)
+from cluster.protocol.media import DEFAULT_HEADER_OFFSET
+
+NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3  # Publication of Aeron
+MAX_POSITION_EXCEEDED = -5
+_ACTIVE_TERM_COUNT, _IS_CONNECTED = 24, 136  # in the metadata
+_TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
+_MODULES = ("cluster.log.ordered", "cluster.protocol.frame", "cluster.protocol.media")
+
+
+@kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64), modules=_MODULES)
+def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, message, length):  # type: ignore[no-untyped-def]
+    """Append a message in frames of up to ``mtu`` bytes; returns the position after it, or what is wrong."""
+    term_id, offset, begin = state[_TERM_ID], state[_TERM_OFFSET], state[_TERM_BEGIN]
+    if begin + offset >= limit:
+        return BACK_PRESSURED if load_i32(log, metadata + _IS_CONNECTED) == 1 else NOT_CONNECTED
+    header = metadata + DEFAULT_HEADER_OFFSET
+    payload_max = mtu - HEADER_LENGTH
+    whole = length // payload_max
+    rest = length - whole * payload_max
+    needed = whole * mtu
+    if rest > 0 or whole == 0:
+        needed += (rest + HEADER_LENGTH + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+    count = (term_id - initial_term_id) & 0x7FFFFFFF
+    term = count % 3 * term_length
+    is_end = offset + needed > term_length
+    end = min(offset + needed, term_length)
+    store_i64(log, metadata + count % 3 * 8, (term_id << 32) | end)
+    done = 0
+    while offset < end:
+        frame_length = end - offset
+        if not is_end:
+            frame_length = min(length - done + HEADER_LENGTH, mtu)
+        at = term + offset
+        put_i32(log, at + 4, get_i32(log, header + 4))  # version, flags and type
+        put_i32(log, at + 8, offset)
+        put_i32(log, at + 12, get_i32(log, header + 12))  # session id
+        put_i32(log, at + 16, get_i32(log, header + 16))  # stream id
+        put_i32(log, at + 20, term_id)
+        put_i64(log, at + 24, 0)
+        if is_end:
+            put_u8(log, at + 6, 0)  # padding
+        else:
+            payload = frame_length - HEADER_LENGTH
+            copy_bytes(log, at + HEADER_LENGTH, message, done, payload)
+            flags = FLAG_BEGIN if done == 0 else 0
+            done += payload
+            put_u8(log, at + 5, flags | (FLAG_END if done == length else 0))
+        store_i32(log, at, frame_length)
+        offset += (frame_length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+    if not is_end:
+        state[_TERM_OFFSET] = offset
+        return begin + offset
+    if count == 0x7FFFFFFF:
+        return MAX_POSITION_EXCEEDED
+    next_term_id = (((term_id + 1) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+    next_count = count + 1
+    store_i64(log, metadata + next_count % 3 * 8, next_term_id << 32)
+    store_i32(log, metadata + _ACTIVE_TERM_COUNT, next_count)
+    state[_TERM_ID], state[_TERM_OFFSET], state[_TERM_BEGIN] = next_term_id, 0, begin + term_length
+    return ADMIN_ACTION
+
+
+@kernel(I64(BYTES, I64), modules=_MODULES)
+def _load(buffer, at):  # type: ignore[no-untyped-def]
+    return load_i64(buffer, at)
+
+
+class Publication:
+    """Appends messages; what the driver sends of them is the driver's."""
+
+    def __init__(
+        self, cnc: CncFile, registration_id: int, session_id: int, limit_counter_id: int, log: LogBuffers
+    ) -> None:
+        """Raises MediaDriverError for a tail that is none."""
+        self.registration_id = registration_id
+        self.session_id = session_id
+        self._counters = cnc.buffer
+        self._limit_at = cnc.value_offset(limit_counter_id)
+        self._log = log
+        self._state = np.zeros(3, np.int64)
+        count = log.metadata.active_term_count
+        tail_at = log.metadata_offset + count % 3 * 8
+        tail = int(log.buffer[tail_at : tail_at + 8].view(np.int64)[0])
+        term_id, offset = tail >> 32, tail & 0xFFFFFFFF
+        if (term_id - log.initial_term_id) & 0xFFFFFFFF != count or not 0 <= offset <= log.term_length:
+            raise MediaDriverError(f"a publication has tail {tail:#x} in term {count}")
+        if offset % FRAME_ALIGNMENT:
+            raise MediaDriverError(f"a publication goes on at offset {offset}, expected a multiple of 32")
+        self._state[:] = term_id, offset, count * log.term_length
+        self.message_length_max = min(log.term_length // 8, MESSAGE_LENGTH_MAX)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a subscriber is there, as the driver last heard."""
+        return self._log.metadata.is_connected == 1
+
+    @property
+    def position(self) -> int:
+        """After what was offered last."""
+        return int(self._state[_TERM_BEGIN] + self._state[_TERM_OFFSET])
+
+    def offer(self, message: bytes) -> int:
+        """Append one message; returns the position after it.
+
+        Below 0 nothing was appended: NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION (offer again: a new term
+        begins), MAX_POSITION_EXCEEDED. Raises LocalProtocolError for a message that is too long.
+        """
+        if len(message) > self.message_length_max:
+            raise LocalProtocolError(
+                f"a message of {len(message)} bytes, at most {self.message_length_max} go here"
+            )
+        log = self._log
+        return int(
+            _offer(
+                log.buffer,
+                log.metadata_offset,
+                log.term_length,
+                log.initial_term_id,
+                log.mtu_length,
+                self._state,
+                _load(self._counters, self._limit_at),
+                np.frombuffer(message, np.uint8),
+                len(message),
+            )
+        )

@@ -1,0 +1,102 @@
+"""The files of a media driver, whatever is in them: what it tells, its counters, a log buffer."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from cluster.errors import ClusterError
+from cluster.media.broadcast_receiver import BroadcastReceiver
+from cluster.media.cnc_file import CncFile
+from cluster.media.driver_proxy import DriverProxy
+from cluster.media.image import Image
+from cluster.media.log_buffers import LogBuffers
+from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
+from cluster.media.publication import Publication
+from cluster.protocol.cnc import CncHeader, consumer_heartbeat_offset, decode_cnc_header
+from cluster.protocol.frame import frame
+from cluster.protocol.media import (
+    LOG_METADATA_LENGTH,
+    ON_AVAILABLE_IMAGE,
+    TERMS,
+    OnAvailableImage,
+    decode_driver_event,
+)
+from tests.fuzz.targets import Target, named
+from tests.media.made_driver import TERM_LENGTH, MadeDriver, log_buffer
+
+_WRITTEN = 1024  # of the term, in an input
+
+
+class MediaDriverFiles(Target):
+    """An input is a cnc.dat, the first bytes of a term, and the metadata of its log buffer."""
+
+    slice = 300
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+        folder = Path(self._folder.name)
+        driver = MadeDriver(folder, ring=1024, broadcast=1024, counters=4)
+        driver.counter(1, value=2**62)
+        driver.counter(4)
+        name = str(folder / "log").encode()
+        image = struct.pack("<qiiqii", 9, 5, 7, 3, 1, len(name)) + name
+        driver.answer(ON_AVAILABLE_IMAGE, image + bytes(-len(image) % 4) + struct.pack("<i4s", 4, b"here"))
+        self._cnc, self._log = driver.path, folder / "log"
+        self._cnc_length = len(driver.file)
+        frames = b"".join(
+            frame(b"word" * n, session_id=5, stream_id=7, term_id=0, term_offset=0) for n in (1, 9)
+        )
+        self.corpus = [
+            driver.path.read_bytes() + frames.ljust(_WRITTEN, b"\0") + log_buffer()[-LOG_METADATA_LENGTH:]
+        ]
+
+    def feed(self, data: bytes) -> str:
+        cnc = bytearray(data[: self._cnc_length])
+        _beat(cnc)
+        self._cnc.write_bytes(cnc)
+        written = data[self._cnc_length :][:_WRITTEN]
+        metadata = data[self._cnc_length + _WRITTEN :][:LOG_METADATA_LENGTH]
+        self._log.write_bytes(written.ljust(TERMS * TERM_LENGTH, b"\0") + metadata)
+        try:
+            return self._use()
+        except ClusterError as error:
+            return named(error)
+
+    def _use(self) -> str:
+        cnc = CncFile(str(self._cnc.parent), 0)
+        receiver = BroadcastReceiver(cnc.buffer, cnc.regions.to_clients)
+        heard = []
+        for _ in range(16):
+            record = receiver.receive()
+            if record is None:
+                break
+            event = decode_driver_event(*record)
+            heard.append(type(event).__name__)
+            if isinstance(event, OnAvailableImage):
+                counter_id = event.subscriber_position_counter_id
+                image = Image(cnc, 1, event.session_id, counter_id, LogBuffers(str(self._log)))
+                heard.append(str(image.poll(np.zeros(_WRITTEN, np.uint8)) > 0))
+        cnc.counters()
+        publication = Publication(cnc, 1, 5, 0, LogBuffers(str(self._log)))
+        heard += [str(min(publication.offer(bytes(length)), 0)) for length in (1, 5000)]
+        DriverProxy(ManyToOneRingBuffer(cnc.buffer, cnc.regions.to_driver)).add_subscription("aeron:ipc", 1)
+        return " ".join(heard)
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+def _beat(cnc: bytearray) -> None:
+    """Let the driver seem to run, where its heartbeat can be found."""
+    try:
+        header: CncHeader = decode_cnc_header(cnc)
+    except ClusterError:
+        return
+    offset = consumer_heartbeat_offset(header)
+    if 0 <= offset <= len(cnc) - 8:
+        struct.pack_into("<q", cnc, offset, time.time_ns() // 1_000_000)
