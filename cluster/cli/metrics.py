@@ -13,10 +13,11 @@ from datetime import datetime
 from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 
 from cluster.cli.verdict import Member, why_not_ready
+from cluster.protocol.counter_types import BUCKETS_NS, PARTS, part_of
 from cluster.protocol.counter_types import CounterTypeId as Id
 
 NS, MS = 1e-9, 1e-3
@@ -41,6 +42,10 @@ GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_module_state": (Id.CONSENSUS_MODULE_STATE, 1, "Aeron's state of the module; 1 is ACTIVE."),
     "cluster_turn_gap_max_seconds": (Id.MAX_CYCLE_TIME, NS, "Longest time between two turns so far."),
     "cluster_snapshot_duration_max_seconds": (Id.MAX_SNAPSHOT_DURATION, NS, "Longest snapshot so far."),
+    "cluster_connections": (Id.CLIENT_CONNECTIONS, 1, "Connections of clients."),
+    "cluster_readers": (Id.LOG_READERS, 1, "Readers of the log over the network."),
+    "cluster_link_up": (Id.LINK_IS_UP, 1, "Whether the link to another member is up."),
+    "cluster_link_queued_bytes": (Id.LINK_QUEUED_BYTES, 1, "Bytes that wait for another member."),
     "cluster_service_turn_max_seconds": (Id.CONTAINER_MAX_CYCLE_TIME, NS, "Longest turn of a service."),
 }  # fmt: skip
 COUNTERS: dict[str, tuple[Id, str]] = {
@@ -49,12 +54,21 @@ COUNTERS: dict[str, tuple[Id, str]] = {
     "cluster_turn_gaps_exceeded": (Id.CYCLE_TIME_EXCEEDED, "Turns that came later than cycle_threshold."),
     "cluster_snapshots": (Id.SNAPSHOT_COUNT, "Snapshots that were taken."),
     "cluster_service_turns_exceeded": (Id.CONTAINER_CYCLE_TIME_EXCEEDED, "Turns of a service beyond that."),
+    "cluster_messages": (Id.INGRESS_MESSAGES, "Messages of clients that a leader has taken."),
+    "cluster_dropped_messages": (Id.DROPPED_MESSAGES, "Those it has not: of another term, of no session."),
+    "cluster_refusals": (Id.REFUSALS, "Requests refused for want of proof or right (audit.log)."),
+    "cluster_cut_off_peers": (Id.CUT_OFF_PEERS, "Connections cut off for what came over them."),
     "cluster_errors": (Id.CONSENSUS_MODULE_ERRORS, "Errors of the member so far."),
     "cluster_service_errors": (Id.CONTAINER_ERRORS, "Errors of a service so far."),
 }  # fmt: skip
 
 
-_LABELS = {"service": re.compile(r" serviceId=(\d+)")}  # by what a counter's label has
+HISTOGRAMS: dict[str, tuple[Id, str]] = {
+    "cluster_sync_seconds": (Id.SYNC_TIME, "Syncs of the log to the disk."),
+    "cluster_commit_seconds": (Id.COMMIT_TIME, "From a leader's write to the commit; a sample."),
+}
+
+_SERVICE = re.compile(r" serviceId=(\d+)")
 
 
 def metrics_text(
@@ -128,19 +142,39 @@ def _of_counters(counters: list[dict[str, Any]]) -> Iterator[Metric]:
         yield _family(GaugeMetricFamily, name, text, counters, type_id, scale)
     for name, (type_id, text) in COUNTERS.items():
         yield _family(CounterMetricFamily, name, text, counters, type_id, 1)
+    for name, (type_id, text) in HISTOGRAMS.items():
+        yield from _histogram(name, text, [c for c in counters if c["typeId"] == type_id])
 
 
 def _family(
     kind: Any, name: str, text: str, counters: list[dict[str, Any]], type_id: Id, scale: float
 ) -> Metric:
     """All counters of a type, apart by what their labels name."""
-    found = [counter for counter in counters if counter["typeId"] == type_id]
-    labels = [label for label, pattern in _LABELS.items() if any(pattern.search(c["label"]) for c in found)]
-    family: Metric = kind(name, text, labels=labels)
-    for counter in found:
-        values = [match[1] if (match := _LABELS[label].search(counter["label"])) else "" for label in labels]
-        family.add_metric(values, counter["value"] * scale)  # type: ignore[attr-defined]
+    found = [(_part(counter), counter["value"]) for counter in counters if counter["typeId"] == type_id]
+    family: Metric = kind(name, text, labels=[label for label in {part[0] for part, _ in found} if label])
+    for (label, value), count in found:
+        family.add_metric([value] if label else [], count * scale)  # type: ignore[attr-defined]
     return family
+
+
+def _part(counter: dict[str, Any]) -> tuple[str, str]:
+    """Name and value of the label that tells a counter from others of its type; empty for a single one."""
+    if counter["typeId"] in PARTS:
+        return part_of(counter["label"])
+    service = _SERVICE.search(counter["label"])
+    return ("", "") if service is None else ("service", service[1])
+
+
+def _histogram(name: str, text: str, counters: list[dict[str, Any]]) -> Iterator[Metric]:
+    """Of the counters of a histogram, in any order; nothing where the member has none."""
+    values = {part_of(counter["label"])[1]: counter["value"] for counter in counters}
+    if not values:
+        return
+    buckets, count = [], 0
+    for bound in (*BUCKETS_NS, "inf"):
+        count += values[str(bound)]
+        buckets.append(("+Inf" if bound == "inf" else repr(int(bound) / 1e9), count))
+    yield HistogramMetricFamily(name, text, buckets, values["ns"] * NS)
 
 
 def _every(member: Member) -> Iterator[Metric]:

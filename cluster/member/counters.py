@@ -1,17 +1,26 @@
 """The cluster's counters of one member, as Aeron's tools look for them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import COUNTERS_MAX, Counter, CountersFile
+from cluster.log.session_table import (
+    DROPPED_EGRESS,
+    DROPPED_SESSION,
+    DROPPED_TERM,
+    MESSAGES,
+    SessionTable,
+)
 from cluster.protocol.counter_types import (
     CounterTypeId,
+    bucket_parts,
     client_session_key,
     client_session_label,
     consumer_label,
     counter_key,
+    part_label,
 )
 from cluster.protocol.enums import (
     ClusterControlToggle,
@@ -20,10 +29,24 @@ from cluster.protocol.enums import (
     NodeControlToggle,
     Role,
 )
+from cluster.protocol.versions import PACKAGE_VERSION
 
 # The file must have room for all the others.
 SESSION_COUNTERS_MAX = COUNTERS_MAX * 3 // 4
 CONSUMER_COUNTERS_MAX = 64
+
+
+DROP_REASONS = {"term": DROPPED_TERM, "session": DROPPED_SESSION, "egress": DROPPED_EGRESS}
+
+
+class Histogram:
+    """Counters that kernels add to: a bucket each of ``BUCKETS_NS``, one for more, and the sum of all ns."""
+
+    def __init__(self, counters: Sequence[Counter]) -> None:
+        """The counters lie one after the other."""
+        first = counters[0]
+        assert [c.counter_id - first.counter_id for c in counters] == list(range(len(counters)))
+        self.index = first.index  # of the first in ``CountersFile.words``
 
 
 class MemberCounters:
@@ -43,7 +66,9 @@ class MemberCounters:
         self.commit_position = allocate(types.COMMIT_POSITION)
         self.snapshot_count = allocate(types.SNAPSHOT_COUNT)
         self.election_state = allocate(types.ELECTION_STATE, ElectionState.INIT)
-        self.errors = allocate(types.CONSENSUS_MODULE_ERRORS)
+        self.errors = file.allocate_cluster_counter(
+            types.CONSENSUS_MODULE_ERRORS, cluster_id, version=PACKAGE_VERSION
+        )
         self.timed_out_clients = allocate(types.CLIENT_TIMEOUTS)
         self.max_cycle_time_ns = allocate(types.MAX_CYCLE_TIME)
         self.cycle_time_exceeded = file.allocate_cluster_counter(
@@ -63,6 +88,34 @@ class MemberCounters:
             allocate(types.STANDBY_SNAPSHOTS_RECEIVED) if context.accept_standby_snapshots else None
         )
         self.certificate_end_ms = allocate(types.CERTIFICATE_END)  # 0: it speaks no TLS
+        self.ingress_messages = allocate(types.INGRESS_MESSAGES)
+        self.client_connections = allocate(types.CLIENT_CONNECTIONS)
+        self.log_readers = allocate(types.LOG_READERS)
+        self.cut_off_peers = allocate(types.CUT_OFF_PEERS)
+        self.refusals = allocate(types.REFUSALS)
+
+        def parts(type_id: CounterTypeId, names: Sequence[str]) -> list[Counter]:
+            key = counter_key(cluster_id)
+            return [file.allocate(type_id, key, part_label(type_id, cluster_id, name)) for name in names]
+
+        self.sync_time = Histogram(parts(types.SYNC_TIME, bucket_parts()))
+        self.commit_time = Histogram(parts(types.COMMIT_TIME, bucket_parts()))
+        self.dropped_messages = parts(types.DROPPED_MESSAGES, [f"reason={why}" for why in DROP_REASONS])
+        peers = [member_id for member_id in context.member_ids if member_id != context.member_id]
+        names = [f"peer={peer}" for peer in peers]
+        self.links_up = dict(zip(peers, parts(types.LINK_IS_UP, names), strict=True))
+        self.link_queued_bytes = dict(zip(peers, parts(types.LINK_QUEUED_BYTES, names), strict=True))
+
+    def show_table(self, table: SessionTable) -> None:
+        """What kernels have counted of clients' messages, since this member began to lead."""
+        self.ingress_messages.set(int(table.words[MESSAGES]))
+        for counter, word in zip(self.dropped_messages, DROP_REASONS.values(), strict=True):
+            counter.set(int(table.words[word]))
+
+    def show_link(self, peer: int, *, is_up: bool, queued_bytes: int) -> None:
+        """How the link to another member is."""
+        self.links_up[peer].set(is_up)
+        self.link_queued_bytes[peer].set(queued_bytes)
 
 
 class SessionCounters:

@@ -79,6 +79,7 @@ class Machine:
         self.security = security
         self._ask = ask
         self._gateway: GrpcGateway | None = None
+        self.cut_off_count = 0  # peers
         if tls is not None and tls.exposure:
             log.warning(tls.exposure)
 
@@ -98,6 +99,7 @@ class Machine:
 
     def _on_peer_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread too."""
+        self.cut_off_count += 1
         self._log.often("a peer was cut off", str(error), monotonic_ns())
 
     def epoch_ms(self) -> int:
@@ -180,6 +182,16 @@ class Machine:
 
     def _on_watermark_error(self, error: ClusterError) -> None:
         self.record(self.mark_file, "export watermark", error)
+
+    @property
+    def connection_count(self) -> int:
+        """Connections of clients, of the present life."""
+        return self._clients.connection_count
+
+    @property
+    def reader_count(self) -> int:
+        """Readers of the log, over all media."""
+        return 0 if self._gateway is None else self._gateway.reader_count
 
     # -- certificates --
 

@@ -93,6 +93,7 @@ class ClusterNode:
         self._is_reopen_asked = False
         self._began_ns = 0
         self._errors_before = 0  # counted in earlier lives
+        self._refused_count = 0
         self._failures = DiskFailures()
         self._next_housekeeping_ns = 0
         self._clock = cluster_clock(config.cluster_clock)
@@ -154,7 +155,7 @@ class ClusterNode:
 
         self._audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(self._audit.close)
-        security = load_security(config, self._on_security_error, self._audit.refused)
+        security = load_security(config, self._on_security_error, self._on_refused)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         bounds, told = fit_descriptors(config.bounds)
         if told:
@@ -359,13 +360,26 @@ class ClusterNode:
                 self._is_reopen_asked = False
                 self.log.reopen_with(self._audit)
             self._machine.refresh_certificates()
-            life.counters.certificate_end_ms.set(self._machine.certificate_end_ms)
+            self._show(life)
             life.update_activity()
             self._metrics.do_work(now_ns)
         life.counters_file.drain_commands()
         if life.consensus_module.is_closed:
             self.stop()
         return work_count
+
+    def _show(self, life: MemberLife) -> None:
+        """What is counted elsewhere, for those who read the counters file."""
+        counters, machine = life.counters, self._machine
+        counters.certificate_end_ms.set(machine.certificate_end_ms)
+        counters.client_connections.set(machine.connection_count)
+        counters.log_readers.set(machine.reader_count)
+        counters.cut_off_peers.set(machine.cut_off_count)
+        counters.refusals.set(self._refused_count)
+        counters.show_table(life.consensus_module.replica.sessions.table)
+        for peer in counters.links_up:
+            is_up, queued_bytes = life.links.is_up(peer), life.links.queued_bytes(peer)
+            counters.show_link(peer, is_up=is_up, queued_bytes=queued_bytes)
 
     def _turn_busily(self) -> bool | None:
         """Take turns in compiled code; whether a socket may have what ended them, None: there were none."""
@@ -412,6 +426,10 @@ class ClusterNode:
         if self._life is not None:
             self._life.counters.errors.get_and_add(1)
         self._machine.record(self._mark_file, "authentication", error)
+
+    def _on_refused(self, peer: str, encoded_principal: bytes, what: str, why: str) -> None:
+        self._refused_count += 1
+        self._audit.refused(peer, encoded_principal, what, why)
 
     def _tell_service_error(self, error: ServiceError, count: int) -> None:
         if self._on_service_error is not None:

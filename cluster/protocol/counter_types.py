@@ -79,6 +79,16 @@ class CounterTypeId(IntEnum):
     CONSUMER_POSITION = 1115
     LEADER_MEMBER_ID = 1116
     CLOCK_OFFSET = 1117
+    SYNC_TIME = 1118
+    COMMIT_TIME = 1119
+    INGRESS_MESSAGES = 1120
+    DROPPED_MESSAGES = 1121
+    CLIENT_CONNECTIONS = 1122
+    LOG_READERS = 1123
+    REFUSALS = 1124
+    CUT_OFF_PEERS = 1125
+    LINK_IS_UP = 1126
+    LINK_QUEUED_BYTES = 1127
 
 
 class Scope(Enum):
@@ -97,6 +107,12 @@ class CounterText(NamedTuple):
     has_version: bool = False
     has_threshold: bool = False  # ``text`` is followed by the threshold before the scope
 
+
+# Upper bounds of the buckets of a histogram; the last bucket has none.
+BUCKETS_NS: Final = (
+    50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000,
+    10_000_000, 25_000_000, 50_000_000, 100_000_000, 250_000_000, 1_000_000_000,
+)  # fmt: skip
 
 _CONSUMER_LABEL: Final = "Cluster consumer-pos: - clusterId="
 _T = CounterTypeId
@@ -138,6 +154,11 @@ TEXTS: Final = {
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
     _T.LEADER_MEMBER_ID: CounterText("Cluster leader member id"),
+    _T.INGRESS_MESSAGES: CounterText("Cluster messages of clients taken"),
+    _T.CLIENT_CONNECTIONS: CounterText("Cluster connections of clients"),
+    _T.LOG_READERS: CounterText("Cluster readers of the log"),
+    _T.REFUSALS: CounterText("Cluster refusals for want of proof or right"),
+    _T.CUT_OFF_PEERS: CounterText("Cluster connections cut off for what came over them"),
     _T.CLOCK_OFFSET: CounterText("Cluster clock ahead of a majority's in ns"),
     _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
@@ -195,6 +216,31 @@ def consumer_label(cluster_id: int, group: str) -> str:
     """Label of counter 1115; what is not ASCII in the group's name is escaped as Python does."""
     name = group.encode("ascii", "backslashreplace").decode()
     return f"{_CONSUMER_LABEL}{cluster_id} group={name}"
+
+
+PARTS: Final = {
+    CounterTypeId.SYNC_TIME: "Cluster syncs of the log",
+    CounterTypeId.COMMIT_TIME: "Cluster times from write to commit",
+    CounterTypeId.DROPPED_MESSAGES: "Cluster messages of clients dropped",
+    CounterTypeId.LINK_IS_UP: "Cluster link is up",
+    CounterTypeId.LINK_QUEUED_BYTES: "Cluster bytes queued on a link",
+}
+
+
+def part_label(type_id: CounterTypeId, cluster_id: int, part: str) -> str:
+    """Label of one of several counters of a type of ``PARTS``; ``part_of`` takes the part out of it."""
+    return f"{PARTS[type_id]} - clusterId={cluster_id} {part}"
+
+
+def part_of(label: str) -> tuple[str, str]:
+    """Name and value of the part in the label of a type of ``PARTS``, both empty without one."""
+    name, _, value = label.rpartition(" ")[2].partition("=")
+    return name, value
+
+
+def bucket_parts() -> list[str]:
+    """The parts of a histogram's counters: how many took at most so long, more, and ns in all."""
+    return [*(f"le={bound}" for bound in BUCKETS_NS), "le=inf", "sum=ns"]
 
 
 def consumer_group_of(label: str) -> str:

@@ -188,6 +188,11 @@ class GrpcGateway:
         """Where in the log the slowest reader is, None without one. May be asked from any thread."""
         return self._log.least_position
 
+    @property
+    def reader_count(self) -> int:
+        """Readers that are served now. May be asked from any thread."""
+        return self._log.reader_count
+
     def adopt(self, reader: HandedOver) -> None:
         """Serve a reader that came to the member's own port. Called from the member's thread."""
         self._loop.call_soon_threadsafe(self._adopt, reader)

@@ -199,6 +199,11 @@ class LogServer:
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
+    @property
+    def reader_count(self) -> int:
+        """Readers that are served now. May be asked from any thread."""
+        return self._readers.count
+
     async def _open(self) -> ServedLog:
         """A log for one stream; closed again when its reader is gone by then. Raises ClusterError."""
         opening = asyncio.ensure_future(self._run(self._open_log))

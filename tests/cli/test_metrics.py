@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
@@ -11,10 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.http_port import Request
-from cluster.cli.metrics import COUNTERS, GAUGES, OF_MEMBER
+from cluster.cli.metrics import OF_MEMBER, metrics_text
 from cluster.cli.metrics_process import MetricsPages
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
+from cluster.member.busy.measuring import measure
+from cluster.member.counters import MemberCounters
 from cluster.node import config_text
-from cluster.protocol.counter_types import TEXTS, Scope
+from cluster.protocol.counter_types import BUCKETS_NS
 from cluster.protocol.counter_types import CounterTypeId as Id
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.security.loading import load_security
@@ -38,6 +43,13 @@ def pages_of(directory, **keys) -> MetricsPages:
 def get(pages: MetricsPages, target: str, **headers: str):
     path, _, query = target.partition("?")
     return asyncio.run(pages.answer(Request("GET", path, query, headers, "127.0.0.1", None)))
+
+
+def shown(file: CountersFile) -> list[dict]:
+    """Counters as a member's document has them."""
+    return [
+        {"id": c.counter_id, "typeId": c.type_id, "label": c.label, "value": c.value} for c in file.counters()
+    ]
 
 
 def samples(pages: MetricsPages, target: str = "/metrics") -> dict[str, float]:
@@ -137,15 +149,37 @@ def test_where_rights_are_on_it_takes_the_right_to_read_and_probes_learn_no_reas
     assert b"waits" in get(pages, "/readyz", authorization=bearer["alice"]).body
 
 
-def test_every_series_is_in_the_page_and_no_other(member):
-    directory, counters = member
-    for type_id in {found[0] for found in (*GAUGES.values(), *COUNTERS.values())}:
-        if counters.find(type_id) is None:
-            of = {"service_id": 0} if TEXTS[type_id].scope is Scope.SERVICE else {}
-            threshold = {"threshold_ns": 1} if TEXTS[type_id].has_threshold else {}
-            counters.allocate_cluster_counter(type_id, 0, **of, **threshold)
-    shown = {name.partition("{")[0] for name in samples(pages_of(directory))} | set(OF_MEMBER)
-    of_some = {f"cluster_{name}" for name in ("certificate_end_seconds", "snapshot_time_seconds")}
-    assert set(re.findall(r"^\| `(cluster_\w+)` \|", PAGE, re.MULTILINE)) == shown | of_some | {
-        "cluster_group_lag_bytes"
+def test_every_series_is_in_the_page_and_no_other():
+    file = CountersFile.in_memory()
+    MemberCounters(file, ConsensusModuleContext(member_ids=(0, 1, 2)))
+    for type_id in (Id.CONTAINER_ERRORS, Id.CONTAINER_MAX_CYCLE_TIME):
+        file.allocate_cluster_counter(type_id, 0, service_id=0)
+    file.allocate_cluster_counter(Id.CONTAINER_CYCLE_TIME_EXCEEDED, 0, service_id=0, threshold_ns=1)
+    member = {
+        "memberId": 0, "isAlive": True, "waitsFor": [], "counters": shown(file),
+        **{key: 0 for key, *_ in OF_MEMBER.values()},
+        "consumers": [{"group": "g", "bytesBehind": 1}],
+        **dict.fromkeys(("snapshotTime", "certificateEnds"), "2026-01-31T12:00:00+00:00"),
+    }  # fmt: skip
+    text, _ = metrics_text(member, {"version": "1"}, None)
+    series = {sample.name for family in parse(text.decode()) for sample in family.samples}
+    made = {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in series}
+    assert set(re.findall(r"^\| `(cluster_\w+)` \|", PAGE, re.MULTILINE)) == made
+    assert 'cluster_link_up{peer="2"}' in text.decode()
+
+
+def test_a_histogram_counts_each_time_in_one_bucket_and_adds_up_to_the_sum():
+    file = CountersFile.in_memory()
+    histogram = MemberCounters(file, ConsensusModuleContext()).sync_time
+    tables = SimpleNamespace(counters=file.words)
+    times = [0, BUCKETS_NS[0], BUCKETS_NS[0] + 1, BUCKETS_NS[-1], 3 * BUCKETS_NS[-1]]
+    for time_ns in times:
+        measure.py_func(tables, histogram.index, time_ns)
+    member = {"memberId": 0, "isAlive": True, "waitsFor": [], "counters": shown(file)}
+    text = metrics_text(member, {"version": "1"}, None)[0].decode()
+    found = {
+        s.name + str(s.labels): s.value for f in parse(text) for s in f.samples if "sync_seconds" in s.name
     }
+    counts = [value for name, value in found.items() if "_bucket" in name]
+    assert counts == [2, *[3] * (len(BUCKETS_NS) - 2), 4, 5]
+    assert found["cluster_sync_seconds_sum{}"] == pytest.approx(sum(times) / 1e9)

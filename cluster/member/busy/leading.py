@@ -32,9 +32,11 @@ from cluster.member.busy.envelopes import (
     send_sealed,
     set_position,
 )
+from cluster.member.busy.measuring import measure
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
+from cluster.member.busy.system import read_clock
 from cluster.member.busy.words import (
     APPEND_POSITION,
     BASE,
@@ -43,6 +45,7 @@ from cluster.member.busy.words import (
     COMMIT_DUE_NS,
     COMMIT_POSITION,
     COMMIT_RISEN_NS,
+    COMMIT_TIME,
     ENTRY,
     FAILED,
     FLUSHED,
@@ -55,6 +58,8 @@ from cluster.member.busy.words import (
     LAGGARD,
     LAST_ACTIVITY_NS,
     LEADERSHIP_TERM_ID,
+    MEASURED_FROM_NS,
+    MEASURED_POSITION,
     MEMBER_ID,
     MEMBER_WORDS,
     MEMBERS,
@@ -192,6 +197,8 @@ def flush(t):  # type: ignore[no-untyped-def]
     if not has_room(t, end - begin):
         w[REASON] |= ROOM
         return False
+    if w[MEASURED_POSITION] == 0:
+        w[MEASURED_POSITION], w[MEASURED_FROM_NS] = end, read_clock(t)
     if not append(t, begin - w[BASE], end - w[BASE]):
         return False
     w[FLUSHED] = end
@@ -275,6 +282,9 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
         w[IS_COMMIT_UNSENT] = 1
         w[COMMIT_RISEN_NS] = w[NOW_NS]
     t.counters[w[COMMIT_COUNTER]] = position
+    if 0 < w[MEASURED_POSITION] <= position:
+        measure(t, w[COMMIT_TIME], read_clock(t) - w[MEASURED_FROM_NS])
+        w[MEASURED_POSITION] = 0
     serve_committed(t)
 
 

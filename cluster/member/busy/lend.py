@@ -391,6 +391,10 @@ class BusyTurns:
         words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
         words[at.NODE_TOGGLE] = agent.counters.node_control_toggle.index
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
+        words[at.SYNC_TIME] = agent.counters.sync_time.index
+        words[at.COMMIT_TIME] = agent.counters.commit_time.index
+        if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= agent.log.commit_position:
+            words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         if not (
             self._tables.log is log

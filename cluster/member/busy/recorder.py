@@ -10,7 +10,15 @@ from cluster.log.crc import crc_32, extend_crc_32
 from cluster.log.frames import align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, put_i32, put_i64, zero_bytes
-from cluster.member.busy.system import START_WRITING, WRITE_AND_WAIT, sync_file, sync_range, write_file
+from cluster.member.busy.measuring import measure
+from cluster.member.busy.system import (
+    START_WRITING,
+    WRITE_AND_WAIT,
+    read_clock,
+    sync_file,
+    sync_range,
+    write_file,
+)
 from cluster.member.busy.words import (
     APPEND_POSITION,
     CHECKSUM,
@@ -36,6 +44,7 @@ from cluster.member.busy.words import (
     SINGLE_FRAMES,
     SINGLE_FRAMES_MIN,
     SYNC_LEVEL,
+    SYNC_TIME,
     SYNCED_POSITION,
     UNPROVEN_CRC,
     WRITTEN_BACK,
@@ -100,6 +109,7 @@ def sync(t):  # type: ignore[no-untyped-def]
     w = t.words
     if w[SYNCED_POSITION] == w[APPEND_POSITION]:
         return True
+    began_ns = read_clock(t)
     has_proof = w[PROOF] >= 0
     is_slot_written_after = has_proof and w[SINGLE_FRAMES] > w[SINGLE_FRAMES_MIN]
     if has_proof and not is_slot_written_after and not _hand_over(t):
@@ -111,6 +121,7 @@ def sync(t):  # type: ignore[no-untyped-def]
             return False
     elif has_proof and not _done(t):
         return False
+    measure(t, w[SYNC_TIME], read_clock(t) - began_ns)
     w[SYNCED_POSITION] = w[APPEND_POSITION]
     w[UNPROVEN_CRC] = 0
     t.counters[w[POSITION_COUNTER]] = w[SYNCED_POSITION]

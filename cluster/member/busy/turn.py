@@ -107,6 +107,7 @@ _OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "sess
 _OF_THE_TURN = (
     "words",
     "system",
+    "measuring",
     "receiving",
     "recorder",
     "envelopes",
@@ -120,6 +121,7 @@ _OF_THE_TURN = (
 MODULES = (
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
+    "cluster.protocol.counter_types",
 )
 
 

@@ -180,11 +180,16 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     ANSWERED,  # answers taken since it has reported
     MAX_CYCLE_COUNTER,
     CYCLES_EXCEEDED_COUNTER,
+    # measured: histograms, each by its first counter
+    SYNC_TIME,
+    COMMIT_TIME,
+    MEASURED_POSITION,  # whose commit is measured; 0: none is
+    MEASURED_FROM_NS,
     # done
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(99)
+) = range(103)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
