@@ -9,7 +9,7 @@ SHELL      := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test budget slow lint conformance sim interop faults bench lock clean
+.PHONY: help setup demo test budget slow lint conformance sim interop faults bench docs lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,9 +76,21 @@ faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)
 
+# A site of its own needs, in an environment of its own: nothing of it is installed where the product is.
+SITE := build/site-tools
+$(SITE): conf/site.lock
+	@python3 -m venv $@ && $@/bin/pip install --quiet --require-hashes -r $<
+
+docs: $(SITE)  ## The pages of docs/ as a site in build/site, with search; links are checked
+	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --config-file conf/site.yml
+	@cp docs/*.md build/site/ && cp docs/README.md build/site/llms.txt
+	@echo "make docs: build/site/index.html"
+
 lock:         ## Resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-header --quiet -o requirements.lock
+	echo mkdocs-material | uv pip compile - --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header --quiet -o conf/site.lock
 
 clean:        ## Remove what runs and builds leave behind, .venv too
 	rm -rf .venv build dist .benchmarks .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -1,0 +1,35 @@
+"""The pages of docs/ in reading order: one list, on the front page and in the settings of the site."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tree import ROOT
+
+DOCS = ROOT / "docs"
+_LISTED = re.compile(r"^- \[([^\]]+)\]\(([^)]+)\): ", re.MULTILINE)
+_IN_NAV = re.compile(r"^      - (.+): (\S+\.md)$", re.MULTILINE)
+
+
+def test_the_front_page_lists_every_page_once() -> None:
+    listed = [page for _, page in _LISTED.findall((DOCS / "README.md").read_text())]
+    pages = {path.name for path in DOCS.glob("*.md")} - {"README.md"}
+    assert sorted(listed) == sorted({*pages, str(Path("decisions", "README.md"))})
+
+
+def test_the_site_has_the_titles_and_the_order_of_the_front_page() -> None:
+    in_nav = _IN_NAV.findall((ROOT / "conf" / "site.yml").read_text())
+    assert in_nav == _LISTED.findall((DOCS / "README.md").read_text())
+
+
+@pytest.mark.interop
+def test_the_site_builds_and_all_its_links_lead_somewhere() -> None:
+    done = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    site = Path(ROOT, "build", "site")
+    assert "Coming from Kafka" in (site / "index.html").read_text()
+    assert (site / "llms.txt").read_text() == (DOCS / "README.md").read_text()
