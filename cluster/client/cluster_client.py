@@ -29,7 +29,7 @@ from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
 from cluster.client.payloads import Payloads, as_columns, joined
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
-from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut
+from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.lane import LaneStanding
 from cluster.protocol.session import AdminRequest
@@ -362,7 +362,7 @@ class ClusterClient:
                 self._held.hold(opening.event)
         except TimedOut:
             self._reopening = SessionOpening(self._context, self._world)
-        except ClusterError as error:
+        except Exception as error:
             self._reopening = None
             self._session.why_closed += f"; no other was opened: {error}"
             self._world.close()

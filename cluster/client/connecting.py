@@ -111,7 +111,7 @@ class SessionOpening:
                     assert self.publication is not None
                     self.publications.keep(self.publication)
                     self.state = ConnectState.DONE
-        except ClusterError:
+        except Exception:
             self.close()
             raise
         return self.state is ConnectState.DONE

@@ -156,7 +156,17 @@ class SessionConductor:
     # -- the duty cycle --
 
     def poll(self, *, is_receiving: bool) -> None:
-        """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader."""
+        """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader.
+
+        Whatever is raised ends the session: whose thread it was may never be heard of.
+        """
+        try:
+            self._poll(is_receiving=is_receiving)
+        except Exception as error:
+            self.end(f"{type(error).__name__}: {error}")
+            raise
+
+    def _poll(self, *, is_receiving: bool) -> None:
         self.flush_offered()
         publication, now_ns = self._publication, self._world.now_ns()
         state = self.state
@@ -333,13 +343,18 @@ class SessionConductor:
                     return
 
     def _ask_to_resume(self, publication: IngressPublication) -> None:
+        try:
+            credentials = self._context.credentials_supplier.encoded_credentials()
+        except Exception as error:  # as while its file is replaced: asked again soon
+            self._publications.why_failed[publication.member_id] = str(error)
+            return
         self._resume_correlation_id = next(self._correlation_ids)
         publication.offer(
             link.SessionResume(
                 correlation_id=self._resume_correlation_id,
                 cluster_session_id=self.cluster_session_id,
                 leadership_term_id=self.leadership_term_id,
-                encoded_credentials=self._context.credentials_supplier.encoded_credentials(),
+                encoded_credentials=credentials,
                 resume_token=self._resume_token,
             ),
             streams.LINK,

@@ -303,6 +303,9 @@ class ClusterNode:
             self.run()
         except ClusterError:
             pass  # kept in ``error``, and in the logs
+        except Exception as error:
+            self.error = UnexpectedError(f"{type(error).__name__}: {error}")
+            self.error.__cause__ = error
 
     def stop(self) -> None:
         """Ask the member to end in order, from any thread or a signal handler."""

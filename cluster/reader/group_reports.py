@@ -6,6 +6,7 @@ reader waits for one or fails with it.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -55,8 +56,12 @@ class GroupReports:
             self._is_due = True
             self._changed.notify()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="consumer group", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="consumer group", daemon=True)
+            try:
+                thread.start()
+                self._thread = thread
+            except RuntimeError as error:  # no more threads: the next call may find one
+                self._fail(position, error)
 
     def report(self) -> None:
         """Report what was ``reached``, if that is new; returns when it is committed. Raises ClusterError."""
@@ -99,7 +104,11 @@ class GroupReports:
         try:
             self.report()
         except Exception as error:  # no thread, no memory, no descriptor: the next report may find them
-            failure = error if isinstance(error, ClusterError) else ClusterError(f"{error!r}")
-            if self._failure is None:
-                self._tell(f"consumer group {self._group} is not reported at {position}: {failure}")
-            self._failure = failure
+            self._fail(position, error)
+
+    def _fail(self, position: int | None, error: Exception) -> None:
+        is_first = self._failure is None
+        self._failure = error if isinstance(error, ClusterError) else ClusterError(f"{error!r}")
+        if is_first:
+            with contextlib.suppress(Exception):  # as where nobody reads a standard error any more
+                self._tell(f"consumer group {self._group} is not reported at {position}: {self._failure}")

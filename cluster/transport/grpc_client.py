@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import keep_for_ever, leave_to_parent
 from cluster.transport.frame_splitter import FrameSplitter
@@ -28,16 +29,27 @@ from cluster.transport.tls import TlsFiles
 class SessionStream:
     """One Session stream; ``sock`` is the caller's end of it."""
 
-    def __init__(self, sock: socket.socket, theirs: socket.socket, *of_grpc: object) -> None:
+    def __init__(self, sock: socket.socket, theirs: socket.socket) -> None:
         self.sock = sock
         self.failure: Explanation = "", False  # known before the end-of-file is
         self._theirs = theirs
-        self._of_grpc = of_grpc
+        self._of_grpc: tuple[object, ...] = ()
         leave_to_parent(self)
+
+    def carry_by(self, *of_grpc: object) -> None:
+        """What belongs to gRPC, and to this process alone."""
+        self._of_grpc = of_grpc
 
     def on_forked(self, why: str) -> None:
         """As ``forks`` says."""
         keep_for_ever(self._of_grpc)
+        self._theirs.close()
+
+    def fail(self, why: str, *, is_tls: bool = False) -> None:
+        """End it: the caller learns why, and then that its end of the pair is at its end."""
+        self.failure = why, is_tls
+        with contextlib.suppress(OSError):
+            self._theirs.shutdown(socket.SHUT_RDWR)
         self._theirs.close()
 
     def explain(self) -> Explanation:
@@ -46,21 +58,22 @@ class SessionStream:
 
 
 def open_session(endpoint: Endpoint, tls: TlsFiles | None) -> SessionStream:
-    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file.
-
-    Raises ConfigurationError for files that cannot be read.
-    """
+    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file."""
     ours, theirs = socket.socketpair()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
-    channel = open_channel(endpoint, tls)
-    call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
-    stream = SessionStream(ours, theirs, channel, call)
-    threading.Thread(
-        target=_pump_responses,
-        args=(channel, call, theirs, stream, partial(diagnose_call, endpoint, tls)),
-        name=f"grpc-session-{endpoint}",
-        daemon=True,
-    ).start()
+    stream = SessionStream(ours, theirs)
+    try:
+        channel = open_channel(endpoint, tls)
+        call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
+        stream.carry_by(channel, call)
+        threading.Thread(
+            target=_pump_responses,
+            args=(channel, call, theirs, stream, partial(diagnose_call, endpoint, tls)),
+            name=f"grpc-session-{endpoint}",
+            daemon=True,
+        ).start()
+    except (ConfigurationError, RuntimeError) as error:  # files that are being replaced; no more threads
+        stream.fail(str(error))
     return stream
 
 
@@ -81,18 +94,21 @@ def _pump_responses(
 ) -> None:
     # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
     # our own side closed. Either way both ends learn of it by end-of-file.
+    why, is_tls = "", False
     try:
         with contextlib.suppress(OSError):
             for data in call:
                 sock.sendall(data)
     except grpc.RpcError as error:
-        tls_failure = diagnose(error)
-        stream.failure = tls_failure or _describe(error), bool(tls_failure)
+        why = _describe(error)
+        with contextlib.suppress(Exception):  # what cannot be found out: no thread, no memory
+            tls_failure = diagnose(error)
+            why, is_tls = tls_failure or why, bool(tls_failure)
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
     finally:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
         channel.close()
-        sock.close()
+        stream.fail(why, is_tls=is_tls)
 
 
 def _describe(error: grpc.RpcError) -> str:

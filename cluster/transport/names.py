@@ -50,8 +50,16 @@ def _text(address: str | int, port: int | bytes, flow: int = 0, scope: int = 0) 
 
 def ask_in_thread(host: str, answer: Answer) -> None:
     """``look_up`` in a thread of its own, which nobody waits for."""
+
+    def ask() -> None:
+        try:
+            addresses, why = look_up(host)
+        except Exception as error:  # no memory: without an answer nobody would ask again
+            addresses, why = (), f"{type(error).__name__}: {error}"
+        answer(addresses, why)
+
     try:
-        threading.Thread(target=lambda: answer(*look_up(host)), name=f"name {host}", daemon=True).start()
+        threading.Thread(target=ask, name=f"name {host}", daemon=True).start()
     except RuntimeError as error:  # no more threads
         answer((), str(error))
 

@@ -9,8 +9,9 @@ import pytest
 from cluster.client import ClientState, ClusterClient
 from cluster.client.held_egress import HELD_BYTES_MAX
 from cluster.errors import ClientClosed
-from cluster.protocol.enums import EventCode
+from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.session import SessionKeepAlive
+from cluster.transport.credentials import TokenCredentials
 from tests.client.scripted import Listener, connect
 
 DEADLINE_S = 20
@@ -83,6 +84,30 @@ def test_answers_that_nobody_takes_are_held_up_to_a_bound_and_then_left_in_the_s
     while client.poll_egress():
         pass
     assert listener.payloads == [payload] * answers
+
+
+def test_what_the_duty_raises_ends_the_session_and_the_next_call_says_it(cluster, monkeypatch):
+    client = connect(cluster)
+    monkeypatch.setattr(cluster, "poll", lambda: 1 / 0)
+
+    with pytest.raises(ZeroDivisionError):
+        client.do_duty()
+    assert client.is_closed and client.offer(b"x") == Offer.CLOSED
+    with pytest.raises(ClientClosed, match="ZeroDivisionError: division by zero"):
+        client.poll_egress()
+
+
+def test_credentials_that_cannot_be_read_while_a_leader_is_sought_are_read_again(cluster, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("secret")
+    client = connect(cluster, credentials=TokenCredentials(token))
+    token.write_text("")
+    cluster.leader.stop()
+    cluster.elect(1)
+    do_duties(cluster, client, lambda: client.state is ClientState.AWAIT_NEW_LEADER)
+    client.do_duty()
+    token.write_text("another")
+    do_duties(cluster, client, lambda: client.state is ClientState.CONNECTED and client.leader_member_id == 1)
 
 
 def test_a_session_that_ends_between_two_polls_tells_all_and_then_raises(cluster):

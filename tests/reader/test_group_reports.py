@@ -1,5 +1,7 @@
 """The thread that reports for a consumer group lives through what is meant for nothing."""
 
+import threading
+
 from cluster.client.cluster_client import ClusterClient
 from cluster.reader.group_reports import GroupReports
 
@@ -26,3 +28,16 @@ def test_a_report_that_raises_anything_is_told_and_made_again(monkeypatch):
     assert reports.close() is None
     assert asked[-1] == 128
     assert told[0].startswith("consumer group billing is not reported at 64: RuntimeError(")
+
+
+def test_a_listener_that_raises_and_a_thread_that_is_not_to_be_had_end_no_reports(monkeypatch):
+    def refuse(*_, **__):
+        raise RuntimeError("no more threads")
+
+    reports = GroupReports("billing", "0=nowhere:1", refuse, interval_s=0.001)
+    with monkeypatch.context() as exhausted:
+        exhausted.setattr(threading.Thread, "start", refuse)
+        reports.reached(64)
+    monkeypatch.setattr(ClusterClient, "connect", refuse)
+    reports.reached(64)
+    assert "no more threads" in str(reports.close())

@@ -1,5 +1,6 @@
 """Host names: asked beside the turns, and dialled at every address that they stand for."""
 
+import queue
 import socket
 import time
 
@@ -154,3 +155,13 @@ def test_a_listener_takes_the_first_address_that_its_host_has(monkeypatch):
     with pytest.raises(ConfigurationError, match=r"own2.invalid:9: cannot listen there: Cannot assign"):
         Listener(of("own2.invalid"), poller, lambda _: None)
     poller.close()
+
+
+def test_a_question_that_fails_in_whatever_way_is_answered(monkeypatch):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(socket, "getaddrinfo", fail)
+    answers = queue.Queue()
+    names_module.ask_in_thread("db0", lambda *answer: answers.put(answer))
+    assert answers.get(timeout=DEADLINE_S) == ((), "MemoryError: ")
