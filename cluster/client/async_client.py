@@ -13,10 +13,11 @@ from cluster.client.cluster_client import AsyncConnect, ClusterClient
 from cluster.client.context import ClientSettings
 from cluster.client.egress_dispatch import Answer, EgressBatch
 from cluster.client.payloads import Payloads
+from cluster.client.requests import TIMEOUT_S, Request
 from cluster.client.session_conductor import WAIT_S, ClientState
-from cluster.errors import ClientClosed
+from cluster.client.standing import ClientStanding
+from cluster.errors import ClientClosed, TimedOut
 from cluster.protocol.enums import Offer
-from cluster.protocol.lane import LaneStanding
 from cluster.service.buffer_claim import BufferClaim
 from cluster.service.payload import Payload
 from cluster.transport.endpoint import Endpoint
@@ -66,7 +67,7 @@ class Readiness:
             self._loop.call_soon_threadsafe(self.close)
 
 
-class AsyncClusterClient:
+class AsyncClusterClient(ClientStanding):
     """An open session. Made by ``connect``, used in the event loop that it was made in.
 
         async with AsyncClusterClient.connect("127.0.0.1:9000") as client:
@@ -80,7 +81,9 @@ class AsyncClusterClient:
 
     def __init__(self, client: ClusterClient, readiness: Readiness) -> None:
         self._client = client
+        self._standing = client._standing
         self._readiness = readiness
+        self._hearing: asyncio.Task[None] | None = None
         client.on_end(readiness.close_soon)
 
     @classmethod
@@ -92,56 +95,6 @@ class AsyncClusterClient:
     ) -> Connecting:
         """Open a session, by ``await`` or ``async with``; takes and raises what ``ClusterClient`` does."""
         return Connecting(lambda: AsyncConnect(endpoints, egress_listener, **settings))
-
-    # -- how it stands: as of ClusterClient --
-
-    @property
-    def state(self) -> ClientState:
-        return self._client.state
-
-    @property
-    def is_closed(self) -> bool:
-        return self._client.is_closed
-
-    @property
-    def why_closed(self) -> str:
-        return self._client.why_closed
-
-    @property
-    def cluster_session_id(self) -> int:
-        return self._client.cluster_session_id
-
-    @property
-    def leader_member_id(self) -> int:
-        return self._client.leader_member_id
-
-    @property
-    def leadership_term_id(self) -> int:
-        return self._client.leadership_term_id
-
-    @property
-    def offered(self) -> int:
-        return self._client.offered
-
-    @property
-    def acknowledged(self) -> int:
-        return self._client.acknowledged
-
-    @property
-    def committed_position(self) -> int:
-        return self._client.committed_position
-
-    @property
-    def lane_rows(self) -> int:
-        return self._client.lane_rows
-
-    @property
-    def lane_standing(self) -> LaneStanding | None:
-        return self._client.lane_standing
-
-    @property
-    def max_payload_length(self) -> int:
-        return self._client.max_payload_length
 
     # -- sending --
 
@@ -160,6 +113,57 @@ class AsyncClusterClient:
     async def try_claim(self, length: int, claim: BufferClaim) -> int:
         """Give ``claim`` a buffer for one message once there is room; else as ``offer``."""
         return await self._taken(lambda: self._client.try_claim(length, claim))
+
+    async def request(self, *parts: Payload, timeout_s: float = TIMEOUT_S) -> Answer:
+        """Send one message, and return the first answer that the service gives while it handles it.
+
+        Coroutines may wait for many at a time; else as ``ClusterClient.request``.
+        """
+        loop = asyncio.get_running_loop()
+        is_over = asyncio.Event()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(is_over.set)
+
+        begun: list[Request] = []
+
+        def begin() -> int:
+            request = self._client.begin_request(*parts, tell=tell)
+            if isinstance(request, int):
+                return request
+            begun.append(request)
+            return 1
+
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._taken(begin)
+                self._hear_answers()
+                await is_over.wait()
+        except TimeoutError:
+            if not begun:
+                raise TimedOut(f"the message was not taken in {timeout_s:g} s") from None
+        finally:
+            error = self._client.end_request(begun[0], timeout_s) if begun else None
+        answer = begun[0].result()
+        if answer is None:
+            assert error is not None
+            raise error
+        return answer
+
+    def _hear_answers(self) -> None:
+        """Have one task poll as long as requests wait."""
+        if self._hearing is None or self._hearing.done():
+            self._hearing = asyncio.get_running_loop().create_task(self._hear())
+
+    async def _hear(self) -> None:
+        try:
+            while self._client.awaits_answers:
+                self._client.poll_if_free()
+                if self._client.awaits_answers:
+                    await self._pause(WAIT_MAX_S)
+        except Exception as error:
+            self._client.fail_requests(error)
 
     async def _taken(self, attempt: Callable[[], int]) -> int:
         while (result := attempt()) < 0:

@@ -15,10 +15,11 @@ never by two threads at once, and never by the client's own thread, which goes o
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Self, TypeVar, Unpack
+from typing import Self, Unpack
 
+from cluster.client.blocking_calls import ALL, BlockingCalls
 from cluster.client.commit_wait import CommitWait
 from cluster.client.connecting import ConnectState, SessionOpening
 from cluster.client.context import ClientContext, ClientSettings
@@ -28,10 +29,11 @@ from cluster.client.gathering import LOOK_S, Gathering
 from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
 from cluster.client.payloads import Payloads, as_columns, joined
+from cluster.client.requests import Request, Requests
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
+from cluster.client.standing import ClientStanding, Standing
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
-from cluster.protocol.lane import LaneStanding
 from cluster.protocol.session import AdminRequest
 from cluster.protocol.token import PositionToken, identity_of, identity_text
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
@@ -41,14 +43,10 @@ from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
 from cluster.transport.member_status import member_status
 
-WAIT_MAX_S = 1.0  # for one answer, before the session is looked at again
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
-ALL = 1 << 62  # messages of a poll without a limit
-
-Taken = TypeVar("Taken", Answer, EgressBatch)
 
 
-class ClusterClient:
+class ClusterClient(ClientStanding, BlockingCalls):
     """An open session. Made by ``connect``; a context manager that closes it."""
 
     def __init__(self, context: ClientContext, world: World, opening: SessionOpening) -> None:
@@ -58,9 +56,11 @@ class ClusterClient:
         self._held = HeldEgress(
             is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
         )
-        self._session = SessionConductor(context, world, opening, self._held)
+        self._requests = Requests()
+        self._resting = 0  # threads
+        self._session = SessionConductor(context, world, opening, self._held, self._requests)
         self._gathering = Gathering(world)
-        self._lane_standing = opening.lane_standing
+        self._standing = Standing(self._session, opening.lane_standing)
         self._turn = threading.RLock()  # of who changes the session
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
@@ -68,7 +68,6 @@ class ClusterClient:
         self._cluster: str | None = None  # whose log it is, once a token was wanted
         self._tell_end: Callable[[], None] = lambda: None
         self._is_forked = False  # a copy in another process
-        self._reopening: SessionOpening | None = None  # of a session in place of one that was lost
 
     @classmethod
     def connect(
@@ -99,72 +98,15 @@ class ClusterClient:
             attempt.close()
         return client
 
-    # -- how it stands --
-
-    @property
-    def state(self) -> ClientState:
-        return self._session.state if self._reopening is None else ClientState.AWAIT_NEW_SESSION
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the session is over, for the client (``why_closed``); a new one needs a new client."""
-        return self._session.state is ClientState.CLOSED and self._reopening is None
-
-    @property
-    def why_closed(self) -> str:
-        """Why the session is over, or empty; while a new one is opened, why the last one is."""
-        return self._session.why_closed
-
-    @property
-    def cluster_session_id(self) -> int:
-        return self._session.cluster_session_id
-
-    @property
-    def leader_member_id(self) -> int:
-        """The leader that the session is with, or was with last."""
-        return self._session.leader_member_id
-
-    @property
-    def leadership_term_id(self) -> int:
-        """Term of that leader."""
-        return self._session.leadership_term_id
-
-    @property
-    def offered(self) -> int:
-        """Messages of this session that were taken so far."""
-        return self._session.window.offered
-
-    @property
-    def acknowledged(self) -> int:
-        """How many of them, from the first on, are known to be committed."""
-        return self._session.window.acknowledged
-
-    @property
-    def committed_position(self) -> int:
-        """Log position after the last message that is known to be committed; -1 before the first."""
-        return self._session.committed_position
-
-    @property
-    def lane_rows(self) -> int:
-        """Rows of the lane's batch that were in the log when this session opened the lane; 0 without one."""
-        return 0 if self._lane_standing is None else self._lane_standing.rows
-
-    @property
-    def lane_standing(self) -> LaneStanding | None:
-        """The same with where they lie in the log; None without a lane."""
-        return self._lane_standing
-
-    @property
-    def max_payload_length(self) -> int:
-        """Longest message that the cluster's log takes, in bytes."""
-        return self._session.payload_length_max
+    # -- how it stands: ``standing.py`` --
 
     def _check_not_closed(self) -> None:
         """Nothing will come any more; what came before the end is still delivered."""
         if self.is_closed and not self._held:
-            raise self._closed()
+            raise self.closed_error()
 
-    def _closed(self) -> ClientClosed:
+    def closed_error(self) -> ClientClosed:
+        """What a call raises when the session is over."""
         lane = self._context.lane
         of_lane = "" if lane is None else f" of lane {lane}"
         return ClientClosed(f"session {self.cluster_session_id}{of_lane} is closed: {self.why_closed}")
@@ -187,19 +129,55 @@ class ClusterClient:
         """
         payload = parts[0] if len(parts) == 1 and parts[0].__class__ is bytes else joined(parts)
         with self._turn:
-            session = self._session
-            if session.state is not ClientState.CONNECTED:
-                result = self._refusal()
-            elif len(payload) > session.payload_length_max:
-                raise self._too_long(len(payload), 0)
-            elif session.window.offer(payload):
-                self._gathering.on_offer(session)
-                result = session.window.position
-            else:
-                result = Offer.BACK_PRESSURED
+            result = self._take(payload)
         if result < 0 or result >= self._poll_at:
-            self._poll_while_offering()
+            self.poll_if_free()
         return result
+
+    def _take(self, payload: bytes) -> int:
+        session = self._session
+        if session.state is not ClientState.CONNECTED:
+            return self._refusal()
+        if len(payload) > session.payload_length_max:
+            raise self._too_long(len(payload), 0)
+        if not session.window.offer(payload):
+            return Offer.BACK_PRESSURED
+        self._gathering.on_offer(session)
+        return session.window.position
+
+    def begin_request(self, *parts: Payload, tell: Callable[[], None] | None = None) -> Request | int:
+        """Send one message whose answer is waited for; that, or a code as ``offer`` returns it.
+
+        ``tell`` is called once the wait is over, by whatever thread hears of that.
+        """
+        payload = joined(parts)
+        with self._turn:
+            request = self._requests.begin(self._session.window.offered + 1, tell)
+            result: int = Offer.CLOSED
+            try:
+                result = self._take(payload)
+            finally:
+                if result < 0:
+                    self._requests.drop(request)
+        if result < 0 or result >= self._poll_at:
+            self.poll_if_free()
+        return result if result < 0 else request
+
+    def end_request(self, request: Request, timeout_s: float) -> TimedOut:
+        """Wait for it no longer; the error of one that was not answered in time."""
+        with self._turn:
+            self._requests.drop(request)
+            return self._requests.timed_out(request, timeout_s, self.acknowledged)
+
+    def fail_requests(self, error: BaseException) -> None:
+        """No answer is waited for any more, for this reason."""
+        with self._turn:
+            self._requests.fail(error)
+
+    @property
+    def awaits_answers(self) -> bool:
+        """Whether a request waits."""
+        return bool(self._requests)
 
     def offer_batch(self, payloads: Payloads) -> int:
         """Send many messages in one go, all or none; returns as ``offer`` does.
@@ -221,7 +199,7 @@ class ClusterClient:
             else:
                 result = Offer.BACK_PRESSURED
         if result < 0 or result >= self._poll_at:
-            self._poll_while_offering()
+            self.poll_if_free()
         return result
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
@@ -244,7 +222,7 @@ class ClusterClient:
                 release = partial(self._unclaim, session, length)
                 open_claim(claim, length, Claimed(_may_send, release, partial(self._commit, session)))
         if result < 0:
-            self._poll_while_offering()
+            self.poll_if_free()
         return result
 
     def _unclaim(self, session: SessionConductor, length: int) -> None:
@@ -263,7 +241,7 @@ class ClusterClient:
     def _refusal(self) -> int:
         """Why nothing can be taken now."""
         if self._is_forked:
-            raise self._closed()
+            raise self.closed_error()
         match self.state:
             case ClientState.AWAIT_NEW_LEADER | ClientState.AWAIT_NEW_SESSION:
                 return Offer.NOT_CONNECTED
@@ -276,8 +254,11 @@ class ClusterClient:
             f"message {row} has {length} bytes, the cluster's log takes at most {self.max_payload_length}"
         )
 
-    def _poll_while_offering(self) -> None:
-        """Who only offers would never hear what is committed, and be cut off for not reading its egress."""
+    def poll_if_free(self) -> None:
+        """Hear what came, and bring it to the listener unless another thread does.
+
+        Who only offers would never hear what is committed, and be cut off for not reading its egress.
+        """
         self._poll_at = self._session.window.position + OFFERED_PER_POLL
         self._turn_session()
         if not self._is_in_listener and self._delivery.acquire(blocking=False):
@@ -298,7 +279,7 @@ class ClusterClient:
         """
         with self._turn:
             if self.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
-                raise self._closed()
+                raise self.closed_error()
             return self._session.send(
                 AdminRequest(
                     self.leadership_term_id,
@@ -331,13 +312,16 @@ class ClusterClient:
     def _turn_session(self) -> None:
         """Hear what came, keep the session alive, follow the leader; or open another session."""
         with self._turn:
-            if self._reopening is not None:
+            ended = self._requests.ended
+            if self._standing.reopening is not None:
                 self._world.poll()
-                self._reopen(self._reopening)
+                self._reopen(self._standing.reopening)
             elif not self._session.is_closed:
                 self._session.poll(is_receiving=not self._held.is_full)
                 if self._session.is_closed:
                     self._lose_session()
+            if self._resting and self._requests.ended > ended:
+                self._world.wake()
 
     def _lose_session(self) -> None:
         """Open another where that is wanted; a service that closed it meant to."""
@@ -349,21 +333,22 @@ class ClusterClient:
         self._held.hold(
             LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
         )
-        self._reopening = SessionOpening(self._context, self._world)
+        self._standing.reopening = SessionOpening(self._context, self._world)
 
     def _reopen(self, opening: SessionOpening) -> None:
         """Take a step towards another session, without an end unless the cluster refuses it."""
         try:
             if opening.poll():
                 assert opening.event is not None
-                self._session = SessionConductor(self._context, self._world, opening, self._held)
+                parts = self._context, self._world, opening, self._held, self._requests
+                self._session = self._standing.session = SessionConductor(*parts)
                 self._poll_at = OFFERED_PER_POLL
-                self._reopening = None
+                self._standing.reopening = None
                 self._held.hold(opening.event)
         except TimedOut:
-            self._reopening = SessionOpening(self._context, self._world)
+            self._standing.reopening = SessionOpening(self._context, self._world)
         except Exception as error:
-            self._reopening = None
+            self._standing.reopening = None
             self._session.why_closed += f"; no other was opened: {error}"
             self._world.close()
             self._tell_end()
@@ -391,33 +376,9 @@ class ClusterClient:
                 return None
             if self._held or self._held.answers:
                 self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
-            return WAIT_S if self._reopening is not None else self._session.rest_s()
+            return WAIT_S if self._standing.reopening is not None else self._session.rest_s()
 
-    # -- answers without a listener --
-
-    def answers(self, timeout_s: float | None = None) -> Iterator[Answer]:
-        """The service's answers, one after the other, for a client whose listener has no ``on_message``.
-
-        Waits for the next one, and ends when none came for ``timeout_s``. An answer counts as taken when it
-        is yielded: another call goes on after it. Everything else still comes to the listener.
-        Raises ClientClosed when the session is over, ClusterError when so much waited that some was dropped
-        (``held_egress.py``), and LocalProtocolError where a listener takes the messages.
-        """
-        return self._each(self.take_answer, timeout_s)
-
-    def answer_batches(self, timeout_s: float | None = None) -> Iterator[EgressBatch]:
-        """The same as columns, a batch for each run that came in one piece."""
-        return self._each(self.take_answer_batch, timeout_s)
-
-    def _each(self, take: Callable[[], Taken | None], timeout_s: float | None) -> Iterator[Taken]:
-        while True:
-            deadline_ns = None if timeout_s is None else self._world.now_ns() + int(timeout_s * 1e9)
-            while (taken := take()) is None:
-                rest_s = WAIT_MAX_S if deadline_ns is None else (deadline_ns - self._world.now_ns()) / 1e9
-                if rest_s <= 0:
-                    return
-                self._sleep(min(rest_s, WAIT_MAX_S))
-            yield taken
+    # -- answers without a listener: taken one by one, by who waits (``blocking_calls.py``) --
 
     def take_answer(self) -> Answer | None:
         """The next answer if there is one; never waits. Raises as ``answers`` does."""
@@ -445,34 +406,33 @@ class ClusterClient:
     def wait(self, timeout_s: float) -> None:
         """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
         self._check_not_closed()
-        self._sleep(timeout_s)
+        if not self.has_egress:
+            self.rest(timeout_s)
 
     @property
     def has_egress(self) -> bool:
         """Whether something came for the listener that no poll has brought it."""
         return bool(self._held) or self._session.has_frames
 
-    def _sleep(self, timeout_s: float) -> None:
+    def rest(self, timeout_s: float, *, is_due: bool = False) -> None:
+        """As ``wait``, whatever became of the session; ``is_due``: an answer is."""
         with self._turn:
             self._session.flush_offered()
-        if not self.has_egress:
-            self._world.wait(timeout_s, is_due=self._session.window.unacknowledged > 0)
+            ended = self._requests.ended
+            self._resting += 1
+        try:
+            if self._requests.ended == ended:
+                self._world.wait(timeout_s, is_due=is_due or self._session.window.unacknowledged > 0)
+        finally:
+            with self._turn:
+                self._resting -= 1
 
-    def await_committed(self, timeout_s: float | None = None) -> int:
-        """Poll until all that was offered is committed; returns the log position after the last message.
-
-        Raises TimedOut with how many are not, or ClientClosed when the session is lost, also if another one
-        is opened in its place.
-        """
-        commit = self.commit_wait(timeout_s)
-        while not commit.is_over():
-            self._poll(ALL)
-            if not commit.is_over():
-                self._world.wait(WAIT_S, is_due=True)
-        return commit.position
+    def now_ns(self) -> int:
+        """Monotonic, of the client's world."""
+        return self._world.now_ns()
 
     def commit_wait(self, timeout_s: float | None = None) -> CommitWait:
-        """The same for who polls and waits himself."""
+        """``await_committed`` for who polls and waits himself."""
         return CommitWait(self._session, self._world.now_ns, timeout_s)
 
     def token(self) -> str:
@@ -505,9 +465,9 @@ class ClusterClient:
         with self._turn:
             if self.is_closed:
                 return
-            if self._reopening is not None:
-                self._reopening.close()
-                self._reopening = None
+            if self._standing.reopening is not None:
+                self._standing.reopening.close()
+                self._standing.reopening = None
             self._session.close()
             self._world.close()
             self._tell_end()
@@ -520,7 +480,7 @@ class ClusterClient:
         """As ``cluster.transport.forks`` says."""
         self._turn, self._delivery, self._is_forked = threading.RLock(), threading.Lock(), True
         self._world.on_forked(why)
-        self._reopening = None
+        self._standing.reopening = None
         self._session.end(why)
 
     def __enter__(self) -> Self:

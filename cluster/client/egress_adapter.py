@@ -12,6 +12,7 @@ from cluster.client.answer_progress import AnswerProgress
 from cluster.client.egress_dispatch import EgressBatch, ExtensionMessage
 from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import MemberConnection
+from cluster.client.requests import Requests
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import DONE, MALFORMED, OUT_FULL
 from cluster.log.session_frames import EgressMessages, parse_egress
@@ -33,11 +34,13 @@ class EgressAdapter:
         self,
         cluster_session_id: int,
         held: HeldEgress,
+        requests: Requests,
         taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
         self._held = held
+        self._requests = requests
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
 
@@ -70,15 +73,19 @@ class EgressAdapter:
         """Copy them out of the receive buffer, with their frames."""
         messages = self._messages
         timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
+        numbers = messages.numbers
         if self._taken is not None:
             fresh = self._taken.take(messages.answer_ids, lengths)
             if not fresh.any():
                 return
             timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
+            numbers = numbers[fresh]
         buffer = messages.buffer.copy()
-        self._held.hold(
-            EgressBatch(self._session_id, timestamps.copy(), offsets.copy(), lengths.copy(), buffer)
-        )
+        batch = EgressBatch(self._session_id, timestamps.copy(), offsets.copy(), lengths.copy(), buffer)
+        if self._requests:
+            batch = self._requests.take(batch, numbers.tolist())
+        if len(batch):
+            self._held.hold(batch)
 
     def _other_message(self, payload: memoryview) -> Message | None:
         """What no application's message says to the session; a message of another schema is held."""

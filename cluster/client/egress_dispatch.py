@@ -82,6 +82,11 @@ class EgressBatch:
         """One message, its payload copied."""
         return Answer(self.cluster_session_id, int(self.timestamps[row]), bytes(self.payload(row)))
 
+    def chosen(self, rows: list[int]) -> EgressBatch:
+        """The messages of these rows, over the same buffer."""
+        columns = self.timestamps[rows], self.offsets[rows], self.lengths[rows]
+        return EgressBatch(self.cluster_session_id, *columns, self.buffer)
+
     def rows(self, begin: int, end: int) -> EgressBatch:
         """The messages ``begin`` to ``end``, exclusive, over the same buffer."""
         return EgressBatch(

@@ -25,8 +25,9 @@ from cluster.client.context import ClientContext
 from cluster.client.egress_adapter import EgressAdapter
 from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import IngressPublication, World
+from cluster.client.requests import Requests
 from cluster.client.window import UnacknowledgedWindow
-from cluster.errors import RemoteProtocolError
+from cluster.errors import ClientClosed, RemoteProtocolError
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
@@ -62,22 +63,31 @@ class SessionConductor:
     """One session, from the request that opened it to its end. One thread at a time turns it."""
 
     def __init__(
-        self, context: ClientContext, world: World, opening: SessionOpening, held: HeldEgress
+        self,
+        context: ClientContext,
+        world: World,
+        opening: SessionOpening,
+        held: HeldEgress,
+        requests: Requests,
     ) -> None:
-        """Take over what a finished attempt opened; what comes for the application goes to ``held``."""
+        """Take over what a finished attempt opened.
+
+        What comes for the application goes to ``held``, but for answers that ``requests`` wait for.
+        """
         assert opening.event is not None and opening.publication is not None
         event = opening.event
         self._context = context
         self._keep_alive_ns = context.keep_alive_interval_ns
         self._world = world
         self._held = held
+        self._requests = requests
         self._publications = opening.publications
         self._publication: IngressPublication | None = opening.publication
         self.window = UnacknowledgedWindow(
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
         self._taken = AnswerProgress() if context.supervised else None
-        self._egress = EgressAdapter(event.cluster_session_id, held, self._taken)
+        self._egress = EgressAdapter(event.cluster_session_id, held, requests, self._taken)
         self._held_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
@@ -447,6 +457,7 @@ class SessionConductor:
             self.state = ClientState.CLOSED
             self._publication = None
             self._publications.close()
+            self._requests.fail(ClientClosed(f"session {self.cluster_session_id} is closed: {why}"))
 
     def close(self) -> None:
         """Send what is not sent yet, ask the cluster to close the session, and wait until that was read.

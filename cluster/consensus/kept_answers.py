@@ -17,18 +17,22 @@ from typing import NamedTuple
 
 from cluster.log.session_frames import FRAME_OVERHEAD
 from cluster.protocol.link import split_answer_id
-from cluster.protocol.snapshot import SnapshotAnswer
+from cluster.protocol.snapshot import SnapshotAnswer, SnapshotAnswered
 
 LOST_FACTOR = 16
 PIECE_LENGTH = 4096  # bytes of an answer in one record of a snapshot, which fits the shortest log
 
 
 class KeptAnswer(NamedTuple):
-    """One message of a service to a session; ``answer_id``: protocol/link.py."""
+    """One message of a service to a session; ``answer_id``: protocol/link.py.
+
+    ``answered``: the number of the message that it answers, in its session; 0 for none.
+    """
 
     answer_id: int
     timestamp: int
     payload: bytes
+    answered: int = 0
 
     @property
     def number(self) -> int:
@@ -175,16 +179,24 @@ class KeptAnswers:
         ]
         return (piece for session_id, answer in kept for piece in _pieces(session_id, answer))
 
-    def load(self, pieces: list[SnapshotAnswer]) -> None:
+    def load(self, records: list[SnapshotAnswer | SnapshotAnswered]) -> None:
         """Begin from the records of a snapshot."""
         payloads: dict[tuple[int, int, int], list[bytes]] = {}
-        for session_id, answer_id, timestamp, piece in pieces:
-            payloads.setdefault((session_id, answer_id, timestamp), []).append(piece)
+        answered: dict[tuple[int, int], int] = {}
+        for record in records:
+            if isinstance(record, SnapshotAnswered):
+                answered[record.cluster_session_id, record.answer_id] = record.number
+            else:
+                session_id, answer_id, timestamp, piece = record
+                payloads.setdefault((session_id, answer_id, timestamp), []).append(piece)
         for (session_id, answer_id, timestamp), parts in payloads.items():
-            self.keep(session_id, KeptAnswer(answer_id, timestamp, b"".join(parts)))
+            number = answered.get((session_id, answer_id), 0)
+            self.keep(session_id, KeptAnswer(answer_id, timestamp, b"".join(parts), number))
 
 
 def _pieces(session_id: int, answer: KeptAnswer) -> Iterator[bytes]:
+    if answer.answered:
+        yield SnapshotAnswered(session_id, answer.answer_id, answer.answered).encode()
     for begin in range(0, max(len(answer.payload), 1), PIECE_LENGTH):
         piece = answer.payload[begin : begin + PIECE_LENGTH]
         yield SnapshotAnswer(session_id, answer.answer_id, answer.timestamp, piece).encode()

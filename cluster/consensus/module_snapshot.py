@@ -3,7 +3,7 @@
     SnapshotMarker BEGIN │ ConsensusModule │ ClusterSession … │ Timer …
     │ per service: PendingMessageTracker, its SessionMessageHeader messages … │ SnapshotMarker END
     │ ours, which Aeron's readers do not read: SnapshotSession … │ SnapshotLane … │ SnapshotConsumer …
-    │ SnapshotAnswer … │ SnapshotRecording … │ SnapshotChecksum
+    │ SnapshotAnswered, SnapshotAnswer … │ SnapshotRecording … │ SnapshotChecksum
 
 It is captured when every service has reached the position of the snapshot, so what services have asked for is
 in it, and all of it follows from the log: at one position the records are the same on every member, but for
@@ -31,6 +31,7 @@ from cluster.protocol.snapshot import (
     ConsensusModule,
     PendingMessageTracker,
     SnapshotAnswer,
+    SnapshotAnswered,
     SnapshotChecksum,
     SnapshotConsumer,
     SnapshotLane,
@@ -190,7 +191,7 @@ class ModuleSnapshot:
         self.is_whole = False
         self.next_session_id = 1
         self.recordings: dict[int, SnapshotRecording] = {}
-        self.answers: list[SnapshotAnswer] = []
+        self.answers: list[SnapshotAnswer | SnapshotAnswered] = []
         self.lanes: list[SnapshotLane] = []
         self.consumers: list[SnapshotConsumer] = []
         self.checksum: int | None = None
@@ -248,7 +249,7 @@ class ModuleSnapshot:
                 self._details[message.cluster_session_id] = message
             case SnapshotRecording():
                 self.recordings[message.service_id] = message
-            case SnapshotAnswer():
+            case SnapshotAnswer() | SnapshotAnswered():
                 self.answers.append(message)
             case SnapshotLane():
                 self.lanes.append(message)

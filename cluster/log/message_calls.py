@@ -20,7 +20,15 @@ from numba.np.arrayobj import populate_array
 from cluster.log.calls import address_of, call_1
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, zero_bytes
-from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import (
+    COLUMNS,
+    EXTRA,
+    LENGTHS,
+    NUMBERS,
+    OFFSETS,
+    SESSION_IDS,
+    TIMESTAMPS,
+)
 
 # What the function returns beside the length of its answer.
 NO_ANSWER = -1
@@ -34,6 +42,7 @@ NOT_TAKEN = -2  # nothing was changed: the message is for Python's callback
     POSITIONS_OF,
     OFFSETS_OF,
     LENGTHS_OF,
+    NUMBERS_OF,
     PAYLOADS,  # address of the buffer, and its length in bytes
     PAYLOADS_LENGTH,
     ROW,  # the first to take, and the end of them
@@ -47,7 +56,7 @@ NOT_TAKEN = -2  # nothing was changed: the message is for Python's callback
     STATUS,
     RETURNED,  # by the function, of the row that ended it
     REFUSED_POSITION,  # of a row that was not taken, and that Python is to see: where it ends
-) = range(19)
+) = range(20)
 CALL_WORDS = 24
 
 # STATUS: what ended it.
@@ -126,6 +135,7 @@ def take_rows(function, state, call):  # type: ignore[no-untyped-def]
     positions = _read_words_at(call[POSITIONS_OF], rows_end)
     offsets = _read_words_at(call[OFFSETS_OF], rows_end)
     lengths = _read_words_at(call[LENGTHS_OF], rows_end)
+    numbers = _read_words_at(call[NUMBERS_OF], rows_end)
     payloads = _read_bytes_at(call[PAYLOADS], call[PAYLOADS_LENGTH])
     rows = call[ANSWERS_MAX]
     answers = _words_at(call[ANSWERS], COLUMNS * rows)
@@ -155,6 +165,7 @@ def take_rows(function, state, call):  # type: ignore[no-untyped-def]
             answers[TIMESTAMPS * rows + answered] = timestamps[row]
             answers[OFFSETS * rows + answered] = begin
             answers[LENGTHS * rows + answered] = returned
+            answers[NUMBERS * rows + answered] = numbers[row]
             answered += 1
             begin += (returned + 7) & ~7
         row += 1
@@ -170,6 +181,7 @@ def set_columns(call, columns, rows):  # type: ignore[no-untyped-def]
     call[POSITIONS_OF] = address_of(columns, EXTRA * rows)
     call[OFFSETS_OF] = address_of(columns, OFFSETS * rows)
     call[LENGTHS_OF] = address_of(columns, LENGTHS * rows)
+    call[NUMBERS_OF] = address_of(columns, NUMBERS * rows)
 
 
 @routine

@@ -3,8 +3,8 @@
 import numpy as np
 
 # The columns in ``words``, each as long as there are rows.
-SESSION_IDS, TIMESTAMPS, OFFSETS, LENGTHS, EXTRA = range(5)
-COLUMNS = 5
+SESSION_IDS, TIMESTAMPS, OFFSETS, LENGTHS, EXTRA, NUMBERS = range(6)
+COLUMNS = 6
 
 
 class MessageColumns:
@@ -45,6 +45,11 @@ class MessageColumns:
     def lengths(self) -> np.ndarray:
         """Bytes of each payload."""
         return self._column(LENGTHS)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """Of each in its session, from 1 on; of an answer that of the message that it answers, or 0."""
+        return self._column(NUMBERS)
 
     def payload(self, row: int) -> memoryview:
         """One row's payload, not copied."""

@@ -46,7 +46,15 @@ from cluster.log.memory import (
     get_u16,
     put_i64,
 )
-from cluster.log.message_columns import EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
+from cluster.log.message_columns import (
+    EXTRA,
+    LENGTHS,
+    NUMBERS,
+    OFFSETS,
+    SESSION_IDS,
+    TIMESTAMPS,
+    MessageColumns,
+)
 from cluster.log.session_table import (
     CONNECTION_ID,
     DROPPED_EGRESS,
@@ -58,6 +66,8 @@ from cluster.log.session_table import (
 )
 
 FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
+# In an answer's frame, which lies in no term: the number of the message that it answers, in its session.
+ANSWERED_NUMBER = 8
 PAYLOAD_LENGTH_MAX = 0x4000_0000
 
 
@@ -94,10 +104,23 @@ def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
 
 
 @kernel(
-    types.UniTuple(I64, 2)(BYTES_OUT, I64, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, WORDS_OUT, WORDS_OUT)
+    types.UniTuple(I64, 2)(
+        BYTES_OUT, I64, WORDS, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, WORDS_OUT, WORDS_OUT
+    )
 )
 def frame_answers(  # type: ignore[no-untyped-def]
-    out, out_offset, session_ids, timestamps, offsets, lengths, buffer, row, leadership_term_id, table, ranges
+    out,
+    out_offset,
+    session_ids,
+    timestamps,
+    offsets,
+    lengths,
+    numbers,
+    buffer,
+    row,
+    leadership_term_id,
+    table,
+    ranges,
 ):
     # First how much each session gets, so that each has its place; then the frames, in the rows' order.
     room = out.size - out_offset
@@ -134,9 +157,10 @@ def frame_answers(  # type: ignore[no-untyped-def]
         if slot < 0 or table[slot + CONNECTION_ID] == NULL_VALUE:
             table[DROPPED_EGRESS] += 1
             continue
+        begin = table[slot + EGRESS_END]
         table[slot + EGRESS_END] = _put_frame(
             out,
-            table[slot + EGRESS_END],
+            begin,
             EGRESS_STREAM,
             leadership_term_id,
             session_ids[i],
@@ -145,6 +169,7 @@ def frame_answers(  # type: ignore[no-untyped-def]
             offsets[i],
             lengths[i],
         )
+        put_i64(out, begin + ANSWERED_NUMBER, numbers[i] if numbers.size > 1 else numbers[0])
 
     begin = out_offset
     count = 0
@@ -168,6 +193,7 @@ def frame_egress(
     timestamps: np.ndarray,
     offsets: np.ndarray,
     lengths: np.ndarray,
+    numbers: np.ndarray,
     buffer: np.ndarray,
     row: int,
     leadership_term_id: int,
@@ -177,13 +203,15 @@ def frame_egress(
 
     A range ``[connection_id, begin, end]`` of ``out`` is all that one connection gets; ranges ascend by
     connection, rows of one session keep their order. Columns are int64; ``timestamps`` may have one value for
-    all. Rows of sessions that are closed or not connected are dropped and counted (Aeron: the egress of such
-    a session is mocked). Fewer rows than there are were taken when ``out`` is full: send, and call again.
-    Raises LocalProtocolError for a row whose payload lies outside ``buffer``; nothing is framed then.
+    all, and so may ``numbers``, those of the messages that are answered. Rows of sessions that are closed or
+    not connected are dropped and counted (Aeron: the egress of such a session is mocked). Fewer rows than
+    there are were taken when ``out`` is full: send, and call again. Raises LocalProtocolError for a row whose
+    payload lies outside ``buffer``; nothing is framed then.
     """
     assert 0 <= out_offset <= out.size
     assert 0 <= row <= session_ids.size == offsets.size == lengths.size
     assert timestamps.size in (1, session_ids.size)
+    assert numbers.size in (1, session_ids.size)
     rows_end, count = frame_answers(
         out,
         out_offset,
@@ -191,6 +219,7 @@ def frame_egress(
         timestamps,
         offsets,
         lengths,
+        numbers,
         buffer,
         row,
         leadership_term_id,
@@ -352,6 +381,7 @@ def _parse_egress(buffer, start, end, columns, rows, session, acknowledged):  # 
         if row == rows:
             return OUT_FULL, offset, row
         columns[EXTRA * rows + row] = get_i64(buffer, offset + 24)
+        columns[NUMBERS * rows + row] = get_i64(buffer, offset + ANSWERED_NUMBER)
         columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
         columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
         columns[OFFSETS * rows + row] = payload - start

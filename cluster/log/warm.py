@@ -14,6 +14,7 @@ KERNEL_MODULES = (
     "ingress",
     "json_objects",
     "message_calls",
+    "message_numbers",
     "resend",
     "runs",
     "scan",

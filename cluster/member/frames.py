@@ -1,5 +1,7 @@
 """Frames of messages between members and to clients; those of every turn are packed once and patched."""
 
+import struct
+
 import numpy as np
 
 from cluster.archive.files import Buffer
@@ -19,6 +21,7 @@ COMMIT_POSITION = CommitPosition.layout().block
 _COMMIT_ACK = CommitAck.layout().block
 _RECORDING_BLOCK = RecordingBlock.layout().block
 _FRAMES = HEADER_LENGTH + len(RecordingBlock(0, 0, b"").encode())  # of a RecordingBlock, which they end
+_TWO_WORDS = struct.Struct("<ii")
 _PADDING = bytes(-_FRAMES % FRAME_ALIGNMENT)  # frames are aligned themselves
 
 
@@ -33,10 +36,18 @@ def egress_frame(message: Message) -> bytes:
 
 
 def answer_frame(leadership_term_id: int, session_id: int, answer: KeptAnswer) -> bytes:
-    """One answer to a supervised session; its id is the frame's reserved value."""
+    """One answer to a supervised session; its id is the frame's reserved value.
+
+    The number of the message that it answers lies where a frame of the log has term offset and session id.
+    """
     header = SessionMessageHeader(leadership_term_id, session_id, answer.timestamp).encode()
+    low, high = _TWO_WORDS.unpack(answer.answered.to_bytes(8, "little"))
     return frame(
-        header + answer.payload, session_id=0, stream_id=streams.EGRESS, reserved_value=answer.answer_id
+        header + answer.payload,
+        term_offset=low,
+        session_id=high,
+        stream_id=streams.EGRESS,
+        reserved_value=answer.answer_id,
     )
 
 

@@ -256,5 +256,8 @@ class ModuleLink:
 
 def _messages_of(batch: ServiceEgress) -> list[Message]:
     answer_ids = np.zeros(len(batch), np.int64) if batch.answer_ids is None else batch.answer_ids
-    columns = np.stack((batch.session_ids, batch.timestamps, batch.offsets, batch.lengths, answer_ids))
+    numbers = np.broadcast_to(batch.numbers, len(batch))
+    columns = np.stack(
+        (batch.session_ids, batch.timestamps, batch.offsets, batch.lengths, answer_ids, numbers)
+    )
     return list(answers_messages(batch.leadership_term_id, columns, batch.buffer, ANSWERS_BYTES_MAX))

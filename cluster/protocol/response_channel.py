@@ -2,12 +2,14 @@
 
     aeron:udp?endpoint=10.0.0.1:9999|resume-hash=<hex>|supervised=true
 
-Aeron's readers pass over parameters that they do not know. In the snapshot of a service the channel of a
-supervised session has one more, ``answers``: how many the service has given to the session up to there.
+Aeron's readers pass over parameters that they do not know. In the snapshot of a service the channel of each
+session has ``messages``: how many of them the service has been given up to there. That of a supervised one
+has ``answers`` as well, last: how many the service has given to it.
 """
 
 _SUPERVISED = "supervised"
 _ANSWERS = "answers"
+_MESSAGES = "messages"
 
 
 def fault_of(channel: str, length_max: int) -> str:
@@ -53,9 +55,24 @@ def with_answer_count(channel: str, count: int) -> str:
     return with_parameter(channel, _ANSWERS, str(count))
 
 
+def with_message_count(channel: str, count: int) -> str:
+    """The channel as the snapshot of a service has it, which was given so many messages of the session."""
+    return with_parameter(channel, _MESSAGES, str(count))
+
+
 def split_answer_count(channel: str) -> tuple[str, int]:
-    """The channel as the session was opened with it, and how many answers were given."""
-    head, separator, count = channel.rpartition(f"|{_ANSWERS}=")
-    if not separator or not count.isdecimal():
-        return channel, 0
-    return head, int(count)
+    """The channel without the count of answers, and that; 0 where it has none."""
+    head, count = _split_count(channel, _ANSWERS)
+    return head, count or 0
+
+
+def split_message_count(channel: str) -> tuple[str, int | None]:
+    """The channel as the session was opened with it, and how many messages were given; None: not known."""
+    return _split_count(channel, _MESSAGES)
+
+
+def _split_count(channel: str, key: str) -> tuple[str, int | None]:
+    head, separator, count = channel.rpartition(f"{key}=")
+    if not separator or head[-1:] not in ("?", "|") or not count.isdecimal():
+        return channel, None
+    return head[:-1], int(count)

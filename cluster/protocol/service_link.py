@@ -25,7 +25,7 @@ from cluster.protocol.frame import frame
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Buffer, Message, Schema, Version, decode_with, i32, i64
 
 SERVICE_LINK_SCHEMA: Final = Schema("service link", 1112, 1)
-SERVICE_LINK_VERSION: Final = 2 << 16  # 2.0.0
+SERVICE_LINK_VERSION: Final = 3 << 16  # 3.0.0
 _SCHEMAS: Final = {SERVICE_LINK_SCHEMA.id: SERVICE_LINK_SCHEMA}
 
 FRAME_LENGTH_MAX: Final = 32 * 1024 * 1024  # a message of the longest log, and what is around it
@@ -99,7 +99,7 @@ class ServicePosition(Message, template_id=10, schema=SERVICE_LINK_SCHEMA):
 
 
 class ServiceAnswers(Message, template_id=11, schema=SERVICE_LINK_SCHEMA):
-    """Answers to clients: session ids, timestamps, offsets, lengths, answer ids as i64 columns; the bytes."""
+    """Answers to clients: i64 columns, by ``answers_messages``; the bytes."""
 
     leadership_term_id: i64
     columns: Blob
@@ -147,7 +147,8 @@ def answers_messages(
 ) -> Iterator[ServiceAnswers]:
     """Answers as messages with about ``length_max`` bytes of columns and payloads each, or one answer.
 
-    ``columns`` has rows of session ids, timestamps, offsets in ``buffer``, lengths, and answer ids.
+    ``columns`` has rows of session ids, timestamps, offsets in ``buffer``, lengths, answer ids, and numbers
+    of the messages that are answered.
     """
     offsets, lengths = columns[2], columns[3]
     begin, end = int(offsets.min()), int((offsets + lengths).max())

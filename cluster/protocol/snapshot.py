@@ -122,6 +122,14 @@ class SnapshotAnswer(Message, template_id=53, schema=LINK_SCHEMA):
     piece: Blob = b""
 
 
+class SnapshotAnswered(Message, template_id=56, schema=LINK_SCHEMA):
+    """Which message of its session that answer answers, by its number; none without this."""
+
+    cluster_session_id: i64
+    answer_id: i64
+    number: i64
+
+
 class SnapshotLane(Message, template_id=54, schema=LINK_SCHEMA):
     """A lane of an application: ``rows`` messages of its ``batch`` were in when its holder opened it.
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
 
 from cluster.archive.log_cursor import LogSource
 from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
@@ -34,9 +36,10 @@ from cluster.protocol.service import (
     ServiceTerminationPosition,
 )
 from cluster.protocol.versions import version_text
+from cluster.service.batch_answers import BatchAnswers
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.callbacks import PASSED_ON, RAISED, Callbacks, raised_at
-from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel
+from cluster.service.channel import NO_NUMBERS, LogClosed, LogJoined, RecoveryState, ServiceChannel
 from cluster.service.cluster import Cluster
 from cluster.service.compiled_callback import NAME as COMPILED_CALLBACK
 from cluster.service.compiled_callback import CompiledCallback
@@ -48,6 +51,7 @@ from cluster.service.outbox import Outbox
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_state import ServiceState
 
+Numbers: TypeAlias = np.ndarray  # int64, of messages in their sessions
 NULL_VALUE = -1
 SERVICE_ACK_TRIES = 5
 
@@ -100,7 +104,9 @@ class ClusteredServiceAgent:
         self.compiled: CompiledCallback | None = None  # of a service that has it, from its start on
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
         self._sessions = OpenSessions(self.state, self._outbox, context)
+        self.numbers = self._sessions.numbers
         self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
+        self._answers = BatchAnswers(context, self.state, self._sessions, self._outbox)
         self.adapter = BoundedLogAdapter(
             self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
         )
@@ -377,29 +383,37 @@ class ClusteredServiceAgent:
     # -- what the log says: called by the adapter, which has moved on already --
 
     def on_messages(self, batch: SessionMessageBatch) -> None:
-        """Deliver a run of session messages."""
-        deliver = self._callbacks.on_message
-        if self.compiled is not None:
-            self._on_compiled(self.compiled, batch)
-            return
-        if self._callbacks.is_vectorised:
-            self._on_batch(batch)
-            return
+        """Deliver a run of session messages, of which a callback that raises takes no more than its own."""
+        numbers = self.numbers.number(batch.session_ids)
+        try:
+            if self.compiled is not None:
+                self._on_compiled(self.compiled, batch, numbers)
+            elif self._callbacks.is_vectorised:
+                self._on_batch(batch, numbers)
+            else:
+                self._on_each(batch, numbers)
+        except BaseException:
+            self.numbers.take_back(batch.session_ids[batch.positions > self.state.log_position])
+            raise
+
+    def _on_each(self, batch: SessionMessageBatch, numbers: Numbers) -> None:
+        deliver, state = self._callbacks.on_message, self.state
         self._callbacks.last = "on_session_message"
-        state = self.state
         sessions = self._sessions.by_id
         advance = self.adapter.advance
         rows = zip(
             batch.session_ids.tolist(),
             batch.timestamps.tolist(),
             batch.positions.tolist(),
+            numbers.tolist(),
             batch.payloads(),
         )
         session_id = NULL_VALUE
         try:
-            for session_id, timestamp, position, payload in rows:
+            for session_id, timestamp, position, number, payload in rows:
                 state.log_position = position
                 state.cluster_time = timestamp
+                state.message_session_id, state.message_number = session_id, number
                 advance(position)
                 self._make_room()
                 if deliver is not None:
@@ -409,14 +423,14 @@ class ClusteredServiceAgent:
         except RAISED as error:
             raise self._callbacks.error("on_session_message", error, session_id) from error
 
-    def _on_compiled(self, compiled: CompiledCallback, batch: SessionMessageBatch) -> None:
+    def _on_compiled(self, compiled: CompiledCallback, batch: SessionMessageBatch, numbers: Numbers) -> None:
         """Deliver a batch to the compiled callback, and what that does not take to ``on_session_message``."""
         row = 0
         while row < len(batch):
             self._make_room()
             self._callbacks.last = COMPILED_CALLBACK
             try:
-                taken = compiled.take(batch, row)
+                taken = compiled.take(batch, numbers, row)
             except RAISED as error:
                 self._move_to(batch.row(row))
                 raise self._callbacks.error(COMPILED_CALLBACK, error) from error
@@ -425,23 +439,24 @@ class ClusteredServiceAgent:
                 self._offer(compiled)
             row = taken
             if compiled.is_refused:
-                self._on_refused(compiled, batch.row(row))
+                self._on_refused(compiled, batch.row(row), int(numbers[row]))
                 row += 1
 
-    def _on_refused(self, compiled: CompiledCallback, message: SessionMessageBatch) -> None:
+    def _on_refused(self, compiled: CompiledCallback, message: SessionMessageBatch, number: int) -> None:
         self._move_to(message)
         self._make_room()
         session_id = int(message.session_ids[0])
         try:
-            returned = compiled.returned_for(message)
+            returned = compiled.returned_for(message, number)
         except PASSED_ON:
             raise
         except RAISED as error:
             raise self._callbacks.error(COMPILED_CALLBACK, error, session_id) from error
         if returned == NOT_TAKEN:
-            session = self._sessions.by_id.get(session_id)
-            arguments = session, self.state.cluster_time, message.payload(0)
+            self.state.message_session_id, self.state.message_number = session_id, number
+            arguments = self._sessions.by_id.get(session_id), self.state.cluster_time, message.payload(0)
             self._callbacks.call("on_session_message", *arguments, cluster_session_id=session_id)
+            self.state.message_number = 0
         else:
             self._offer(compiled)
 
@@ -457,31 +472,32 @@ class ClusteredServiceAgent:
         if answers.count:
             offsets, lengths = answers.offsets, answers.lengths
             used = answers.buffer[: offsets[-1] + lengths[-1]]
-            self._cluster.offer_batch(answers.session_ids, offsets, lengths, used, answers.timestamps)
+            columns = answers.session_ids, offsets, lengths, used
+            self._answers.offer(*columns, answers.timestamps, answers.numbers)
 
-    def _on_batch(self, batch: SessionMessageBatch) -> None:
+    def _on_batch(self, batch: SessionMessageBatch, numbers: Numbers) -> None:
         """Deliver a batch; when that raises, its messages one at a time, to pass over those alone that raise.
 
         How the log is cut into batches differs between members, and so would what they leave out.
         """
         try:
-            self._call_batch(batch)
+            self._call_batch(batch, numbers)
         except ServiceError:
             if len(batch) > 1:
                 for row in range(len(batch)):
-                    self._call_batch(batch.row(row))
+                    self._call_batch(batch.row(row), numbers[row : row + 1])
             raise  # one message, or the batch although none of its messages did
 
-    def _call_batch(self, batch: SessionMessageBatch) -> None:
+    def _call_batch(self, batch: SessionMessageBatch, numbers: Numbers) -> None:
         self.state.log_position = int(batch.positions[-1])
         self.state.cluster_time = int(batch.timestamps[-1])
         self.adapter.advance(self.state.log_position)
         self._make_room()
-        self.state.batch = batch
+        self.state.batch, self.state.batch_numbers = batch, numbers
         try:
             self._callbacks.call_batch(batch)
         finally:
-            self.state.batch = None
+            self.state.batch, self.state.batch_numbers = None, NO_NUMBERS
 
     def _on_service_error(self, error: ServiceError) -> None:
         """Tell the client whose message it was, on the leader; its claims are nobody's any more."""
@@ -498,7 +514,7 @@ class ClusteredServiceAgent:
 
     def on_entry(self, message: Any, position: int) -> None:
         """Deliver any other log entry, which ends at ``position``; None is a template we do not know."""
-        self.state.log_position = position
+        self.state.log_position, self.state.message_number = position, 0
         self._make_room()
         match message:
             case TimerEvent():

@@ -84,6 +84,9 @@ class LogClosed:
     position: int
 
 
+NO_NUMBERS = np.zeros(1, np.int64)  # of answers to no message
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceEgress:
     """Answers of a service in the order given, as columns over one buffer.
@@ -98,10 +101,15 @@ class ServiceEgress:
     offsets: np.ndarray  # int64, of each payload in buffer
     lengths: np.ndarray  # int64
     buffer: np.ndarray  # uint8, C-contiguous
+    numbers: np.ndarray  # int64, of the messages answered, in their sessions; or one for all
     answer_ids: np.ndarray | None = None  # int64, protocol/link.py; None: none is to a supervised session
 
     def __len__(self) -> int:
         return len(self.session_ids)
+
+    def number(self, row: int) -> int:
+        """Of the message that a row answers; 0 for none."""
+        return int(self.numbers[row if len(self.numbers) > 1 else 0])
 
     def rows(self, chosen: np.ndarray) -> ServiceEgress:
         """Those rows alone, by a mask or by their numbers."""
@@ -112,6 +120,7 @@ class ServiceEgress:
             self.offsets[chosen],
             self.lengths[chosen],
             self.buffer,
+            self.numbers[chosen] if len(self.numbers) == len(self) else self.numbers,
             None if self.answer_ids is None else self.answer_ids[chosen],
         )
 

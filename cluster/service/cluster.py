@@ -7,20 +7,19 @@ from collections.abc import Callable
 import numpy as np
 
 from cluster.errors import ClusterError, LocalProtocolError
-from cluster.log.session_frames import longest_payload
 from cluster.protocol.enums import ClusterTimeUnit, Offer, Role
 from cluster.protocol.service import CancelTimer, ScheduleTimer
 from cluster.protocol.session import SessionMessageHeader
+from cluster.service.batch_answers import BatchAnswers, copied_column
 from cluster.service.buffer_claim import BufferClaim
-from cluster.service.channel import ServiceEgress
+from cluster.service.channel import NO_NUMBERS
 from cluster.service.client_session import ClientSession
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.open_sessions import OpenSessions
 from cluster.service.outbox import Outbox
-from cluster.service.payload import Payload, check_length, copied_bytes, gathered, view_of
+from cluster.service.payload import Payload, check_length, gathered
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_state import ServiceState
-from cluster.service.session_egress import MOCKED_OFFER
 
 MESSAGE_HEADER_LENGTH = 8 + SessionMessageHeader.BLOCK_LENGTH
 
@@ -33,7 +32,7 @@ class Cluster:
     ``idle_strategy().idle()`` between, lest the members come to differ.
     """
 
-    __slots__ = ("_context", "_idle_strategy", "_outbox", "_sessions", "_state")
+    __slots__ = ("_answers", "_context", "_idle_strategy", "_outbox", "_sessions", "_state")
 
     def __init__(
         self,
@@ -47,6 +46,7 @@ class Cluster:
         self._state = state
         self._sessions = sessions
         self._outbox = outbox
+        self._answers = BatchAnswers(context, state, sessions, outbox)
         self._idle_strategy = idle_strategy
 
     def member_id(self) -> int:
@@ -140,60 +140,40 @@ class Cluster:
         lengths: np.ndarray,
         buffer: np.ndarray,
         timestamps: np.ndarray | None = None,
+        rows: np.ndarray | None = None,
     ) -> int:
         """Answer many sessions at once: row i sends ``buffer[offsets[i] : offsets[i] + lengths[i]]``.
 
-        Sessions that are not open are skipped. ``timestamps`` are those of the answers' headers:
-        without them each has the time of its message where ``session_ids`` is the column of the
-        batch being delivered, and else ``time()``. Returns the number of rows, which are handed over all
-        or, with Offer.BACK_PRESSURED, none; on a follower and in a replay 1, and nothing is sent, but what
-        supervised sessions are answered is kept. Raises
-        LocalProtocolError on every member alike for columns that cannot be.
+        Sessions that are not open are skipped. ``rows`` are those of the messages in the batch being
+        delivered that are answered, which ``ClusterClient.request`` goes by; where ``session_ids`` is the
+        column of that batch, row i answers message i. ``timestamps`` are those of the answers' headers:
+        without them each has the time of the message that it answers, and else ``time()``.
+        Returns the number of rows, which are handed over all or, with Offer.BACK_PRESSURED, none; on a
+        follower and in a replay 1, and nothing is sent, but what supervised sessions are answered is kept.
+        Raises LocalProtocolError on every member alike for columns that cannot be.
         """
         self._outbox.check_may_send()
-        state = self._state
-        batch = state.batch
-        is_answer = batch is not None and session_ids is batch.session_ids
+        state, batch = self._state, self._state.batch
+        numbers, times = NO_NUMBERS, np.full(len(session_ids), state.cluster_time)
+        if state.message_number:
+            numbers = state.message_number * (np.asarray(session_ids) == state.message_session_id)
+        if batch is not None and (rows is not None or session_ids is batch.session_ids):
+            answered = slice(None) if rows is None else _checked_rows(rows, len(session_ids), len(batch))
+            numbers, times = state.batch_numbers[answered], batch.timestamps[answered]
+        elif rows is not None:
+            raise LocalProtocolError("rows: no batch is being delivered")
         if timestamps is None:
-            timestamps = batch.timestamps if is_answer else np.full(len(session_ids), state.cluster_time)  # type: ignore[union-attr]
-        if not len(session_ids) == len(offsets) == len(lengths) == len(timestamps):
-            raise LocalProtocolError(
-                f"columns of different length: {len(session_ids)} session ids, {len(offsets)} offsets, "
-                f"{len(lengths)} lengths, {len(timestamps)} timestamps"
-            )
-        offsets, lengths = _copied(offsets), _copied(lengths)
-        if len(session_ids):
-            longest = longest_payload(offsets, lengths, view_of(buffer).nbytes)
-            check_length(longest, self._context.max_message_length)
-        answer_ids = self._sessions.answer_ids(session_ids)
-        is_leading = state.role is Role.LEADER
-        if not (is_leading or answer_ids is not None) or len(session_ids) == 0:
-            return MOCKED_OFFER
-        if not self._context.is_responder:
-            return Offer.NOT_CONNECTED
-        if batch is None or buffer is not batch.buffer:
-            buffer = copied_bytes(buffer)  # the service may use its own again as soon as this returns
-        answers = ServiceEgress(
-            state.leadership_term_id,
-            _copied(session_ids),
-            _copied(timestamps),
-            offsets,
-            lengths,
-            buffer,
-            answer_ids,
-        )
-        if answer_ids is not None and not is_leading:
-            answers = answers.rows(answer_ids > 0)
-        if not self._outbox.answer_batch(answers):
-            return Offer.BACK_PRESSURED
-        if answer_ids is not None:
-            self._sessions.count_answers(session_ids, answer_ids)
-        return len(session_ids) if is_leading else MOCKED_OFFER
+            timestamps = times
+        return self._answers.offer(session_ids, offsets, lengths, buffer, timestamps, numbers)
 
     def idle_strategy(self) -> IdleStrategy:
         """What to ``idle()`` on between two tries; it raises when the container is to end."""
         return self._idle_strategy
 
 
-def _copied(column: np.ndarray) -> np.ndarray:
-    return np.array(column, np.int64)
+def _checked_rows(rows: np.ndarray, count: int, batch_length: int) -> np.ndarray:
+    chosen = copied_column(rows)
+    if len(chosen) != count or ((chosen < 0) | (chosen >= batch_length)).any():
+        what = f"rows: expected {count} of the batch's {batch_length}, one for each answer"
+        raise LocalProtocolError(f"{what}, got {chosen.tolist()!r:.60}")
+    return chosen

@@ -27,6 +27,7 @@ from cluster.log.message_calls import (
     CALL_WORDS,
     LENGTHS_OF,
     NO_ANSWER,
+    NUMBERS_OF,
     OFFSETS_OF,
     POSITIONS_OF,
     RAISED,
@@ -42,7 +43,14 @@ from cluster.log.message_calls import (
     viewer,
     words_of_call,
 )
-from cluster.log.message_columns import MessageColumns
+from cluster.log.message_columns import (
+    LENGTHS,
+    NUMBERS,
+    OFFSETS,
+    SESSION_IDS,
+    TIMESTAMPS,
+    MessageColumns,
+)
 from cluster.service.message_batch import SessionMessageBatch
 
 NAME = "on_session_message_compiled"
@@ -107,11 +115,12 @@ class CompiledCallback:
         self.call[STATE] = _address(state)
         return True
 
-    def take(self, batch: SessionMessageBatch, row: int) -> int:
+    def take(self, batch: SessionMessageBatch, numbers: np.ndarray, row: int) -> int:
         """Give it the rows from ``row`` on; returns the end of those that it took, with ``answers`` to them.
 
-        ``is_refused`` says that it did not take the one behind them, which may have been in a compiled turn.
-        Raises ValueError for a state that is not what it was.
+        ``numbers`` are those of the batch's messages in their sessions. ``is_refused`` says that it did not
+        take the one behind them, which may have been in a compiled turn. Raises ValueError for a state that
+        is not what it was.
         """
         call = self.call
         if call[REFUSED_POSITION] == batch.positions[row]:
@@ -127,6 +136,7 @@ class CompiledCallback:
             (POSITIONS_OF, batch.positions),
             (OFFSETS_OF, batch.offsets),
             (LENGTHS_OF, batch.lengths),
+            (NUMBERS_OF, numbers),
         ):
             call[word] = _address(column)
         taken = call_rows_of_batch(self.address, call, batch.buffer, row, len(batch))
@@ -137,7 +147,7 @@ class CompiledCallback:
     def is_refused(self) -> bool:
         return bool(self.call[STATUS] != TAKEN)
 
-    def returned_for(self, message: SessionMessageBatch) -> int:
+    def returned_for(self, message: SessionMessageBatch, number: int) -> int:
         """What came of the one message that was refused: NOT_TAKEN, or as in ``take``.
 
         Where the function raised, it is called once more, as Python. Raises what that raises, and ValueError
@@ -166,7 +176,14 @@ class CompiledCallback:
             )
         self.answers.count = int(returned > NO_ANSWER)
         words, rows = self.answers.words, self.answers.rows
-        words[::rows][:4] = message.session_ids[0], message.timestamps[0], 0, returned
+        for column, value in (
+            (SESSION_IDS, message.session_ids[0]),
+            (TIMESTAMPS, message.timestamps[0]),
+            (OFFSETS, 0),
+            (LENGTHS, returned),
+            (NUMBERS, number),
+        ):
+            words[column * rows] = value
         return int(returned)
 
 

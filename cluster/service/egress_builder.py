@@ -10,7 +10,7 @@ from cluster.service.channel import ServiceEgress
 class EgressBuilder:
     """Columns that grow while one turn of a service lasts; ``build`` hands them over and starts again."""
 
-    __slots__ = ("_answer_ids", "_payloads", "_session_ids", "_timestamps")
+    __slots__ = ("_answer_ids", "_numbers", "_payloads", "_session_ids", "_timestamps")
 
     def __init__(self) -> None:
         self._clear()
@@ -20,16 +20,18 @@ class EgressBuilder:
         self._session_ids: list[int] = []
         self._timestamps: list[int] = []
         self._answer_ids: list[int] = []
+        self._numbers: list[int] = []
 
     def __len__(self) -> int:
         return len(self._session_ids)
 
-    def append(self, session_id: int, timestamp: int, payload: bytes, answer_id: int) -> None:
-        """Add one answer; ``answer_id`` is 0 to a session that is not supervised."""
+    def append(self, session_id: int, timestamp: int, payload: bytes, number: int, answer_id: int) -> None:
+        """Add one answer, to the message of this number; ``answer_id`` is 0 to a session not supervised."""
         self._session_ids.append(session_id)
         self._timestamps.append(timestamp)
         self._payloads.append(payload)
         self._answer_ids.append(answer_id)
+        self._numbers.append(number)
 
     def build(self, leadership_term_id: int) -> ServiceEgress:
         """Everything appended since the last time, as one batch."""
@@ -43,6 +45,7 @@ class EgressBuilder:
             np.cumsum(lengths) - lengths,
             lengths,
             np.frombuffer(buffer, np.uint8),
+            np.array(self._numbers, np.int64),
             np.array(self._answer_ids, np.int64) if any(self._answer_ids) else None,
         )
         self._clear()

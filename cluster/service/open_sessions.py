@@ -6,10 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from cluster.log.message_numbers import MessageNumbers
 from cluster.protocol import snapshot
 from cluster.protocol.link import split_answer_id
 from cluster.protocol.log import SessionOpenEvent
-from cluster.protocol.response_channel import is_supervised, split_answer_count, with_answer_count
+from cluster.protocol.response_channel import (
+    is_supervised,
+    split_answer_count,
+    split_message_count,
+    with_answer_count,
+    with_message_count,
+)
 from cluster.service.client_session import ClientSession
 from cluster.service.outbox import Outbox
 from cluster.service.service_context import ServiceContext
@@ -28,6 +35,7 @@ class OpenSessions:
         self._supervised: dict[int, SessionEgress] = {}  # of them
         self._ordered: tuple[ClientSession, ...] | None = ()
         self.by_id: dict[int, ClientSession] = {}
+        self.numbers = MessageNumbers()
 
     def __contains__(self, session_id: int) -> bool:
         return session_id in self.by_id
@@ -47,8 +55,13 @@ class OpenSessions:
         egress.is_connected = is_connected
         self._egress[session_id] = egress
         channel = opened.response_channel
-        if is_supervised(channel) and isinstance(opened, snapshot.ClientSession):
-            channel, egress.answered = split_answer_count(channel)
+        message_count: int | None = 0
+        if isinstance(opened, snapshot.ClientSession):
+            if is_supervised(channel):
+                channel, egress.answered = split_answer_count(channel)
+            channel, message_count = split_message_count(channel)
+        if message_count is not None:
+            self.numbers.open(session_id, message_count)
         if self._context.is_responder and is_supervised(channel):
             egress.is_supervised = True
             self._supervised[session_id] = egress
@@ -68,6 +81,7 @@ class OpenSessions:
         if session is not None:
             self._supervised.pop(session_id, None)
             egress = self._egress.pop(session_id)
+            self.numbers.close(session_id)
             egress.is_connected = egress.is_open = False
             self._ordered = None
         return session
@@ -118,6 +132,8 @@ class OpenSessions:
         """All of them as a snapshot has them, by ascending id."""
         for session in self.ordered():
             channel, egress = session.response_channel, self._supervised.get(session.id)
+            if (count := self.numbers.count_of(session.id)) is not None:
+                channel = with_message_count(channel, count)
             if egress is not None:
                 channel = with_answer_count(channel, egress.answered)
             yield snapshot.ClientSession(

@@ -45,11 +45,13 @@ class Outbox:
             raise ClusterError("the consensus module is gone: its channel is closed")
         return self._channel.offer_to_consensus_module(message, self._state.log_position)
 
-    def answer(self, session_id: int, payload: bytes, answer_id: int = 0) -> bool:
-        """Give one answer, with its id to a supervised session; False is back pressure."""
+    def answer(self, session_id: int, payload: bytes, answer_id: int) -> bool:
+        """Give one answer, with its id to a supervised session (else 0); False is back pressure."""
         if not self._take_egress_room(EGRESS_OVERHEAD + len(payload)):
             return False
-        self._answers.append(session_id, self._state.cluster_time, payload, answer_id)
+        state = self._state
+        number = state.message_number if session_id == state.message_session_id else 0
+        self._answers.append(session_id, state.cluster_time, payload, number, answer_id)
         return True
 
     def answer_batch(self, batch: ServiceEgress) -> bool:

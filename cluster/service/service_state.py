@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.service.channel import NO_NUMBERS
 from cluster.service.message_batch import SessionMessageBatch
 
 
@@ -20,3 +23,7 @@ class ServiceState:
     cluster_time: int = 0
     time_unit: ClusterTimeUnit | None = None  # None before the first leadership term
     batch: SessionMessageBatch | None = None  # the one being delivered
+    # int64, of its messages in their sessions
+    batch_numbers: np.ndarray = field(default_factory=lambda: NO_NUMBERS)
+    message_session_id: int = 0  # of the message being delivered by itself
+    message_number: int = 0  # its number in that session; 0: none is delivered

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
-from cluster.errors import ClusterError
+from cluster.client.requests import Request
+from cluster.errors import ClientClosed, ClusterError, TimedOut
 from cluster.protocol.lane import Lane
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.testing.network import Network, SimulatedPoller
@@ -110,6 +111,8 @@ class SimulatedClient(Process):
         self.why_closed = ""
         self._is_leaving = False
         self._waiting: deque[bytes] = deque()
+        self._asked: bytes | None = None
+        self._request: Request | None = None
         self._context = ClientContext(
             {member_id: str(endpoint) for member_id, endpoint in endpoints.items()},
             self._on_message,
@@ -129,6 +132,27 @@ class SimulatedClient(Process):
         assert not self.is_closed, f"{self.name}: the session is closed: {self.why_closed}"
         self._waiting.append(bytes(payload))
         self.wake(self.world.now_ns)
+
+    def request(self, payload: bytes, timeout: float = 60.0) -> bytes:
+        """Send one message after all that was offered, and let time pass until its answer comes.
+
+        Returns the first answer that the service gives while it handles the message; the others come into
+        ``answers``. Raises TimedOut after ``timeout`` virtual seconds, ClientClosed where the session ends.
+        """
+        assert not self.is_closed, f"{self.name}: the session is closed: {self.why_closed}"
+        self._asked, self._request = bytes(payload), None
+        self.wake(self.world.now_ns)
+        end_ns = self.world.now_ns + int(timeout * SECOND)
+        while (request := self._request) is None or (answer := request.result()) is None:
+            if self.is_closed:
+                raise ClientClosed(f"{self.name}: the session is closed: {self.why_closed}")
+            if self.world.now_ns > end_ns or not self.world.step():
+                self._asked = None
+                assert self._client is not None
+                if request is None:
+                    raise TimedOut(f"the message was not taken in {timeout:g} s")
+                raise self._client.end_request(request, timeout)
+        return answer.payload
 
     def take_answers(self) -> list[bytes]:
         """The answers that came since the last call."""
@@ -194,6 +218,10 @@ class SimulatedClient(Process):
         client.poll_egress()
         while self._waiting and not client.is_closed and client.offer(self._waiting[0]) > 0:
             self._waiting.popleft()
+        if self._asked is not None and not self._waiting and not client.is_closed:
+            begun = client.begin_request(self._asked)
+            if not isinstance(begun, int):
+                self._asked, self._request = None, begun
         if client.is_closed:
             self._end(client.why_closed)
         elif self._is_leaving and not self._waiting:

@@ -7,10 +7,11 @@ import time
 
 import numpy as np
 
+from cluster.consensus.kept_answers import KeptAnswer
 from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.member.frames import answer_frame
 from cluster.protocol import decode, link, streams
 from cluster.protocol.enums import EventCode
-from cluster.protocol.frame import frame
 from cluster.protocol.session import (
     SessionCloseRequest,
     SessionConnectRequest,
@@ -120,8 +121,7 @@ class Leader:
             case SessionMessageHeader():
                 content = payload[SESSION_HEADER_LENGTH:]
                 self.log.append(content)
-                header = SessionMessageHeader(1, self.session_id, 7).encode()
-                echo = frame(header + content, session_id=0, stream_id=streams.EGRESS)
+                echo = answer_frame(1, self.session_id, KeptAnswer(0, 7, content, len(self.log)))
                 if self.answers_late_s:
                     self._late.append((time.monotonic() + self.answers_late_s, self._connection_id, echo))
                     return b""

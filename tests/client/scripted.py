@@ -8,10 +8,12 @@ import numpy as np
 
 from cluster.client import ClientContext, ClusterClient
 from cluster.client.connecting import SessionOpening
+from cluster.consensus.kept_answers import KeptAnswer
 from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.member.frames import answer_frame
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
-from cluster.protocol.frame import align, frame
+from cluster.protocol.frame import align
 from cluster.protocol.session import (
     NewLeaderEvent,
     SessionConnectRequest,
@@ -301,16 +303,15 @@ class FakeCluster:
             link_frame(link.CommitAck(self.session_id, self.term_id, messages, position))
         )
 
-    def answer(self, *payloads: bytes, timestamp: int = 99, session_id: int | None = None) -> None:
-        """Send egress of the service."""
+    def answer(
+        self, *payloads: bytes, timestamp: int = 99, session_id: int | None = None, number: int = 0
+    ) -> None:
+        """Send egress of the service; ``number``: of the message that it answers."""
         assert self.leader is not None
         for payload in payloads:
-            header = SessionMessageHeader(
-                self.term_id, self.session_id if session_id is None else session_id, timestamp
-            )
-            self.leader.connection.put(
-                frame(header.encode() + payload, session_id=0, stream_id=streams.EGRESS)
-            )
+            answer = KeptAnswer(0, timestamp, payload, number)
+            session = self.session_id if session_id is None else session_id
+            self.leader.connection.put(answer_frame(self.term_id, session, answer))
 
 
 class Listener:

@@ -90,14 +90,14 @@ def test_services_are_counted_apart():
 
 def test_a_snapshot_has_all_that_is_kept_whatever_its_length():
     answers = kept(2, length=PIECE_LENGTH + 1)
-    answers.keep(SESSION, KeptAnswer(answer_id_of(0, 1), 9, b""))
+    answers.keep(SESSION, KeptAnswer(answer_id_of(0, 1), 9, b"", answered=3))
     other = KeptAnswers(10_000)
 
     other.load([decode(record) for record in answers.records()])
 
     assert all(len(record) < PIECE_LENGTH + 64 for record in answers.records())
     assert list(other.due(SESSION)) == [
-        KeptAnswer(answer_id_of(0, 1), 9, b""),
+        KeptAnswer(answer_id_of(0, 1), 9, b"", answered=3),
         an_answer(1, PIECE_LENGTH + 1),
         an_answer(2, PIECE_LENGTH + 1),
     ]

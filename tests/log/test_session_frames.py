@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+from cluster.consensus.kept_answers import KeptAnswer
 from cluster.errors import LocalProtocolError
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
 from cluster.log.session_frames import (
@@ -15,9 +16,11 @@ from cluster.log.session_frames import (
     parse_egress,
 )
 from cluster.log.session_table import SessionTable
-from cluster.protocol.frame import frame
+from cluster.member.frames import answer_frame
+from cluster.protocol.frame import frame, header_at
 from cluster.protocol.link import answer_id_of, split_answer_id
 from cluster.protocol.session import SessionEvent
+from cluster.service.channel import NO_NUMBERS
 from tests.log import logs
 from tests.log.logs import array, room, seeds
 from tests.log.naive import session_message
@@ -47,7 +50,7 @@ def answers(rows: list[tuple[int, int, bytes]], table: SessionTable, *, length: 
     while row < len(rows):
         out = room(length)
         taken, ranges = frame_egress(
-            out, 32, sessions, timestamps, offsets, lengths, buffer, row, TERM_ID, table
+            out, 32, sessions, timestamps, offsets, lengths, NO_NUMBERS, buffer, row, TERM_ID, table
         )
         assert taken > row, "no progress"
         row = taken
@@ -76,7 +79,10 @@ def test_each_connection_gets_one_run_with_its_sessions_answers_in_their_order()
 
 def test_one_timestamp_serves_all_rows():
     out = room(1 << 12)
-    columns = (np.full(2, 1, np.int64), np.array([99], np.int64), np.zeros(2, np.int64), np.ones(2, np.int64))
+    columns = (
+        *(np.full(2, 1, np.int64), np.array([99], np.int64), np.zeros(2, np.int64), np.ones(2, np.int64)),
+        NO_NUMBERS,
+    )
 
     taken, ranges = frame_egress(out, 0, *columns, array(b"x"), 0, TERM_ID, a_table({1: 5}))
 
@@ -110,10 +116,11 @@ def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
 )
 def test_a_row_that_lies_outside_its_buffer_is_the_callers_mistake(offset, length):
     columns = (np.full(2, 1, np.int64), np.zeros(1, np.int64), np.array([0, offset]), np.array([1, length]))
+    numbers = np.array([1, 2])
     table = a_table({1: 5})
 
     with pytest.raises(LocalProtocolError, match="row 1"):
-        frame_egress(room(4096), 0, *columns, array(b"abc"), 0, TERM_ID, table)
+        frame_egress(room(4096), 0, *columns, numbers, array(b"abc"), 0, TERM_ID, table)
     assert (table.slots["egress_end"] == 0).all()
     with pytest.raises(LocalProtocolError, match="row 1"):
         frame_ingress(room(4096), 0, *columns[2:], array(b"abc"), 0, TERM_ID, 1)
@@ -204,6 +211,24 @@ def test_the_reserved_value_of_an_answer_is_its_id():
 
     (answer_id,) = batch.answer_ids.tolist()
     assert split_answer_id(answer_id) == (9, 1 << 40)
+
+
+def test_an_answer_has_the_number_of_its_message_where_a_frame_of_the_log_has_term_offset_and_session_id():
+    numbers = np.array([1, 0, 1 << 33], np.int64)
+    offsets, lengths, buffer = join_payloads([b"a", b"b", b"c"])
+    sessions, timestamps = np.full(3, 7, np.int64), np.arange(3, dtype=np.int64)
+    out, batch = room(1 << 10), EgressMessages()
+
+    _, ((_, _, end),) = frame_egress(
+        out, 0, sessions, timestamps, offsets, lengths, numbers, buffer, 0, TERM_ID, a_table({7: 5})
+    )
+    parse_egress(out, 0, end, batch)
+
+    assert batch.numbers.tolist() == numbers.tolist()
+    assert header_at(out).reserved_value == 0
+    kept = answer_frame(TERM_ID, 7, KeptAnswer(answer_id_of(0, 1), 0, b"a", (1 << 33) - 1))
+    parse_egress(array(kept), 0, len(kept), batch)
+    assert (batch.numbers.tolist(), batch.answer_ids.tolist()) == ([(1 << 33) - 1], [1])
 
 
 def test_another_egress_message_stops_the_columns():

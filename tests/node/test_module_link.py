@@ -19,7 +19,7 @@ from cluster.protocol.service_link import (
     SnapshotReserved,
     decode_service_link,
 )
-from cluster.service.channel import ServiceEgress
+from cluster.service.channel import NO_NUMBERS, ServiceEgress
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import BUFFERS_PER_SEND_MAX
 
@@ -117,6 +117,7 @@ def test_answers_that_a_socket_takes_slowly_all_come_in_order_and_the_position_a
             np.arange(count) * length,
             lengths,
             np.zeros(count * length, np.uint8),
+            NO_NUMBERS,
         )
     )
     link.channel.log_position = 5
@@ -130,6 +131,6 @@ def test_answers_that_a_socket_takes_slowly_all_come_in_order_and_the_position_a
     *answers, position = said(connection.taken)
     assert position == ServicePosition(5, 0, 0)
     assert all(isinstance(answer, ServiceAnswers) for answer in answers)
-    sessions = [np.frombuffer(answer.columns, np.int64).reshape(5, -1)[0] for answer in answers]
+    sessions = [np.frombuffer(answer.columns, np.int64).reshape(6, -1)[0] for answer in answers]
     assert np.concatenate(sessions).tolist() == list(range(count))
     assert connection.most_queued < 80 * 1024 * 1024

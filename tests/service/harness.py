@@ -284,6 +284,7 @@ class Container:
                     batch.leadership_term_id,
                     *(column.copy() for column in (batch.session_ids, batch.timestamps)),
                     *(column.copy() for column in (batch.offsets, batch.lengths, batch.buffer)),
+                    batch.numbers,
                     batch.answer_ids,
                 )
             )

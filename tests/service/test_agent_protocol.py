@@ -444,7 +444,7 @@ def test_a_snapshot_holds_begin_the_sessions_by_id_end_and_what_the_service_writ
     assert (begin.type_id, begin.mark, begin.log_position) == (2, SnapshotMark.BEGIN, end)
     assert last == begin.replace(mark=SnapshotMark.END)
     assert (three.cluster_session_id, seven.cluster_session_id) == (3, 7)
-    assert (seven.response_channel, bytes(seven.encoded_principal)) == ("channel-7", b"bob")
+    assert (seven.response_channel, bytes(seven.encoded_principal)) == ("channel-7?messages=0", b"bob")
     assert snapshots.place == (streams.SERVICE_SNAPSHOT, 0, end)
     assert container.acks[2:] == [ack(end, 2, relevant_id=0)]
 

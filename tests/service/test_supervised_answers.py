@@ -7,8 +7,7 @@ from cluster import BufferClaim
 from cluster.protocol.enums import Role
 from cluster.protocol.link import answer_id_of
 from cluster.protocol.log import SessionOpenEvent
-from cluster.protocol.response_channel import as_supervised, split_answer_count, with_answer_count
-from cluster.protocol.snapshot import ClientSession
+from cluster.protocol.response_channel import as_supervised, split_answer_count
 from tests.service.harness import Container, Recorder
 
 
@@ -80,11 +79,12 @@ def test_a_container_that_answers_nobody_numbers_nothing():
 def test_a_service_that_starts_from_its_snapshot_goes_on_numbering():
     sessions = answered(Role.FOLLOWER).agent._sessions
 
-    counts = [split_answer_count(record.response_channel) for record in sessions.records()]
+    records = list(sessions.records())
 
-    assert counts == [(as_supervised("aeron:ipc"), 4), ("aeron:ipc", 0)]
+    counts = [split_answer_count(record.response_channel) for record in records]
+    assert counts == [(as_supervised("aeron:ipc") + "|messages=1", 4), ("aeron:ipc?messages=0", 0)]
     sessions.close(1)
-    again = sessions.open(ClientSession(1, 102, with_answer_count(as_supervised("aeron:ipc"), 4)))
+    again = sessions.open(records[0])
     assert again.response_channel == as_supervised("aeron:ipc"), "as it was opened"
     assert sessions.answer_ids(np.array([1])).tolist() == [5]
 

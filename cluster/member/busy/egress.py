@@ -15,7 +15,7 @@ from cluster.log.connection_table import (
 )
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, put_i64
-from cluster.log.message_columns import COLUMNS, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
 from cluster.log.session_table import (
     CLUSTER_SESSION_ID,
@@ -77,6 +77,7 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
             columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
             columns[OFFSETS * rows : OFFSETS * rows + count],
             columns[LENGTHS * rows : LENGTHS * rows + count],
+            columns[NUMBERS * rows : NUMBERS * rows + count],
             buffer,
             row,
             w[SERVICE_LEADERSHIP_TERM_ID],

@@ -143,6 +143,7 @@ class BusyTurns:
             columns=self._messages.words,
             service_call=np.zeros(0, np.int64),
             answers=np.zeros(0, np.int64),
+            numbers=np.zeros(0, np.int64),
             limits=self._services.limits,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
@@ -361,6 +362,8 @@ class BusyTurns:
         words[at.BASE], words[at.PUBLICATION_POSITION], words[at.FLUSHED] = base, end, end
         words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
         self._services.lend()
+        if self._services.numbers is not None and self._tables.numbers is not self._services.numbers:
+            self._tables = self._tables._replace(numbers=self._services.numbers)
         compiled = self._services.compiled
         if compiled is not None and self._tables.service_call is not compiled.call:
             answers = compiled.answers

@@ -12,7 +12,7 @@ All else that it says is Python's, and what follows it too.
 from cluster.log.frames import DATA_UNFRAGMENTED, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
-from cluster.log.message_columns import LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy.egress import fits_egress, send_answers
 from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
@@ -47,7 +47,7 @@ SERVICE_ANSWERS = 11 << 16 | 1112 << 32
 POSITION_FRAME_LENGTH = BLOCK_AT + 24
 # Behind the block of ServiceAnswers: the length of its columns, and they.
 COLUMNS_LENGTH_AT, COLUMNS_AT = BLOCK_AT + 8, BLOCK_AT + 12
-ROW_BYTES = 40  # of five columns
+ROW_BYTES = 48  # of six columns
 
 
 # A follower's service is nobody's answer: it is given the log of so long at once, or so much of it.
@@ -167,4 +167,5 @@ def _read_answers(t, frame):  # type: ignore[no-untyped-def]
         columns[TIMESTAMPS * w[SERVICE_ROWS] + row] = get_i64(buffer, at + 8 * rows)
         columns[OFFSETS * w[SERVICE_ROWS] + row] = payloads + offset
         columns[LENGTHS * w[SERVICE_ROWS] + row] = answer_length
+        columns[NUMBERS * w[SERVICE_ROWS] + row] = get_i64(buffer, at + 40 * rows)
     return rows

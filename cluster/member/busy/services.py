@@ -54,6 +54,12 @@ class LentServices:
         service = self._compiled_service
         return None if service is None else service.compiled
 
+    @property
+    def numbers(self) -> np.ndarray | None:
+        """What a compiled service counts its sessions' messages in."""
+        service = self._compiled_service
+        return None if service is None else service.numbers.words
+
     def needed_position(self, position: int) -> int:
         """From where on the log has to be in memory, by what the consensus module needs of it."""
         service = self._compiled_service

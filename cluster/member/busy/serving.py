@@ -7,7 +7,8 @@ from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
 from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
-from cluster.log.message_columns import EXTRA, LENGTHS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import EXTRA, LENGTHS, NUMBERS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_numbers import number_messages, take_back_messages
 from cluster.log.session_table import SUPERVISED, find_slot
 from cluster.member.busy.egress import fits_egress, put_acks, send_acks, send_answers
 from cluster.member.busy.remote import give_log
@@ -66,6 +67,8 @@ def _deliver(t):  # type: ignore[no-untyped-def]
         if count > 0:
             payloads = t.side if is_in_side else t.log
             taken = _unsupervised(t, count) if w[HAS_SUPERVISED] else count
+            session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + taken]
+            number_messages(t.numbers, session_ids, t.columns[NUMBERS * rows : NUMBERS * rows + taken])
             if w[SERVICE_FUNCTION] == ECHO:
                 served = _echo(t, payloads, taken, status != OUT_FULL)
             else:
@@ -73,6 +76,7 @@ def _deliver(t):  # type: ignore[no-untyped-def]
             if served > 0:
                 w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
                 w[SERVED_AT] = w[SERVED] = t.columns[EXTRA * rows + served - 1]
+            take_back_messages(t.numbers, session_ids[served:])
             if served < count:
                 w[REASON] |= SERVICES
                 break

@@ -103,7 +103,17 @@ LOOK_NS = 30_000
 SLEEPS_MIN, SLEEPS_MAX = 32, 1024
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
-_OF_THE_LOG = ("checksum", "deliver", "follow", "ingress", "runs", "scan", "session_frames", "message_calls")
+_OF_THE_LOG = (
+    "checksum",
+    "deliver",
+    "follow",
+    "ingress",
+    "runs",
+    "scan",
+    "session_frames",
+    "message_calls",
+    "message_numbers",
+)
 _OF_THE_TURN = (
     "words",
     "system",

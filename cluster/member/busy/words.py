@@ -27,6 +27,7 @@ class Tables(NamedTuple):
     columns: np.ndarray  # of delivered messages
     service_call: np.ndarray  # log/message_calls.py
     answers: np.ndarray  # columns of what the service's function answers
+    numbers: np.ndarray  # log/message_numbers.py, of a compiled service
     limits: np.ndarray  # that a service's process has not reached: positions, and when they were sent
     ready: np.ndarray  # descriptors
     received: np.ndarray
@@ -55,6 +56,7 @@ _WORDS = [
     "columns",
     "service_call",
     "answers",
+    "numbers",
     "limits",
     "ready",
     "keepers",

@@ -109,6 +109,7 @@ class EgressPublisher:
                 batch.timestamps,
                 batch.offsets,
                 batch.lengths,
+                batch.numbers,
                 batch.buffer,
                 row,
                 batch.leadership_term_id,

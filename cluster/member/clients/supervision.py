@@ -72,7 +72,8 @@ class Supervision:
             session_id, begin = int(batch.session_ids[row]), int(batch.offsets[row])
             if self._is_known(session_id):
                 payload = batch.buffer[begin : begin + int(batch.lengths[row])].tobytes()
-                answer = KeptAnswer(int(batch.answer_ids[row]), int(batch.timestamps[row]), payload)
+                answer_id, answered = int(batch.answer_ids[row]), int(batch.number(row))
+                answer = KeptAnswer(answer_id, int(batch.timestamps[row]), payload, answered)
                 self._answers.keep(session_id, answer)
                 if session_id in self._connections:
                     self._touched[session_id] = None

@@ -477,18 +477,18 @@ class RemoteService:
         self._ports.gauges.show(message)
 
     def _on_answers(self, message: ServiceAnswers) -> None:
-        columns = np.frombuffer(message.columns, np.int64).reshape(5, -1)
+        columns = np.frombuffer(message.columns, np.int64).reshape(6, -1)
         assert self._taken is not None
         others = np.flatnonzero(columns[4] == 0)
         known = others[: self._taken.known_answers(len(others))]
         columns = np.delete(columns, known, axis=1)
         if not columns.size:
             return
-        session_ids, timestamps, offsets, lengths, answer_ids = columns
+        session_ids, timestamps, offsets, lengths, answer_ids, numbers = columns
         # The kernel that frames answers takes writable arrays of at least one byte.
         buffer = np.frombuffer(bytearray(message.payloads or b"\0"), np.uint8)
         batch = ServiceEgress(
-            message.leadership_term_id, session_ids, timestamps, offsets, lengths, buffer, answer_ids
+            message.leadership_term_id, session_ids, timestamps, offsets, lengths, buffer, numbers, answer_ids
         )
         self._channel.egress_room.used += batch.byte_count
         self._channel.offer_egress(batch)

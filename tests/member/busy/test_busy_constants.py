@@ -79,7 +79,7 @@ def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks(
     assert word(position, envelopes.SBE_AT) & envelopes.KIND_MASK == remote.SERVICE_POSITION
     assert word(position, 0, 4) == remote.POSITION_FRAME_LENGTH
     assert [word(position, remote.BLOCK_AT + place) for place in (0, 8, 16)] == [42, 43, 44]
-    columns = np.arange(1, 11, dtype=np.int64).reshape(5, 2)
+    columns = np.arange(1, 13, dtype=np.int64).reshape(6, 2)
     answers = link_frame(ServiceAnswers(45, columns.tobytes(), b"payloads"))
     assert word(answers, envelopes.SBE_AT) & envelopes.KIND_MASK == remote.SERVICE_ANSWERS
     assert word(answers, remote.BLOCK_AT) == 45

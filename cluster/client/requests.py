@@ -1,0 +1,88 @@
+"""Messages whose answers are waited for, each by its number in the session.
+
+A service's answer has the number of the message that the service was handling. The first answer to a message
+that is waited for goes to who waits; all else goes to the listener, as without requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cluster.client.egress_dispatch import Answer, EgressBatch
+from cluster.errors import TimedOut
+
+TIMEOUT_S = 5.0
+
+
+class Request:
+    """One message that waits for its answer."""
+
+    __slots__ = ("_tell", "answer", "error", "number")
+
+    def __init__(self, number: int, tell: Callable[[], None] | None) -> None:
+        """``tell`` is called once it is over, by whatever thread hears of that."""
+        self.number = number
+        self.answer: Answer | None = None
+        self.error: BaseException | None = None
+        self._tell = tell
+
+    def result(self) -> Answer | None:
+        """The answer; None while it is waited for. Raises what ended the wait."""
+        if self.error is not None:
+            raise self.error
+        return self.answer
+
+    def end(self, answer: Answer | None, error: BaseException | None = None) -> None:
+        self.answer, self.error = answer, error
+        if self._tell is not None:
+            self._tell()
+
+
+class Requests:
+    """Of one session. One thread at a time uses it."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, Request] = {}
+        self._answered = 0  # number of the last message that was answered, as far as somebody waited
+        self.ended = 0  # requests, ever
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def begin(self, number: int, tell: Callable[[], None] | None = None) -> Request:
+        """Wait for the answer to the message of that number, which is sent next."""
+        request = self._waiting[number] = Request(number, tell)
+        return request
+
+    def drop(self, request: Request) -> None:
+        """Nobody waits for it any more: what still comes goes to the listener."""
+        self._waiting.pop(request.number, None)
+
+    def take(self, batch: EgressBatch, numbers: list[int]) -> EgressBatch:
+        """Give the answers in it that are waited for to who waits; returns the others."""
+        others = []
+        for row, number in enumerate(numbers):
+            self._answered = max(self._answered, number)
+            request = self._waiting.pop(number, None)
+            if request is None:
+                others.append(row)
+            else:
+                self.ended += 1
+                request.end(batch.answer(row))
+        return batch if len(others) == len(batch) else batch.chosen(others)
+
+    def fail(self, error: BaseException) -> None:
+        """No answer will come any more."""
+        waiting, self._waiting = self._waiting, {}
+        self.ended += len(waiting)
+        for request in waiting.values():
+            request.end(None, error)
+
+    def timed_out(self, request: Request, timeout_s: float, acknowledged: int) -> TimedOut:
+        """The error of a request without an answer; so many messages are known to be committed."""
+        what = f"no answer to message {request.number} of the session in {timeout_s:g} s"
+        if request.number > acknowledged:
+            return TimedOut(f"{what}: it is not known to be committed")
+        if request.number < self._answered:
+            return TimedOut(f"{what}: it is committed, and so is a later one that was answered")
+        return TimedOut(f"{what}: it is committed, and the service gave none, or a leader died with it")

@@ -1,0 +1,81 @@
+"""Answers to many sessions at once, as columns: of a service that offers them so, or that is compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cluster.errors import LocalProtocolError
+from cluster.log.session_frames import longest_payload
+from cluster.protocol.enums import Offer, Role
+from cluster.service.channel import ServiceEgress
+from cluster.service.open_sessions import OpenSessions
+from cluster.service.outbox import Outbox
+from cluster.service.payload import check_length, copied_bytes, view_of
+from cluster.service.service_context import ServiceContext
+from cluster.service.service_state import ServiceState
+from cluster.service.session_egress import MOCKED_OFFER
+
+
+class BatchAnswers:
+    """Hands them over, with the ids of those to supervised sessions."""
+
+    __slots__ = ("_context", "_outbox", "_sessions", "_state")
+
+    def __init__(
+        self, context: ServiceContext, state: ServiceState, sessions: OpenSessions, outbox: Outbox
+    ) -> None:
+        self._context = context
+        self._state = state
+        self._sessions = sessions
+        self._outbox = outbox
+
+    def offer(
+        self,
+        session_ids: np.ndarray,
+        offsets: np.ndarray,
+        lengths: np.ndarray,
+        buffer: np.ndarray,
+        timestamps: np.ndarray,
+        numbers: np.ndarray,
+    ) -> int:
+        """As ``Cluster.offer_batch``; ``numbers``: of the messages that are answered, in their sessions."""
+        state, batch = self._state, self._state.batch
+        if not len(session_ids) == len(offsets) == len(lengths) == len(timestamps):
+            raise LocalProtocolError(
+                f"columns of different length: {len(session_ids)} session ids, {len(offsets)} offsets, "
+                f"{len(lengths)} lengths, {len(timestamps)} timestamps"
+            )
+        offsets, lengths = copied_column(offsets), copied_column(lengths)
+        if len(session_ids):
+            longest = longest_payload(offsets, lengths, view_of(buffer).nbytes)
+            check_length(longest, self._context.max_message_length)
+        answer_ids = self._sessions.answer_ids(session_ids)
+        is_leading = state.role is Role.LEADER
+        if not (is_leading or answer_ids is not None) or len(session_ids) == 0:
+            return MOCKED_OFFER
+        if not self._context.is_responder:
+            return Offer.NOT_CONNECTED
+        if batch is None or buffer is not batch.buffer:
+            buffer = copied_bytes(buffer)  # the service may use its own again as soon as this returns
+        answers = ServiceEgress(
+            state.leadership_term_id,
+            copied_column(session_ids),
+            copied_column(timestamps),
+            offsets,
+            lengths,
+            buffer,
+            copied_column(numbers),
+            answer_ids,
+        )
+        if answer_ids is not None and not is_leading:
+            answers = answers.rows(answer_ids > 0)
+        if not self._outbox.answer_batch(answers):
+            return Offer.BACK_PRESSURED
+        if answer_ids is not None:
+            self._sessions.count_answers(session_ids, answer_ids)
+        return len(session_ids) if is_leading else MOCKED_OFFER
+
+
+def copied_column(column: np.ndarray) -> np.ndarray:
+    """The caller may use its own again."""
+    return np.array(column, np.int64)
