@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -63,6 +64,14 @@ EPILOG = """Example:
 """
 
 
+@cache
+def _command(name: str) -> Any:
+    """The command, made once: an interpreter may run many lines, and making one with verbs takes 20 ms."""
+    command = typer.main.get_command(importlib.import_module(f"cluster.cli.{name}").app)
+    command.name = name
+    return command
+
+
 class LazyCommands(TyperGroup):
     """A group whose commands are imported by name."""
 
@@ -70,11 +79,7 @@ class LazyCommands(TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in COMMANDS:
-            return None
-        command = typer.main.get_command(importlib.import_module(f"cluster.cli.{cmd_name}").app)
-        command.name = cmd_name
-        return command
+        return _command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names to suggest from
