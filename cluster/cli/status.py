@@ -14,7 +14,8 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, default_directory
 from cluster.cli.status_document import status_document
-from cluster.cli.verdict import HEALTHY, UNAVAILABLE, Member
+from cluster.cli.top import table_lines
+from cluster.cli.verdict import HEALTHY, UNAVAILABLE
 from cluster.errors import ClusterError, printable
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
@@ -112,43 +113,7 @@ def _text(document: dict[str, Any]) -> str:
     ]
     if not document["members"]:
         lines = [f"{document['verdict']}: a backup, {cluster['commitPosition']:,} bytes of committed log"]
-    lines += [f"  {line}" for line in _rows([*document["members"], *document["backups"]])]
+    lines += [f"  {line}" for line in table_lines([*document["members"], *document["backups"]])]
     for message in document["messages"]:
         lines += [f"{message['severity']}: {printable(message['text'])}", f"  {message['fix']}"]
     return "\n".join(lines)
-
-
-def _rows(members: list[Member]) -> list[str]:
-    headings = ("member", "role", "term", "committed", "log bytes", "disk free", "sessions")
-    rows = [
-        (
-            "-" if member["memberId"] is None else str(member["memberId"]),
-            _role(member),
-            _number(member.get("leadershipTermId")),
-            _number(member.get("commitPosition")),
-            _number(member.get("logBytes")),
-            "" if member.get("diskFree") is None else f"{member['diskFree'] / (1 << 30):,.1f} GiB",
-            _number(member.get("sessions")) if member["isAlive"] else "",
-        )
-        for member in members
-    ]
-    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if index < 2 else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in (headings, *rows)
-    ]
-
-
-def _role(member: Member) -> str:
-    if not member["isAlive"]:
-        return "no answer" if "error" in member else "not running"
-    if member.get("electionState") not in (None, "CLOSED"):
-        return str(member["electionState"])
-    return str(member.get("role"))
-
-
-def _number(value: int | None) -> str:
-    return "" if value is None else f"{value:,}"

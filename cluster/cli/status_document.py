@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 from cluster.cli.members import DIRECTORY_VARIABLE, FROM_ENVIRONMENT, Shown, ask_members
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
-from cluster.protocol.enums import ClusterTimeUnit
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
+    from cluster.protocol.mark_file import ClusterMarkFileHeader
     from cluster.transport.endpoint import Endpoint
 
 STATUS_VERSION = 1
-UNITS_PER_SECOND = {
-    ClusterTimeUnit.MILLIS: 10**3, ClusterTimeUnit.MICROS: 10**6, ClusterTimeUnit.NANOS: 10**9
-}  # fmt: skip
 SECOND_LOOK_S = 0.25
 
 
@@ -106,6 +102,7 @@ class _Seen:
 
 
 def _seen(directory: Path, endpoints: str | None, shown: Shown) -> _Seen:
+    from cluster.cli.top import with_lag
     from cluster.transport.endpoint import parse_endpoints
 
     seen = _Seen()
@@ -118,6 +115,7 @@ def _seen(directory: Path, endpoints: str | None, shown: Shown) -> _Seen:
     _ask({id_: endpoint for id_, endpoint in known.items() if id_ not in here}, here, seen, shown)
     ids = {member["memberId"] for member in seen.members}
     seen.member_count = max(seen.member_count, len(ids), len(seen.members))
+    with_lag([*seen.members, *seen.backups])
     seen.members.sort(key=lambda member: -1 if member["memberId"] is None else member["memberId"])
     return seen
 
@@ -137,7 +135,7 @@ def _ask(endpoints: dict[int, Endpoint], here: set[int], seen: _Seen, shown: Sho
 def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     """Look at the members in a directory; returns where they say that all members are."""
     from cluster.archive.files import OsFiles
-    from cluster.cli.running_member import mark_of, status_over_ipc
+    from cluster.cli.running_member import status_over_ipc
     from cluster.reader.member_directory import find_cluster_directory, members_in
     from cluster.transport.endpoint import parse_endpoints
 
@@ -151,11 +149,12 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     known: dict[int, Endpoint] = {}
     for folder in folders:
         find_cluster_directory(files, folder)  # says what is missing
-        member = look_at(folder)
+        mark = _mark_in(folder)
+        member = look_at(folder, mark)
         seen.take(member)
-        if member["isAlive"] and not known:
+        if member["isAlive"] and mark is not None and not known:
             try:
-                said = status_over_ipc(folder, mark_of(folder), shown)
+                said = status_over_ipc(folder, mark, shown)
             except ClusterError:
                 continue
             if said is not None:
@@ -165,22 +164,21 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     return known
 
 
-def look_at(folder: str) -> Member:
-    """How the member in a directory stands, by its counters, its mark file and its archive alone."""
-    from cluster.cli.running_member import mark_of
+def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
+    """How the member in a directory stands, by its counters, its mark file and its archive alone.
+
+    ``mark`` is what the mark file has, where that was read already.
+    """
     from cluster.cli.top import Directories
     from cluster.protocol.enums import ClusterComponentType
+    from cluster.reader.standing import by_disk
 
+    mark = mark or _mark_in(folder)
+    member_id = None if mark is None else mark.member_id
     try:
-        mark = mark_of(folder)
-    except ClusterError:
-        mark = None
-    try:
-        source = Directories(Path(folder))
+        source = Directories(Path(folder), member_id)
     except NotAClusterDirectory:  # a copy without its counters
-        member: Member = {
-            "memberId": None if mark is None else mark.member_id, "isAlive": False, "dir": folder
-        }  # fmt: skip
+        member: Member = {"memberId": member_id, "isAlive": False, "dir": folder}
     else:
         try:
             [member] = source.look()
@@ -190,15 +188,23 @@ def look_at(folder: str) -> Member:
         ClusterComponentType.BACKUP,
         ClusterComponentType.STANDBY,
     )
-    usage = shutil.disk_usage(folder)
-    member |= {"diskFree": usage.free, "diskTotal": usage.total}
-    return member | _of_log(folder, is_alive=member["isAlive"])
+    return member | by_disk(folder) | _of_log(folder, is_alive=member["isAlive"])
+
+
+def _mark_in(folder: str) -> ClusterMarkFileHeader | None:
+    from cluster.cli.running_member import mark_of
+
+    try:
+        return mark_of(folder)
+    except ClusterError:
+        return None
 
 
 def _of_log(folder: str, *, is_alive: bool) -> Member:
     """What the log's files say; of a member that does not run, how far its log goes, too."""
-    from cluster.protocol.recording_log import SNAPSHOT, TERM
+    from cluster.protocol.recording_log import TERM
     from cluster.reader.directory import DirectoryLog
+    from cluster.reader.standing import by_log
 
     try:
         log = DirectoryLog(folder)
@@ -206,18 +212,9 @@ def _of_log(folder: str, *, is_alive: bool) -> Member:
         return {} if is_alive else {"damage": str(error)}
     try:
         extent = log.extent()
-        entries = log.state.log_entries
-        snapshots = [entry for entry in entries if entry.entry_type is SNAPSHOT]
-        last = max(snapshots, key=lambda entry: entry.log_position, default=None)
-        found: Member = {
-            "logBytes": extent.written - log.start_position,
-            "snapshotPosition": None if last is None else last.log_position,
-            "snapshotTimestamp": None if last is None else last.timestamp,
-            "snapshotTime": None if last is None else _iso(last.timestamp, log.time_unit),
-            "replayBytes": extent.end - (log.start_position if last is None else last.log_position),
-        }
+        found: Member = by_log(log, extent.written)
         if not is_alive:
-            terms = [entry.leadership_term_id for entry in entries if entry.entry_type is TERM]
+            terms = [entry.leadership_term_id for entry in log.state.log_entries if entry.entry_type is TERM]
             found |= {
                 "commitPosition": extent.committed,
                 "appendPosition": extent.written,
@@ -228,9 +225,3 @@ def _of_log(folder: str, *, is_alive: bool) -> Member:
         return {} if is_alive else {"damage": str(error)}
     finally:
         log.close()
-
-
-def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:
-    """A cluster time in ISO 8601."""
-    at = datetime.fromtimestamp(timestamp / UNITS_PER_SECOND[unit], UTC)
-    return at.isoformat(timespec="milliseconds")

@@ -55,10 +55,11 @@ COLUMNS = {
     "term": "leadershipTermId", "commit": "commitPosition", "append": "appendPosition", "lag": "lag",
     "bytes/s": "bytesPerSecond", "service lag": "serviceLag", "sessions": "sessions",
     "elections": "elections", "backup": "backupState", "next query": "nextQuery", "errors": "errors",
-    "clock ms": "clockOffsetMs", "certificate ends": "certificateEnds",
+    "clock ms": "clockOffsetMs", "certificate ends": "certificateEnds", "log bytes": "logBytes",
+    "GiB free": "diskFree", "version": "version",
 }  # fmt: skip
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be
-WORDS = ("member", "role", "election", "module", "backup")  # the others are numbers
+WORDS = ("member", "role", "election", "module", "backup", "version")  # the others are numbers
 
 
 @app.command(epilog=EPILOG)
@@ -94,9 +95,11 @@ def top(
 class Directories:
     """Counters files of members on this host, opened again when a member has made a new one."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, member_id: int | None = None) -> None:
+        """``member_id``: whose directory it is, where that is known. Raises NotAClusterDirectory."""
         folders = sorted(path for path in directory.glob("member-*") if path.is_dir())
         self._folders = folders or [directory]
+        self._ids = {} if member_id is None else {directory: member_id}
         self._readers: dict[Path, CountersReader] = {}
         self._gone: set[Path] = set()  # whose process has ended, until there is a new counters file
         if not directory.is_dir():
@@ -117,30 +120,34 @@ class Directories:
 
     def look(self) -> list[dict[str, Any]]:
         members = [self._look_at(folder) for folder in self._folders]
-        return _with_lag(members)
+        return with_lag(members)
 
     def _look_at(self, folder: Path) -> dict[str, Any]:
         from cluster.counters import CountersReader
         from cluster.protocol.counter_types import CounterTypeId as Id
         from cluster.protocol.counter_types import members_of
+        from cluster.reader.standing import by_counters, by_label
 
         reader = self._readers.get(folder)
         if reader is not None and reader.is_replaced():
             self._readers.pop(folder).close()
             self._gone.discard(folder)
             reader = None
-        member_id = member_id_of(folder)
+        if folder not in self._ids:
+            self._ids[folder] = member_id_of(folder)
+        member_id = self._ids[folder]
         if reader is None:
             try:
                 reader = self._readers[folder] = CountersReader(str(self._file(folder)))
             except ClusterError as error:
                 return {"memberId": member_id, "isAlive": False, "dir": str(folder), "error": str(error)}
         records = [record for record in reader.counters() if record.is_allocated]
-        value_of = {record.type_id: record.value for record in records}
+        types, values = [record.type_id for record in records], [record.value for record in records]
+        value_of = dict(zip(types, values, strict=True))
+        standing = by_counters(types, values)
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         commit_position = value_of.get(Id.COMMIT_POSITION)
         is_alive = reader.is_live(time.time_ns() // 1_000_000) and not self._is_gone(folder)
-        errors = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
@@ -152,17 +159,14 @@ class Directories:
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
             "commitPosition": commit_position,
             "appendPosition": value_of.get(Id.RECORDING_POSITION),
-            "serviceLag": _service_lag(records, commit_position) if is_alive else None,
             "sessions": sessions if is_alive else 0,
             "consumers": _consumers(_positions(records), commit_position) if is_alive else [],
             "waitsFor": members_of(value_of.get(Id.AWAITED_MEMBERS, 0)) if is_alive else [],
-            "clockOffsetMs": _milliseconds(value_of.get(Id.CLOCK_OFFSET)) if is_alive else None,
             "certificateEnds": _minute(value_of.get(Id.CERTIFICATE_END)),
             "leaderMemberId": value_of.get(Id.LEADER_MEMBER_ID) if is_alive else None,
-            "elections": value_of.get(Id.ELECTION_COUNT),
-            "errors": sum(record.value for record in records if record.type_id in errors),
-            "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
-            "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
+            **standing,
+            **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
+            **by_label(next((r.label for r in records if r.type_id == Id.CONSENSUS_MODULE_ERRORS), "")),
             "counters": [
                 {
                     "id": record.counter_id,
@@ -242,7 +246,7 @@ class _Endpoints:
         self._endpoints = parse_endpoints(endpoints)
 
     def look(self) -> list[dict[str, Any]]:
-        return _with_lag(
+        return with_lag(
             [shown_status(member_id, answer) for member_id, answer in ask_members(self._endpoints).items()]
         )
 
@@ -254,6 +258,7 @@ def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, 
     """What a member's answer says of it, as a look at its counters would."""
     from cluster.protocol.consumer import positions_in
     from cluster.protocol.counter_types import members_of
+    from cluster.reader.standing import said_of_itself
 
     if isinstance(answer, ClusterError):
         known_id = member_id if member_id >= 0 else None  # it reports its id, unless that is given
@@ -270,6 +275,7 @@ def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, 
         "leaderMemberId": answer.leader_member_id,
         "waitsFor": members_of(answer.awaited_members),
         "certificateEnds": _minute(answer.certificate_end_ms),
+        **said_of_itself(answer.standing),
     }
 
 
@@ -315,20 +321,6 @@ def _minute(epoch_ms: int | None) -> str | None:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="minutes")
 
 
-def _milliseconds(duration_ns: int | None) -> int | None:
-    return None if duration_ns is None else round(duration_ns / 1_000_000)
-
-
-def _service_lag(records: list[CounterRecord], commit_position: int | None) -> int | None:
-    """How far the member's slowest service is below its commit position, in bytes; None: not shown."""
-    from cluster.protocol.counter_types import CounterTypeId as Id
-
-    positions = [record.value for record in records if record.type_id == Id.SERVICE_POSITION]
-    if commit_position is None or not positions:
-        return None
-    return max(0, commit_position - min(positions))
-
-
 def _positions(records: list[CounterRecord]) -> dict[str, int]:
     """Of each consumer group by its name."""
     from cluster.protocol.counter_types import CounterTypeId as Id
@@ -349,7 +341,8 @@ def _consumers(positions: dict[str, int], commit_position: int | None) -> list[d
     ]
 
 
-def _with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The members with ``lag``: how far each is below the greatest commit position, in bytes."""
     kinds = ("commitPosition", "membersCommitPosition")
     positions = [member[kind] for member in members for kind in kinds if member.get(kind) is not None]
     for member in members:
@@ -413,13 +406,8 @@ def _watch(source: Directories | _Endpoints, rates: _Rates, interval: float, cou
 
 def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> list[RenderableType]:
     """The members as rows where the screen is wide enough for them, else as columns; then what failed."""
-    from rich.measure import Measurement
-
     members = _printable(members)
-    table = _members_table(members, in_rows=True)
-    if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum > console.width:
-        table = _members_table(members, in_rows=False)
-    parts: list[RenderableType] = [table]
+    parts: list[RenderableType] = [_fitting_table(members, console)]
     parts += [_failure(member) for member in members if "error" in member]
     parts += [
         f"member {member['memberId']} waits for members {', '.join(map(str, member['waitsFor']))}"
@@ -441,6 +429,25 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
+def table_lines(members: list[dict[str, Any]]) -> list[str]:
+    """The table alone, as lines for the terminal, or of 160 columns where there is none."""
+    from rich.console import Console
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160, color_system=None)
+    with console.capture() as captured:
+        console.print(_fitting_table(_printable(members), console))
+    return [line.rstrip() for line in captured.get().splitlines() if line.strip()]
+
+
+def _fitting_table(members: list[dict[str, Any]], console: Console) -> Table:
+    from rich.measure import Measurement
+
+    table = _members_table(members, in_rows=True)
+    if Measurement.get(console, console.options.update_width(UNBOUNDED), table).maximum > console.width:
+        table = _members_table(members, in_rows=False)
+    return table
+
+
 def _groups(members: list[dict[str, Any]]) -> list[str]:
     """A line for each consumer group, by the member that has processed most of the log."""
     known = max(members, key=lambda member: member.get("commitPosition") or -1)
@@ -457,7 +464,7 @@ def _members_table(members: list[dict[str, Any]], in_rows: bool) -> Table:
     from rich.table import Table
 
     columns = {
-        heading: [_cell(member.get(key)) for member in members]
+        heading: [_cell(_in_unit(heading, member.get(key))) for member in members]
         for heading, key in COLUMNS.items()
         if heading in ("member", "role") or any(member.get(key) is not None for member in members)
     }
@@ -504,6 +511,10 @@ def _counters_table(member: dict[str, Any]) -> Table:
     for counter in member.get("counters", ()):
         listing.add_row(str(counter["id"]), str(counter["typeId"]), f"{counter['value']:,}", counter["label"])
     return listing
+
+
+def _in_unit(heading: str, value: Any) -> Any:
+    return f"{value / (1 << 30):,.1f}" if heading == "GiB free" and value is not None else value
 
 
 def _cell(value: object) -> str:

@@ -192,7 +192,8 @@ class StatusRequest(Message, template_id=12, schema=LINK_SCHEMA):
 class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     """How a member stands. The identity is that of the log: the same on every member of a cluster.
 
-    A member of 0.1 sends no ``consumers``.
+    A member of 0.1 sends neither of the last two. ``standing`` is a JSON object: what
+    ``cluster/reader/standing.py`` finds, as readers of ``cluster status --json`` get it.
     """
 
     correlation_id: i64
@@ -219,8 +220,9 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     tcp_endpoints: Ascii = ""
     ipc_endpoints: Ascii = ""
     consumers: Ascii = ""  # consumer groups: position:name, with a zero byte between two of them
+    standing: Ascii = ""
 
-    LATER_PARTS: ClassVar[int] = 1
+    LATER_PARTS: ClassVar[int] = 2
 
 
 class LinkError(Message, template_id=14, schema=LINK_SCHEMA):

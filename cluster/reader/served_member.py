@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from cluster.protocol.counter_types import CounterTypeId, consumer_group_of, mem
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
 from cluster.reader.served_recordings import ServedRecordings
+from cluster.reader.standing import by_counters, by_disk, by_label, by_log, text_of
 from cluster.transport.clock import epoch_ms
 
 NONE = -1
@@ -75,8 +77,9 @@ class ServedMember:
         commit_position = log.commit_position()  # first: it looks at the files again
         identity = log.identity
         recording = log.recording
-        values, consumers = self._counters()
+        values, consumers, standing = self._counters()
         ingress, tcp, ipc = self._endpoints
+        end = max(commit_position, values.get(CounterTypeId.RECORDING_POSITION, NONE))
         return link.LogStatus(
             correlation_id=correlation_id,
             start_position=log.start_position,
@@ -103,10 +106,11 @@ class ServedMember:
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,
             consumers=positions_text(consumers),
+            standing=text_of(standing | by_log(log, end) | by_disk(self._directory.archive)),
         )
 
-    def _counters(self) -> tuple[dict[int, int], dict[str, int]]:
-        """Values of the live counters by type, of CLIENT_SESSION how many there are; consumer groups."""
+    def _counters(self) -> tuple[dict[int, int], dict[str, int], dict[str, Any]]:
+        """Values of the live counters by type, of CLIENT_SESSION how many there are; groups; the standing."""
         for path in counters_paths(OsFiles(), self._directory, None, self._aeron_dir):
             try:
                 with CountersReader(path) as counters:
@@ -114,12 +118,14 @@ class ServedMember:
                         continue
                     types, values = counters.types_and_values()
                     consumers = counters.labels_and_values(CounterTypeId.CONSUMER_POSITION)
+                    named = counters.labels_and_values(CounterTypeId.CONSENSUS_MODULE_ERRORS)
             except ClusterError:
                 continue
             by_type = dict(zip(types, values, strict=True))
             by_type[CounterTypeId.CLIENT_SESSION] = types.count(CounterTypeId.CLIENT_SESSION)
-            return by_type, {consumer_group_of(label): value for label, value in consumers.items()}
-        return {}, {}
+            groups = {consumer_group_of(label): value for label, value in consumers.items()}
+            return by_type, groups, by_counters(types, values) | by_label(next(iter(named), ""))
+        return {}, {}, {}
 
     def close(self) -> None:
         self._log.close()

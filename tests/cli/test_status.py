@@ -2,18 +2,28 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli import status
+from cluster.cli import running_member, status, status_document
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.reader.standing import text_of
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
 
 GROUP = "status"
+ANSWER = LogStatus(
+    correlation_id=0, start_position=0, commit_position=96, append_position=96, leadership_term_id=0,
+    first_term_timestamp=None, first_log_session_id=None, cluster_id=0, member_id=0, leader_member_id=0,
+    role=2, election_state=17, module_state=1, session_count=0, term_length=65536, mtu=1408,
+    initial_term_id=0, time_unit=ClusterTimeUnit.MILLIS,
+)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -75,6 +85,29 @@ def test_one_that_runs_and_leads_is_healthy(run, tmp_path):
     assert (found["verdict"], found["cluster"]["leader"], found["members"][0]["diskFree"] > 0) == (
         "healthy", 0, True
     )  # fmt: skip
+
+
+def test_the_mark_file_of_a_member_is_read_once(run, tmp_path, monkeypatch):
+    for member_id in range(2):
+        write_member(tmp_path / f"c/member-{member_id}", a_log(5))
+    read, mark_of = [], running_member.mark_of
+    monkeypatch.setattr(running_member, "mark_of", lambda folder: read.append(folder) or mark_of(folder))
+    run("--dir", "c")
+    assert sorted(read) == ["c/member-0", "c/member-1"]
+
+
+def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeypatch):
+    def look(standing):
+        monkeypatch.setattr(status_document, "ask_members", lambda *_: {0: ANSWER.replace(standing=standing)})
+        [member] = status_document.status_document(Path("nowhere"), "127.0.0.1:9000")["members"]
+        return member
+
+    member = look(text_of({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
+    assert (member["diskFree"], member["version"], member["lag"]) == (7, "0.2.0", 0)
+    assert "snapshotPosition" not in member
+    for junk in ("", "{", "[1]", '{"memberId": 5, "diskFree": "much"}', "[" * 50_000):
+        member = look(junk)
+        assert member["memberId"] == 0 and "diskFree" not in member
 
 
 def test_what_is_waited_for_may_not_be_there_yet(run, tmp_path, monkeypatch):

@@ -118,7 +118,9 @@ def test_a_message_cut_anywhere_is_an_error_of_the_peer(message):
     if message is link.LogRequest:
         of_0_1 = {8 + message.BLOCK_LENGTH}  # whole, without what is wanted
     elif message is link.LogStatus:
-        of_0_1 = {len(encoded) - 4 - len(sample(message).consumers)}
+        whole = sample(message)
+        without_standing = len(encoded) - 4 - len(whole.standing)
+        of_0_1 = {without_standing, without_standing - 4 - len(whole.consumers)}
     elif message is link.PromiseStatement:
         of_0_1 = {len(sample(message).replace(cluster=()).encode()) - 4}
 

@@ -9,7 +9,10 @@ from cluster.counters import CountersFile
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import CounterTypeId, bits_of
 from cluster.reader.served_member import ServedMember
+from cluster.reader.standing import said_of_itself
 from cluster.transport.clock import epoch_ms
+from tests.archive.logs import a_log
+from tests.archive.members import live_counters, write_member
 
 
 @pytest.mark.parametrize(
@@ -35,3 +38,21 @@ def test_a_member_without_a_log_says_whom_it_waits_for(tmp_path, awaited, said):
             )
     finally:
         counters.close()
+
+
+def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(tmp_path):
+    write_member(tmp_path, a_log(50), is_clean=False)
+    with live_counters(tmp_path) as counters:
+        counters.allocate_cluster_counter(CounterTypeId.CLOCK_OFFSET, 0, -7_000_000)
+        served = ServedMember(
+            cluster_dir=str(tmp_path / "cluster"),
+            archive_dir=str(tmp_path / "archive"),
+            aeron_dir=str(tmp_path / "driver"),
+            cluster_id=0,
+            member_id=0,
+        )
+        said = said_of_itself(served.status(0).standing)
+        served.close()
+    assert (said["clockOffsetMs"], said["errors"]) == (-7, 0)
+    assert said["diskTotal"] > said["diskFree"] > 0
+    assert said["logBytes"] == said["replayBytes"] <= a_log(50).position

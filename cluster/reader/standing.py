@@ -1,0 +1,91 @@
+"""How a member stands, beside its positions and states: what its counters, its log's files and its disk say.
+
+Keys and values are those of a member in ``cluster status --json`` (docs/status.md). A member says the same of
+itself, so that it can be read from afar.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from cluster.protocol.counter_types import CounterTypeId as Id
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.recording_log import SNAPSHOT
+from cluster.reader.directory import DirectoryLog
+
+UNITS_PER_SECOND = {
+    ClusterTimeUnit.MILLIS: 10**3, ClusterTimeUnit.MICROS: 10**6, ClusterTimeUnit.NANOS: 10**9
+}  # fmt: skip
+_COUNTS = (
+    "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
+    "diskTotal", "logBytes", "snapshotPosition", "snapshotTimestamp", "replayBytes",
+)  # fmt: skip
+KEYS: dict[str, type] = {**dict.fromkeys(_COUNTS, int), "snapshotTime": str, "version": str}
+_ERRORS = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
+
+
+def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
+    """Of all allocated counters, by type and value."""
+    value_of = dict(zip(types, values, strict=True))
+    pairs = list(zip(types, values, strict=True))
+    positions = [value for type_id, value in pairs if type_id == Id.SERVICE_POSITION]
+    commit_position, offset_ns = value_of.get(Id.COMMIT_POSITION), value_of.get(Id.CLOCK_OFFSET)
+    has_lag = commit_position is not None and positions
+    return {
+        "serviceLag": max(0, commit_position - min(positions)) if has_lag else None,  # type: ignore[operator]
+        "clockOffsetMs": None if offset_ns is None else round(offset_ns / 1_000_000),
+        "elections": value_of.get(Id.ELECTION_COUNT),
+        "errors": sum(value for type_id, value in pairs if type_id in _ERRORS),
+        "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
+        "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
+    }
+
+
+def by_label(label: str) -> dict[str, str]:
+    """Of the label of counter 212: the version that runs."""
+    version = label.partition(" version=")[2].partition(" ")[0]
+    return {"version": version} if version else {}
+
+
+def by_log(log: DirectoryLog, end: int) -> dict[str, Any]:
+    """Of the log's files, where it is recorded up to ``end``. Raises ClusterError."""
+    snapshots = [entry for entry in log.state.log_entries if entry.entry_type is SNAPSHOT]
+    last = max(snapshots, key=lambda entry: entry.log_position, default=None)
+    return {
+        "logBytes": end - log.start_position,
+        "snapshotPosition": None if last is None else last.log_position,
+        "snapshotTimestamp": None if last is None else last.timestamp,
+        "snapshotTime": None if last is None else _iso(last.timestamp, log.time_unit),
+        "replayBytes": end - (log.start_position if last is None else last.log_position),
+    }
+
+
+def by_disk(directory: str) -> dict[str, int]:
+    """Of the file system that holds the directory."""
+    usage = shutil.disk_usage(directory)
+    return {"diskFree": usage.free, "diskTotal": usage.total}
+
+
+def text_of(standing: dict[str, Any]) -> str:
+    """As a member says it of itself."""
+    return json.dumps(standing)
+
+
+def said_of_itself(text: str) -> dict[str, Any]:
+    """What a member says of itself, of the keys and the types that are known; of an older one nothing."""
+    try:
+        said = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    said = said if isinstance(said, dict) else {}
+    return {key: said[key] for key, kind in KEYS.items() if isinstance(said.get(key), kind)}
+
+
+def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:
+    """A cluster time in ISO 8601."""
+    at = datetime.fromtimestamp(timestamp / UNITS_PER_SECOND[unit], UTC)
+    return at.isoformat(timespec="milliseconds")
