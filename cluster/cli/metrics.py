@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -72,14 +72,21 @@ _SERVICE = re.compile(r" serviceId=(\d+)")
 
 
 def metrics_text(
-    member: Member, facts: dict[str, str], pid: int | None, accept: str = "", *, has_all: bool = False
+    member: Member,
+    facts: Mapping[str, str],
+    limits: Mapping[str, int],
+    pid: int | None,
+    accept: str = "",
+    *,
+    has_all: bool = False,
 ) -> tuple[bytes, str]:
     """The text for one member, and its content type: OpenMetrics where ``accept`` says so.
 
-    ``facts`` name the member, ``pid`` is its process. ``has_all``: each counter, too.
+    ``facts`` name the member, ``limits`` are the most that there may be of a series, ``pid`` is its process.
+    ``has_all``: each counter, too.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected([*_families(member, facts), *(_every(member) if has_all else ())]))
+    registry.register(_Collected([*_families(member, facts, limits), *(_every(member) if has_all else ())]))
     if pid is not None:
         ProcessCollector(pid=lambda: pid, registry=registry)
     encode, content_type = choose_encoder(accept)
@@ -96,7 +103,7 @@ class _Collected:
         return self._families
 
 
-def _families(member: Member, facts: dict[str, str]) -> Iterator[Metric]:
+def _families(member: Member, facts: Mapping[str, str], limits: Mapping[str, int]) -> Iterator[Metric]:
     facts = {**facts, "python": platform.python_version()}
     build = GaugeMetricFamily("cluster_build_info", "What runs: always 1.", labels=list(facts))
     build.add_metric(list(facts.values()), 1)
@@ -114,6 +121,8 @@ def _families(member: Member, facts: dict[str, str]) -> Iterator[Metric]:
     for name, (key, scale, text) in OF_MEMBER.items():
         if (value := member.get(key)) is not None:
             yield _gauge(name, text, value * scale)
+    for name, limit in limits.items():
+        yield _gauge(f"{name}_limit", f"The most of {name} that there may be.", limit)
     yield from _of_times(member)
     groups = GaugeMetricFamily(
         "cluster_group_lag_bytes", "How far a consumer group is below the commit position.", labels=["group"]

@@ -143,7 +143,8 @@ class MetricsPages:
             "member_id": str(config.member_id),
             "cluster_id": str(config.cluster_id),
         }
-        return metrics_text(self._look(), facts, pid, accept, has_all=has_all)
+        limits = {"cluster_sessions": config.max_sessions, "cluster_connections": config.connections_max}
+        return metrics_text(self._look(), facts, limits, pid, accept, has_all=has_all)
 
     def _status(self, credentials: bytes) -> Page:
         document = status_document(self._directory, shown=Shown(credentials, self._config.tls_files))

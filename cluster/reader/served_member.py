@@ -16,7 +16,7 @@ from cluster.protocol.counter_types import CounterTypeId, consumer_group_of, mem
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
 from cluster.reader.served_recordings import ServedRecordings
-from cluster.reader.standing import by_counters, by_disk, by_label, by_log, text_of
+from cluster.reader.standing import by_counters, by_disk, by_label, by_log, standing_text
 from cluster.transport.clock import epoch_ms
 
 NONE = -1
@@ -106,7 +106,7 @@ class ServedMember:
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,
             consumers=positions_text(consumers),
-            standing=text_of(standing | by_log(log, end) | by_disk(self._directory.archive)),
+            standing=standing_text(standing | by_log(log, end) | by_disk(self._directory.archive)),
         )
 
     def _counters(self) -> tuple[dict[int, int], dict[str, int], dict[str, Any]]:

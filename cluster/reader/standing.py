@@ -70,7 +70,7 @@ def by_disk(directory: str) -> dict[str, int]:
     return {"diskFree": usage.free, "diskTotal": usage.total}
 
 
-def text_of(standing: dict[str, Any]) -> str:
+def standing_text(standing: dict[str, Any]) -> str:
     """As a member says it of itself."""
     return json.dumps(standing)
 

@@ -31,6 +31,7 @@ from tests.archive.members import live_counters, write_member
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "monitoring.md").read_text()
+LIMITS = {"cluster_sessions": 10, "cluster_connections": 10}
 TOKEN = b"secret-of-%s-0123456789abcdef"
 
 
@@ -161,7 +162,7 @@ def test_every_series_is_in_the_page_and_no_other():
         "consumers": [{"group": "g", "bytesBehind": 1}],
         **dict.fromkeys(("snapshotTime", "certificateEnds"), "2026-01-31T12:00:00+00:00"),
     }  # fmt: skip
-    text, _ = metrics_text(member, {"version": "1"}, None)
+    text, _ = metrics_text(member, {"version": "1"}, LIMITS, None)
     series = {sample.name for family in parse(text.decode()) for sample in family.samples}
     made = {re.sub(r"_seconds_(bucket|sum|count)$", "_seconds", name) for name in series}
     assert set(re.findall(r"^\| `(cluster_\w+)` \|", PAGE, re.MULTILINE)) == made
@@ -176,7 +177,7 @@ def test_a_histogram_counts_each_time_in_one_bucket_and_adds_up_to_the_sum():
     for time_ns in times:
         measure.py_func(tables, histogram.index, time_ns)
     member = {"memberId": 0, "isAlive": True, "waitsFor": [], "counters": shown(file)}
-    text = metrics_text(member, {"version": "1"}, None)[0].decode()
+    text = metrics_text(member, {"version": "1"}, LIMITS, None)[0].decode()
     found = {
         s.name + str(s.labels): s.value for f in parse(text) for s in f.samples if "sync_seconds" in s.name
     }

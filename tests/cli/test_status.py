@@ -12,7 +12,7 @@ from cluster.cli import running_member, status, status_document
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-from cluster.reader.standing import text_of
+from cluster.reader.standing import standing_text
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
@@ -102,7 +102,7 @@ def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeyp
         [member] = status_document.status_document(Path("nowhere"), "127.0.0.1:9000")["members"]
         return member
 
-    member = look(text_of({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
+    member = look(standing_text({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
     assert (member["diskFree"], member["version"], member["lag"]) == (7, "0.2.0", 0)
     assert "snapshotPosition" not in member
     for junk in ("", "{", "[1]", '{"memberId": 5, "diskFree": "much"}', "[" * 50_000):
