@@ -101,8 +101,7 @@ class Aeron:
     def local_address(self, subscription: Subscription, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
         """``host:port`` that a subscription is bound to whose channel says port 0."""
         what = f"the port of {subscription.channel}"
-        self.conductor.await_true(lambda: self._addresses(subscription), timeout_s, what)
-        return self._addresses(subscription)[0]
+        return self.conductor.await_value(lambda: self._addresses(subscription), timeout_s, what)[0]
 
     def _addresses(self, subscription: Subscription) -> list[str]:
         addresses = []

@@ -1,6 +1,6 @@
 """Keeps what a client has of its driver in step with what the driver says (Aeron: ClientConductor).
 
-Whoever uses the client calls ``do_work``, or waits by ``await_answer``, which does: there is no thread but
+Whoever uses the client calls ``do_work``, or waits by ``await_value``, which does: there is no thread but
 the heartbeat's. After a MediaDriverError of ``do_work`` all that the client had is gone: close it, and open
 another.
 """
@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
-from cluster.errors import MediaDriverError, RemoteProtocolError
+from cluster.errors import MediaDriverError, RemoteProtocolError, TimedOut
 from cluster.media.broadcast_receiver import BroadcastReceiver
 from cluster.media.client_heartbeat import ClientHeartbeat
 from cluster.media.cnc_file import CncFile
@@ -36,6 +37,13 @@ IDLE_S = 0.0005
 Answer = OnError | OnOperationSuccess | OnPublicationReady | OnSubscriptionReady
 
 
+T = TypeVar("T")
+
+
+class ChannelRefused(MediaDriverError):
+    """The driver says no to a channel, and goes on."""
+
+
 class ClientConductor:
     """The subscriptions of one client, their images, and the answers to its commands."""
 
@@ -43,7 +51,6 @@ class ClientConductor:
         self._cnc = cnc
         self._receiver = receiver
         self._proxy = proxy
-        self._pid = os.getpid()
         self._heartbeat: ClientHeartbeat | None = None
         self._check_at_s = 0.0
         self._expected: set[int] = set()
@@ -57,23 +64,28 @@ class ClientConductor:
         self._expected.add(correlation_id)
 
     def await_answer(self, correlation_id: int, timeout_s: float) -> Answer:
-        """The driver's answer to an expected command. Raises MediaDriverError for a refusal, and for none."""
+        """The driver's answer to an expected command. Raises MediaDriverError for none, ChannelRefused."""
         try:
-            self.await_true(lambda: correlation_id in self._answers, timeout_s, "the media driver's answer")
+            self.await_value(lambda: correlation_id in self._answers, timeout_s, "the media driver's answer")
             answer = self._answers.pop(correlation_id)
+        except TimedOut as error:
+            raise MediaDriverError(str(error)) from None
         finally:
             self._expected.discard(correlation_id)
         if isinstance(answer, OnError):
-            raise MediaDriverError(f"the media driver refused: {answer.message} (error {answer.error_code})")
+            raise ChannelRefused(f"the media driver refused: {answer.message} (error {answer.error_code})")
         return answer
 
-    def await_true(self, condition: Callable[[], object], timeout_s: float, what: str) -> None:
-        """Work until the condition holds. Raises MediaDriverError, naming ``what`` did not come in time."""
+    def await_value(self, found: Callable[[], T | None], timeout_s: float, what: str) -> T:
+        """Work until there is something true; returns it. Raises TimedOut, naming ``what`` did not come."""
         deadline = time.monotonic() + timeout_s
-        while not condition():
-            if self.do_work() == 0:
+        while True:
+            work_count = self.do_work()
+            if value := found():
+                return value
+            if work_count == 0:
                 if time.monotonic() > deadline:
-                    raise MediaDriverError(f"{what} did not come within {timeout_s:g} s")
+                    raise TimedOut(f"{what} did not come within {timeout_s:g} s")
                 time.sleep(IDLE_S)
 
     def follow(self, subscription: Subscription) -> None:
@@ -91,8 +103,7 @@ class ClientConductor:
 
     def do_work(self) -> int:
         """Take in what the driver has said; returns how much. Raises MediaDriverError."""
-        if os.getpid() != self._pid:
-            raise MediaDriverError("this client of a media driver is of another process: open one here")
+        self._proxy.check_process()
         now_s = time.monotonic()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_INTERVAL_S
@@ -166,7 +177,7 @@ class ClientConductor:
 
     def close(self) -> None:
         """End the heartbeat, and all images."""
-        if self._heartbeat is not None and os.getpid() == self._pid:
+        if self._heartbeat is not None:
             self._heartbeat.close()
         for subscription in list(self._subscriptions.values()):
             self.forget(subscription)

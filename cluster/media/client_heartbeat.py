@@ -62,4 +62,5 @@ class ClientHeartbeat:
     def close(self) -> None:
         """End the thread, and wait for it."""
         self._stop[0] = 1
-        self._thread.join()
+        if self._thread.is_alive():  # none is in a process that was forked off
+            self._thread.join()

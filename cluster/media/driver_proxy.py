@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+
+from cluster.errors import MediaDriverError
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.protocol import media
 
@@ -14,6 +17,7 @@ class DriverProxy:
 
     def __init__(self, ring: ManyToOneRingBuffer) -> None:
         self._ring = ring
+        self._pid = os.getpid()
         self.client_id = ring.next_correlation_id()
 
     def add_exclusive_publication(self, channel: str, stream_id: int) -> int:
@@ -25,21 +29,32 @@ class DriverProxy:
     def remove_publication(self, registration_id: int) -> int:
         correlation_id = self._ring.next_correlation_id()
         command = media.RemovePublication(self.client_id, correlation_id, registration_id)
-        self._ring.write(media.REMOVE_PUBLICATION, command.encode_body())
+        self._write(media.REMOVE_PUBLICATION, command.encode_body())
         return correlation_id
 
     def remove_subscription(self, registration_id: int) -> int:
         correlation_id = self._ring.next_correlation_id()
         command = media.RemoveSubscription(self.client_id, correlation_id, registration_id)
-        self._ring.write(media.REMOVE_SUBSCRIPTION, command.encode_body())
+        self._write(media.REMOVE_SUBSCRIPTION, command.encode_body())
         return correlation_id
 
     def client_close(self) -> None:
-        self._ring.write(media.CLIENT_CLOSE, media.CorrelatedCommand(self.client_id, -1).encode_body())
+        self._write(media.CLIENT_CLOSE, media.CorrelatedCommand(self.client_id, -1).encode_body())
 
     def next_correlation_id(self) -> int:
         """A number that no other client of the driver gets."""
         return self._ring.next_correlation_id()
+
+    def check_process(self) -> None:
+        """Raise MediaDriverError in a process that was forked off: the client is its parent's."""
+        if os.getpid() != self._pid:
+            raise MediaDriverError(
+                f"this client of a media driver is of process {self._pid}: open another one here"
+            )
+
+    def _write(self, type_id: int, command: bytes) -> None:
+        self.check_process()
+        self._ring.write(type_id, command)
 
     def _add(self, type_id: int, channel: str, stream_id: int) -> int:
         correlation_id = self._ring.next_correlation_id()
@@ -48,5 +63,5 @@ class DriverProxy:
             command = media.AddSubscription(self.client_id, correlation_id, -1, stream_id, channel)
         else:
             command = media.AddPublication(self.client_id, correlation_id, stream_id, channel)
-        self._ring.write(type_id, command.encode_body())
+        self._write(type_id, command.encode_body())
         return correlation_id

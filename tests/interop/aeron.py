@@ -11,6 +11,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ JVM = [
 ]
 TOOL_SECONDS = 60
 START_SECONDS = 90
+SHARED_MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
 
 
 @cache
@@ -191,6 +193,50 @@ def real_node(directory: Path, *options: str) -> Iterator[RealNode]:
         yield node
     finally:
         node.stop()
+
+
+@contextmanager
+def real_cluster(directory: Path, *options: str) -> Iterator[list[RealNode]]:
+    """Three real members on ``directory``/member-0 to member-2, joined."""
+    nodes: list[RealNode] = []
+    try:
+        nodes += [cluster_node(directory, member_id, *options) for member_id in range(3)]
+        for node in nodes:
+            node.await_joined()
+        yield nodes
+    finally:
+        for node in nodes:
+            node.stop()
+
+
+def cluster_node(directory: Path, member_id: int, *options: str) -> RealNode:
+    """One of the three, started; who calls stops it."""
+    aeron_dir = SHARED_MEMORY / f"interop-{os.getpid()}-{member_id}"
+    shutil.rmtree(aeron_dir, ignore_errors=True)
+    identity = ["--members", "3", "--member-id", str(member_id)]
+    return RealNode(directory / f"member-{member_id}", aeron_dir, [*identity, *options])
+
+
+@contextmanager
+def media_driver() -> Iterator[Path]:
+    """A media driver of Aeron's that serves clients on this host; its directory."""
+    aeron_dir = SHARED_MEMORY / f"interop-driver-{os.getpid()}"
+    settings = {
+        "aeron.dir": aeron_dir,
+        "aeron.threading.mode": "SHARED",
+        "aeron.term.buffer.sparse.file": "true",
+        "aeron.dir.delete.on.start": "true",
+        "aeron.dir.delete.on.shutdown": "true",
+    }
+    properties = [f"-D{name}={value}" for name, value in settings.items()]
+    command = [_java(), *JVM, *properties, "-cp", str(jar()), "io.aeron.driver.MediaDriver"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield aeron_dir
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(aeron_dir, ignore_errors=True)
 
 
 @contextmanager

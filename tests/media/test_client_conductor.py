@@ -81,12 +81,12 @@ def test_images_come_and_go_as_the_driver_says(driver, aeron):
     subscription = aeron.add_subscription("aeron:ipc", 7)
     publication = aeron.add_exclusive_publication("aeron:ipc", 7)
     driver.image(subscription)
-    aeron.conductor.await_true(lambda: subscription.images, 5, "the image")
+    aeron.conductor.await_value(lambda: subscription.images, 5, "the image")
     image = subscription.image_of(5)
     assert publication.offer(b"a word") == 64
     out = np.zeros(64, np.uint8)
     driver.driver.answer(media.ON_UNAVAILABLE_IMAGE, struct.pack("<qqi", 99, subscription.registration_id, 7))
-    aeron.conductor.await_true(lambda: not subscription.images, 5, "its end")
+    aeron.conductor.await_value(lambda: not subscription.images, 5, "its end")
     assert image.is_closed
     assert image.poll(out) == 64
     assert out[32:38].tobytes() == b"a word"

@@ -13,6 +13,7 @@ from cluster.log.deliver import read_message
 from cluster.media.cnc_file import CncFile
 from cluster.media.image import Image
 from cluster.media.log_buffers import LogBuffers
+from cluster.media.message_reader import MessageReader
 from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, NOT_CONNECTED, Publication
 from cluster.protocol.frame import header_at
 from tests.media.made_driver import MTU, TERM_LENGTH, MadeDriver, log_buffer
@@ -172,3 +173,20 @@ def test_a_log_buffer_of_another_length_is_not_used(tmp_path, length):
     path.write_bytes((bytes(8192) + log_buffer())[-length:] if length else b"")
     with pytest.raises(MediaDriverError, match="log buffer"):
         LogBuffers(str(path))
+
+
+def test_messages_are_joined_from_their_frames_when_the_last_has_come(stream):
+    stream.limit_to(2**62)
+    reader = MessageReader(stream.image)
+    assert reader.poll() == []
+    sent = [bytes([n]) * (8 + 997 * n) for n in range(8)]
+    for message in sent:
+        stream.publication.offer(message)
+    assert reader.poll() == sent
+    stream.publication.offer(sent[7])
+    last = stream.publication.position - 160  # where its last frame begins
+    length = stream.log.buffer[last : last + 4].copy()
+    stream.log.buffer[last : last + 4] = 0
+    assert reader.poll() == []
+    stream.log.buffer[last : last + 4] = length
+    assert reader.poll() == [sent[7]]

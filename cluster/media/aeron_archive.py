@@ -1,0 +1,282 @@
+"""A control session with the archive of another process, over Aeron's media (Aeron: AeronArchive).
+
+    with Aeron.connect() as aeron, AeronArchive.connect(aeron, "archive.host:8010") as archive:
+        replay = archive.bounded_replay(recording_id, position, length, limit_counter_id)
+
+One request is under way at a time. A replay is read while the archive sends it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from types import TracebackType
+from typing import Self, TypeVar
+
+import numpy as np
+
+from cluster.errors import AuthenticationRejected, MediaDriverError, RemoteProtocolError, TimedOut
+from cluster.media.aeron import Aeron
+from cluster.media.image import Image
+from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, Publication
+from cluster.media.response_channel import Answers
+from cluster.protocol.archive_control import (
+    ARCHIVE_CONTROL_VERSION,
+    ArchiveAnswer,
+    ArchiveChallenge,
+    ArchiveKeepAliveRequest,
+    AuthConnectRequest,
+    BoundedReplayRequest,
+    CloseSessionRequest,
+    ControlResponse,
+    ControlResponseCode,
+    ListRecordingRequest,
+    ListRecordingsRequest,
+    RecordingPositionRequest,
+    StopReplayRequest,
+    decode_archive_answer,
+)
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.sbe import NULL_I32, Message
+from cluster.protocol.versions import major, version_text
+
+CONTROL_STREAM = 10
+CONTROL_RESPONSE_STREAM = 20
+REPLAY_STREAM = 100
+CLIENT_INFO = "name=cluster reader"
+LIST_COUNT = 100  # recordings, in one request
+T = TypeVar("T")
+
+
+class ArchiveRefusal(RemoteProtocolError):
+    """The archive says no to a request, and goes on."""
+
+    def __init__(self, what: str, error_code: int) -> None:
+        self.error_code = error_code
+        super().__init__(what)
+
+
+class BoundedReplay:
+    """What the archive sends of a recording, from the position on that was asked for."""
+
+    def __init__(self, archive: AeronArchive, replay_session_id: int, image: Image) -> None:
+        self._archive = archive
+        self._replay_session_id = replay_session_id
+        self._image = image
+
+    @property
+    def position(self) -> int:
+        """Up to where it was read."""
+        return self._image.position
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing comes any more: all was sent, its bound is gone, or its archive."""
+        return self._image.is_closed
+
+    def poll(self, out: np.ndarray, at: int = 0) -> int:
+        """As ``Image.poll``, after what the driver has to say."""
+        self._archive.aeron.conductor.do_work()
+        return self._image.poll(out, at)
+
+    def stop(self) -> None:
+        """Let the archive send no more."""
+        if not self._image.is_closed:
+            self._archive.stop_replay(self._replay_session_id)
+
+
+class AeronArchive:
+    """Raises MediaDriverError, TimedOut where nobody answers, ArchiveRefusal where the archive says no."""
+
+    def __init__(self, aeron: Aeron, endpoint: str, timeout_s: float) -> None:
+        self.aeron = aeron
+        self.endpoint = endpoint
+        self._timeout_s = timeout_s
+        self._replays = Answers(aeron, endpoint, REPLAY_STREAM)
+        self._answers = Answers(aeron, endpoint, CONTROL_RESPONSE_STREAM)
+        self._requests: Publication = aeron.add_exclusive_publication(
+            f"aeron:udp?endpoint={endpoint}", CONTROL_STREAM
+        )
+        self._session_id = -1
+        self._unread: deque[bytes] = deque()
+        self._answer: ArchiveAnswer  # the last
+
+    @classmethod
+    def connect(cls, aeron: Aeron, endpoint: str, timeout_s: float = 5.0) -> Self:
+        """Open a control session at ``host:port``. Raises AuthenticationRejected where one has to log in."""
+        archive = cls(aeron, endpoint, timeout_s)
+        try:
+            archive._open_session()
+        except BaseException:
+            archive.close()
+            raise
+        return archive
+
+    def _open_session(self) -> None:
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(
+            AuthConnectRequest(
+                correlation_id,
+                CONTROL_RESPONSE_STREAM,
+                ARCHIVE_CONTROL_VERSION,
+                self._answers.channel,
+                b"",
+                CLIENT_INFO,
+            )
+        )
+        response = self._await_response(correlation_id)
+        if response.version is not None and major(response.version) != major(ARCHIVE_CONTROL_VERSION):
+            raise RemoteProtocolError(
+                f"archive {self.endpoint} speaks version {version_text(response.version)}, expected 1.x"
+            )
+        self._session_id = response.control_session_id
+
+    # ---- requests
+
+    def list_recordings(self) -> list[RecordingDescriptor]:
+        """All recordings of the archive, by id."""
+        found: list[RecordingDescriptor] = []
+        while True:
+            correlation_id = self.aeron.next_correlation_id()
+            first = found[-1].recording_id + 1 if found else 0
+            self._send(ListRecordingsRequest(self._session_id, correlation_id, first, LIST_COUNT))
+            listed = 0
+            while listed < LIST_COUNT:
+                answer = self._await_answer(correlation_id)
+                if not isinstance(answer, RecordingDescriptor):
+                    return found
+                found.append(answer)
+                listed += 1
+
+    def recording(self, recording_id: int) -> RecordingDescriptor:
+        """What the recording is like now. Raises ArchiveRefusal for one that there is not."""
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(ListRecordingRequest(self._session_id, correlation_id, recording_id))
+        answer = self._await_answer(correlation_id)
+        if isinstance(answer, RecordingDescriptor):
+            return answer
+        raise ArchiveRefusal(f"archive {self.endpoint} has no recording {recording_id}", answer.relevant_id)
+
+    def recorded_position(self, recording_id: int) -> int | None:
+        """How far the recording is that is written now; None where it is not."""
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(RecordingPositionRequest(self._session_id, correlation_id, recording_id))
+        position = self._await_response(correlation_id).relevant_id
+        return None if position < 0 else position
+
+    def bounded_replay(
+        self,
+        recording_id: int,
+        position: int,
+        length: int,
+        limit_counter_id: int,
+        file_io_max_length: int | None = None,
+    ) -> BoundedReplay:
+        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as the counter lets them go.
+
+        ``limit_counter_id`` is of the archive's own driver. ``file_io_max_length`` is how much the archive
+        reads at once. Raises ArchiveRefusal for a position that is not there, or not yet.
+        """
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(
+            BoundedReplayRequest(
+                self._session_id,
+                correlation_id,
+                recording_id,
+                position,
+                length,
+                limit_counter_id,
+                REPLAY_STREAM,
+                NULL_I32 if file_io_max_length is None else file_io_max_length,
+                replay_channel=self._replays.channel,
+            )
+        )
+        replay_session_id = self._await_response(correlation_id).relevant_id
+        session_id = ((replay_session_id & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+        image = self._await(lambda: self._replays.subscription.image_of(session_id), "the replay's image")
+        return BoundedReplay(self, replay_session_id, image)
+
+    def stop_replay(self, replay_session_id: int) -> None:
+        """End a replay; one that has ended by itself is none of an error."""
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(StopReplayRequest(self._session_id, correlation_id, replay_session_id))
+        self._await_answer(correlation_id, is_checked=False)
+
+    def keep_alive(self) -> None:
+        """Say that this client is there. Raises TimedOut where the archive has gone."""
+        self._send(ArchiveKeepAliveRequest(self._session_id, self.aeron.next_correlation_id()))
+
+    # ---- the control session
+
+    def _send(self, message: Message) -> None:
+        data = message.encode()
+
+        def is_sent() -> bool:
+            result = self._requests.offer(data)
+            if result in (BACK_PRESSURED, ADMIN_ACTION) or result >= 0:
+                return result >= 0
+            if self._session_id >= 0:
+                raise TimedOut(f"archive {self.endpoint} has gone")
+            return False  # it may be on its way
+
+        self._await(is_sent, "a connection")
+
+    def _await_response(self, correlation_id: int) -> ControlResponse:
+        answer = self._await_answer(correlation_id)
+        if not isinstance(answer, ControlResponse):
+            raise RemoteProtocolError(f"archive {self.endpoint} answers with a {type(answer).__name__}")
+        if answer.code is not ControlResponseCode.OK:
+            raise self._refused(answer)
+        return answer
+
+    def _await_answer(
+        self, correlation_id: int, *, is_checked: bool = True
+    ) -> ControlResponse | RecordingDescriptor:
+        self._await(partial(self._poll, correlation_id), "an answer")
+        answer = self._answer
+        if isinstance(answer, ArchiveChallenge):
+            why = "wants credentials, and none are given here"
+            raise AuthenticationRejected(f"archive {self.endpoint} {why}")
+        if isinstance(answer, RecordingDescriptor):
+            return answer
+        if answer.code is ControlResponseCode.ERROR and is_checked:
+            raise self._refused(answer)
+        return answer
+
+    def _refused(self, answer: ControlResponse) -> ArchiveRefusal:
+        why = answer.error_message or answer.code.name
+        return ArchiveRefusal(f"archive {self.endpoint} refuses: {why}", answer.relevant_id)
+
+    def _poll(self, correlation_id: int) -> bool:
+        """Whether the next answer to this request is there; others were given up."""
+        self._unread += self._answers.poll()
+        while self._unread:
+            answer = decode_archive_answer(self._unread.popleft())
+            if answer is not None and answer.correlation_id == correlation_id:
+                self._answer = answer
+                return True
+        return False
+
+    def _await(self, found: Callable[[], T | None], what: str) -> T:
+        return self.aeron.conductor.await_value(found, self._timeout_s, f"archive {self.endpoint}: {what}")
+
+    def close(self) -> None:
+        """End the session, and give back to the driver what it had."""
+        try:
+            self.aeron.conductor.do_work()  # which fails in a process that was forked off
+            if self._session_id >= 0:
+                self._requests.offer(CloseSessionRequest(self._session_id).encode())
+            self.aeron.remove_publication(self._requests)
+            self._answers.close()
+            self.aeron.remove_subscription(self._replays.subscription)
+        except MediaDriverError:
+            pass  # with the driver all of it is gone
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,54 @@
+"""Where others answer a client: a subscription on a port that its driver chose."""
+
+from __future__ import annotations
+
+import socket
+
+from cluster.media.aeron import Aeron
+from cluster.media.client_conductor import ChannelRefused
+from cluster.media.message_reader import MessageReader
+
+
+def local_host_towards(endpoint: str) -> str:
+    """The address of this host by which the one at ``endpoint``, ``host:port``, can be answered.
+
+    Raises ChannelRefused for a name that is not known, or that no way leads to.
+    """
+    host, _, port = endpoint.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(found[0], socket.SOCK_DGRAM) as probe:
+            probe.connect(found[4])  # of datagrams: nothing is sent
+            address: str = probe.getsockname()[0]
+    except (OSError, ValueError) as error:
+        raise ChannelRefused(f"{endpoint} is not reached from this host: {error}") from None
+    return f"[{address}]" if ":" in address else address
+
+
+class Answers:
+    """The messages that arrive for us on a stream."""
+
+    def __init__(self, aeron: Aeron, towards: str, stream_id: int) -> None:
+        """Raises ChannelRefused where no way leads to the endpoint ``towards``."""
+        self._aeron = aeron
+        self.stream_id = stream_id
+        host = local_host_towards(towards)
+        self.subscription = aeron.add_subscription(f"aeron:udp?endpoint={host}:0", stream_id)
+        self.channel = f"aeron:udp?endpoint={aeron.local_address(self.subscription)}"
+        self._readers: dict[int, MessageReader] = {}
+
+    def poll(self) -> list[bytes]:
+        """What has arrived whole by now, of whoever sent it."""
+        images = self.subscription.images
+        messages: list[bytes] = []
+        for session_id in self._readers.keys() - images.keys():
+            messages += self._readers.pop(session_id).poll()
+        for session_id, image in list(images.items()):
+            reader = self._readers.get(session_id)
+            if reader is None or reader.image is not image:
+                reader = self._readers[session_id] = MessageReader(image)
+            messages += reader.poll()
+        return messages
+
+    def close(self) -> None:
+        self._aeron.remove_subscription(self.subscription)

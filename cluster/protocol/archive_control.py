@@ -1,0 +1,146 @@
+"""What a client and an Aeron archive tell each other about its recordings: schema 101.
+
+Only what reading needs. A request carries the id of the control session and a correlation id of the client's,
+which comes back in its ``ControlResponse``. Source: aeron-archive-codecs.xml of Aeron. No I/O here.
+"""
+
+from enum import IntEnum
+from typing import Annotated, Final
+
+from cluster.errors import RemoteProtocolError
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.sbe import (
+    HEADER_LENGTH,
+    NULL_I32,
+    NULL_I64,
+    Ascii,
+    Blob,
+    Buffer,
+    Message,
+    Schema,
+    Version,
+    decode_with,
+    i32,
+    i64,
+    read_header,
+    since,
+)
+from cluster.protocol.versions import semantic_version
+
+ARCHIVE: Final = Schema("archive", 101, 12)
+ARCHIVE_CONTROL_VERSION: Final = semantic_version(1, 11, 0)
+RECORDING_DESCRIPTOR_TEMPLATE: Final = 22
+
+
+class ControlResponseCode(IntEnum):
+    """What became of a request."""
+
+    OK = 0
+    ERROR = 1
+    RECORDING_UNKNOWN = 2
+    SUBSCRIPTION_UNKNOWN = 3
+
+
+class ControlResponse(Message, template_id=1, schema=ARCHIVE):
+    """``relevant_id`` is what was asked for, or an error code."""
+
+    control_session_id: i64
+    correlation_id: i64
+    relevant_id: i64
+    code: ControlResponseCode
+    version: Annotated[i32 | None, since(4)] = None
+    error_message: Ascii = ""
+
+
+class CloseSessionRequest(Message, template_id=3, schema=ARCHIVE):
+    control_session_id: i64
+
+
+class StopReplayRequest(Message, template_id=7, schema=ARCHIVE):
+    control_session_id: i64
+    correlation_id: i64
+    replay_session_id: i64
+
+
+class ListRecordingsRequest(Message, template_id=8, schema=ARCHIVE):
+    """Answered by descriptors, and by RECORDING_UNKNOWN when there are fewer."""
+
+    control_session_id: i64
+    correlation_id: i64
+    from_recording_id: i64
+    record_count: i32
+
+
+class ListRecordingRequest(Message, template_id=10, schema=ARCHIVE):
+    control_session_id: i64
+    correlation_id: i64
+    recording_id: i64
+
+
+class RecordingPositionRequest(Message, template_id=12, schema=ARCHIVE):
+    """The answer's ``relevant_id`` is how far the recording is; -1 when nothing is recorded now."""
+
+    control_session_id: i64
+    correlation_id: i64
+    recording_id: i64
+
+
+class BoundedReplayRequest(Message, template_id=18, schema=ARCHIVE):
+    """Sends a recording from ``position`` on, never past the value of a counter of the archive's driver.
+
+    The low half of the answer's ``relevant_id``, the id of the replay, is the session id of its image.
+    """
+
+    control_session_id: i64
+    correlation_id: i64
+    recording_id: i64
+    position: i64
+    length: i64
+    limit_counter_id: i32
+    replay_stream_id: i32
+    file_io_max_length: Annotated[i32, since(7)] = NULL_I32
+    replay_token: Annotated[i64, since(10)] = NULL_I64
+    replay_channel: Ascii = ""
+
+
+class AuthConnectRequest(Message, template_id=58, schema=ARCHIVE):
+    correlation_id: i64
+    response_stream_id: i32
+    version: Version
+    response_channel: Ascii
+    encoded_credentials: Blob
+    client_info: Annotated[Ascii, since(12)] = ""
+
+
+class ArchiveChallenge(Message, template_id=59, schema=ARCHIVE):
+    """The archive wants credentials that were not given."""
+
+    control_session_id: i64
+    correlation_id: i64
+    version: Version
+    encoded_challenge: Blob = b""
+
+
+class ArchiveKeepAliveRequest(Message, template_id=61, schema=ARCHIVE):
+    control_session_id: i64
+    correlation_id: i64
+
+
+ArchiveAnswer = ControlResponse | RecordingDescriptor | ArchiveChallenge
+
+
+def decode_archive_answer(message: Buffer) -> ArchiveAnswer | None:
+    """What an archive says to its client; None for pings and signals, which answer nothing.
+
+    Raises RemoteProtocolError for bytes that do not fit.
+    """
+    block_length, template_id, schema_id, version = read_header(message, 0, len(message))
+    if (template_id, schema_id) == (RECORDING_DESCRIPTOR_TEMPLATE, ARCHIVE.id):
+        descriptor, _ = RecordingDescriptor.decode_body(
+            message, HEADER_LENGTH, len(message), block_length, version
+        )
+        return descriptor
+    answer = decode_with({ARCHIVE.id: ARCHIVE}, message, 0, None)
+    if answer is None or isinstance(answer, ControlResponse | ArchiveChallenge):
+        return answer
+    raise RemoteProtocolError(f"an archive's answer is a {type(answer).__name__}, which only clients send")

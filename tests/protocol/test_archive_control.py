@@ -1,0 +1,59 @@
+"""Requests to an Aeron archive and its answers, byte by byte."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from cluster.errors import RemoteProtocolError
+from cluster.protocol import archive_control as control
+from cluster.protocol.catalog import RecordingDescriptor
+
+HEADER = struct.Struct("<HHHH")
+
+
+@pytest.mark.conformance("M-43", "M-45")
+def test_requests_have_the_bytes_of_aeron_s():
+    for request, block, template_id, body in [
+        (
+            control.AuthConnectRequest(1, 20, 0x010B00, "aeron:udp", b"me", "name"),
+            16,
+            58,
+            struct.pack("<qiiI9sI2sI4s", 1, 20, 0x010B00, 9, b"aeron:udp", 2, b"me", 4, b"name"),
+        ),
+        (control.ListRecordingsRequest(5, 2, 0, 100), 28, 8, struct.pack("<qqqi", 5, 2, 0, 100)),
+        (control.ListRecordingRequest(5, 2, 7), 24, 10, struct.pack("<qqq", 5, 2, 7)),
+        (control.RecordingPositionRequest(5, 2, 7), 24, 12, struct.pack("<qqq", 5, 2, 7)),
+        (
+            control.BoundedReplayRequest(5, 3, 7, 64, 128, 9, 100, replay_channel="aeron:ipc"),
+            60,
+            18,
+            struct.pack("<qqqqqiiiqI9s", 5, 3, 7, 64, 128, 9, 100, -(2**31), -(2**63), 9, b"aeron:ipc"),
+        ),
+        (control.StopReplayRequest(5, 4, 11), 24, 7, struct.pack("<qqq", 5, 4, 11)),
+        (control.ArchiveKeepAliveRequest(5, 4), 16, 61, struct.pack("<qq", 5, 4)),
+        (control.CloseSessionRequest(5), 8, 3, struct.pack("<q", 5)),
+    ]:
+        assert request.encode() == HEADER.pack(block, template_id, 101, 12) + body
+
+
+@pytest.mark.conformance("M-44", "M-45")
+def test_answers_are_read_of_whatever_version_and_cut_ones_are_refused():
+    fields = struct.pack("<qqqi", 5, 2, -9, 1)
+    old = HEADER.pack(28, 1, 101, 3) + fields + struct.pack("<I2s", 2, b"no")
+    new = HEADER.pack(40, 1, 101, 14) + fields + struct.pack("<iqI2s", 0x010C00, 0, 2, b"no")
+    recording = RecordingDescriptor(5, 2, 7, 1, -1, 0, -1, 0, 1, 2, 3, -4, 100, "a", "b", "c")
+    for message, answer in [
+        (old, control.ControlResponse(5, 2, -9, control.ControlResponseCode.ERROR, None, "no")),
+        (new, control.ControlResponse(5, 2, -9, control.ControlResponseCode.ERROR, 0x010C00, "no")),
+        (HEADER.pack(80, 22, 101, 12) + recording.encode_body(), recording),
+        (HEADER.pack(8, 106, 101, 12) + bytes(8), None),
+    ]:
+        assert control.decode_archive_answer(message) == answer
+        for cut in range(len(message) if answer else 8):
+            with pytest.raises(RemoteProtocolError):
+                control.decode_archive_answer(message[:cut])
+    for wrong in (HEADER.pack(8, 3, 101, 12) + bytes(8), HEADER.pack(8, 1, 111, 1) + bytes(8)):
+        with pytest.raises(RemoteProtocolError):
+            control.decode_archive_answer(wrong)
