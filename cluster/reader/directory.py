@@ -20,21 +20,20 @@ from cluster.errors import (
     LogDamaged,
     LogPurged,
     NotAClusterDirectory,
-    RemoteProtocolError,
     StorageError,
 )
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
-from cluster.protocol import decode
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.frame import HEADER_LENGTH, header_at
+from cluster.protocol.frame import header_at
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log
 from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
+from cluster.reader.term_event import term_event, time_unit_by
 from cluster.transport.clock import epoch_ms
 
 
@@ -295,14 +294,14 @@ class DirectoryLog:
             return self._term_event_at(0)
         state = self.state
         frame = read_first_frame(state.files, state.member.archive, state.descriptor.recording_id)
-        return _term_event(frame) if frame is not None else None
+        return term_event(frame) if frame is not None else None
 
     def _term_event_at(self, position: int) -> NewLeadershipTermEvent | None:
         """The event in the frame at ``position``, if it is one."""
         end = position + self.term_length
         try:
             for _, run in FrameWalk(self._segments, self._params, position, end, chunk_length=4096):
-                return _term_event(run.tobytes())
+                return term_event(run.tobytes())
         except (LogDamaged, OSError):
             pass
         return None
@@ -316,15 +315,4 @@ class DirectoryLog:
             if event is not None:
                 return event.time_unit or ClusterTimeUnit.MILLIS
         timestamp = max((entry.timestamp for entry in self.state.log_entries), default=0)
-        if timestamp < 10**14:
-            return ClusterTimeUnit.MILLIS
-        return ClusterTimeUnit.MICROS if timestamp < 10**17 else ClusterTimeUnit.NANOS
-
-
-def _term_event(frame: bytes) -> NewLeadershipTermEvent | None:
-    length = header_at(frame).frame_length
-    try:
-        message = decode(frame, HEADER_LENGTH, max(length - HEADER_LENGTH, 0))
-    except RemoteProtocolError:
-        return None
-    return message if isinstance(message, NewLeadershipTermEvent) else None
+        return time_unit_by(timestamp)

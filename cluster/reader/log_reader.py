@@ -59,12 +59,16 @@ class LogReader:
         cluster_dir: str | None = None,
         aeron_dir: str | None = None,
         endpoints: str | None = None,
+        consensus_endpoints: str | None = None,
         at_least: str | None = None,
         at_least_timeout_s: float = AT_LEAST_TIMEOUT_S,
         consumer_group: str | None = None,
         **options: Any,
     ) -> Self:
         """A reader of a member's directory on this host, or of a running cluster by its endpoints.
+
+        ``consensus_endpoints`` are those of a real Aeron Cluster, read over its own medium by the media
+        driver on this host whose directory is ``aeron_dir``; ``options`` are those of ``AeronLog`` then.
 
         ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
         first member that runs is read then. Several, of members and backups of one cluster, are read as one
@@ -78,7 +82,12 @@ class LogReader:
         """
         if consumer_group is not None and endpoints is None:
             raise ConfigurationError("consumer_group goes with endpoints, which are not given")
-        reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, consumer_group, options)
+        if consensus_endpoints is None:
+            reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, consumer_group, options)
+        elif any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints)):
+            raise ConfigurationError("give consensus_endpoints, endpoints or a directory, one of them")
+        else:
+            reader = cls._open_aeron(consensus_endpoints, aeron_dir, options)
         if at_least is not None:
             try:
                 reader.await_token(at_least, at_least_timeout_s)
@@ -133,6 +142,13 @@ class LogReader:
             ),
             entry_filter,
         )
+
+    @classmethod
+    def _open_aeron(cls, consensus_endpoints: str, aeron_dir: str | None, options: dict[str, Any]) -> Self:
+        from cluster.reader.aeron_log import AeronLog
+
+        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
+        return cls(AeronLog(consensus_endpoints, aeron_dir=aeron_dir, **options), entry_filter)
 
     # ---- what the log is, and how far it goes
 

@@ -1,0 +1,480 @@
+"""Reads the committed log of a running Aeron Cluster over its own medium, by the client of a media driver.
+
+    consensus endpoints ── who is there, who leads, which counter says what is committed (``aeron_member.py``)
+    one replay that does not end ── follows the commit position: how far the log goes now
+    a replay for each range ── its frames
+
+Followers are asked first unless another preference is given. Every member has the same committed log, so what
+breaks off at one goes on at the next. A client that its driver has lost is opened again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from operator import methodcaller
+from typing import TypeVar
+
+import numpy as np
+
+from cluster.errors import (
+    ClusterError,
+    ConfigurationError,
+    LogDamaged,
+    LogPurged,
+    MediaDriverError,
+    TimedOut,
+)
+from cluster.log.scan import last_message_end, split
+from cluster.media.aeron import Aeron
+from cluster.media.aeron_archive import ArchiveRefusal, BoundedReplay
+from cluster.media.client_conductor import IDLE_S, ChannelRefused
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
+from cluster.protocol.token import LogIdentity
+from cluster.reader.aeron_member import CONSENSUS, AeronMember, member_endpoints
+from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.reader.preference import FOLLOWER, LEADER, ReadPreference
+from cluster.reader.term_event import term_event, time_unit_by
+from cluster.transport.clock import monotonic_ns, pause
+
+TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends nothing
+GIVE_UP_S = 60.0  # without any member that goes on: a real cluster takes some ten seconds to elect a leader
+RETRY_INTERVAL_S = 0.1
+LEVEL_S = 0.3  # a replay that sends nothing for so long is level with what is committed
+QUIET_NS = 10_000_000_000  # a commit position that stands still for so long is asked of the next member
+WITHOUT_END = 2**63 - 1
+DRIVER = "the media driver"  # among those that fail
+T = TypeVar("T")
+
+
+def parse_consensus_endpoints(text: str) -> list[str]:
+    """``host:port,…``, each once. Raises ConfigurationError."""
+    found: list[str] = []
+    for word in filter(None, (word.strip() for word in text.split(","))):
+        _, _, endpoint = word.rpartition("=")  # a member's id may stand in front
+        host, _, port = endpoint.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ConfigurationError(f"consensus endpoint {word!r}: expected host:port")
+        if endpoint not in found:
+            found.append(endpoint)
+    if not found:
+        raise ConfigurationError("no consensus endpoint is given, expected host:port,…")
+    return found
+
+
+class AeronLog:
+    """The log of the cluster whose members have ``consensus_endpoints``, a comma list; one is enough."""
+
+    def __init__(
+        self,
+        consensus_endpoints: str,
+        *,
+        aeron_dir: str | None = None,
+        cluster_id: int = 0,
+        read_preference: ReadPreference = FOLLOWER,
+        file_io_max_length: int | None = None,
+        timeout_s: float = TIMEOUT_S,
+        give_up_s: float = GIVE_UP_S,
+        spread: int | None = None,
+        now_ns: Callable[[], int] = monotonic_ns,
+        wait: Callable[[float], object] = pause,
+    ) -> None:
+        """``aeron_dir`` is that of a media driver on this host, by default the user's.
+
+        ``cluster_id`` is the cluster's, which its members tell nobody: it is part of the log's identity.
+        ``file_io_max_length`` is how many bytes a member's archive reads at once for us.
+        Raises MediaDriverError, TimedOut when no member answers, ConfigurationError.
+        """
+        self.warnings: list[str] = []
+        self._given = parse_consensus_endpoints(consensus_endpoints)
+        self._aeron_dir = aeron_dir
+        self._cluster_id = cluster_id
+        self._preference = read_preference
+        self._file_io_max_length = file_io_max_length
+        self._timeout_s = timeout_s
+        self._give_up_ns = int(give_up_s * 1e9)
+        self._spread = os.getpid() if spread is None else spread
+        self._now_ns = now_ns
+        self._wait = wait
+        self._aeron: Aeron | None = None
+        self._members: dict[str, AeronMember] = {}  # that have answered, by endpoint, preferred first
+        self._tip: BoundedReplay | None = None
+        self._tip_moved_ns = 0
+        self._scratch = np.empty(1024 * 1024, np.uint8)
+        self._commit_position = 0
+        self._identity: LogIdentity | None = None
+        self._time_unit: ClusterTimeUnit | None = None
+        try:
+            self._recording = self._with_a_member(AeronMember.recording)
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- members
+
+    def _with_a_member(self, act: Callable[[AeronMember], T]) -> T:
+        """What the first member gives, in the order of preference, that can.
+
+        Raises LogPurged when none has the position any more, TimedOut, with each reason, when none can for
+        long, and MediaDriverError when the driver does not come back.
+        """
+        deadline_ns = self._now_ns() + self._give_up_ns
+        while True:
+            failures: dict[str, ClusterError] = {}
+            try:
+                self._find_members(failures)
+                for endpoint, member in list(self._members.items()):
+                    try:
+                        return act(member)
+                    except ClusterError as error:
+                        if isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused):
+                            raise
+                        failures[endpoint] = error
+                    self._let_go(endpoint)
+            except MediaDriverError as error:
+                self._close_client()
+                failures[DRIVER] = error
+            purged = [error for error in failures.values() if isinstance(error, LogPurged)]
+            is_over = self._now_ns() > deadline_ns
+            if purged and (is_over or len(purged) == len(failures)):
+                raise LogPurged(_describe(failures), min(error.start_position for error in purged))
+            if is_over:
+                raise failures.get(DRIVER) or TimedOut(f"no member goes on: {_describe(failures)}")
+            self._wait(RETRY_INTERVAL_S)
+
+    def _find_members(self, failures: dict[str, ClusterError]) -> None:
+        """Ask all endpoints that nobody is known at, until they have answered or had their time.
+
+        Those that have not are in ``failures``. Once somebody is there, others get no more than a second.
+        """
+        if self._members:
+            return
+        aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._timeout_s)
+        asked: dict[str, AeronMember] = {}
+        self._begin_queries(aeron, self._given, asked, failures)
+        deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+        answered: dict[str, AeronMember] = {}
+        while asked and self._now_ns() < deadline_ns:
+            aeron.conductor.do_work()
+            for endpoint, member in list(asked.items()):
+                if member.poll_response():
+                    answered[endpoint] = asked.pop(endpoint)
+                    self._begin_queries(aeron, self._others(answered, asked), asked, failures)
+                    deadline_ns = min(deadline_ns, self._now_ns() + 1_000_000_000)
+            self._wait(IDLE_S)
+        for endpoint, member in asked.items():
+            failures[endpoint] = TimedOut(f"it does not answer within {self._timeout_s:g} s")
+            member.close()
+        self._members = self._in_order(answered)
+
+    def _begin_queries(
+        self,
+        aeron: Aeron,
+        endpoints: list[str],
+        asked: dict[str, AeronMember],
+        failures: dict[str, ClusterError],
+    ) -> None:
+        for endpoint in endpoints:
+            try:
+                asked[endpoint] = AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s)
+                asked[endpoint].begin_query()
+            except ChannelRefused as error:
+                failures[endpoint] = error
+
+    def _others(self, answered: dict[str, AeronMember], asked: dict[str, AeronMember]) -> list[str]:
+        """Consensus endpoints that a member has named first, of members that none was given of."""
+        if len(answered) > 1 or len(self._given) > 1:
+            return []
+        first = next(iter(answered.values()))
+        assert first.response is not None
+        members = member_endpoints(first.response.cluster_members)
+        return [
+            endpoints[CONSENSUS] for member_id, endpoints in members.items() if member_id != first.member_id
+        ]
+
+    def _in_order(self, answered: dict[str, AeronMember]) -> dict[str, AeronMember]:
+        """Each member once, preferred first; ``spread`` chooses among equals."""
+        by_id = {member.member_id: (endpoint, member) for endpoint, member in answered.items()}
+        for member in answered.values():
+            if by_id[member.member_id][1] is not member:
+                member.close()  # of an old release: its leader has answered for it
+        ids = sorted(by_id)
+        turn = self._spread % len(ids) if ids else 0
+        ids = ids[turn:] + ids[:turn]
+        match self._preference:
+            case "any":
+                pass
+            case int() as wanted:
+                ids.sort(key=lambda member_id: (member_id != wanted, by_id[member_id][1].is_leader))
+            case preference:
+                first = preference == LEADER
+                ids.sort(key=lambda member_id: by_id[member_id][1].is_leader is not first)
+        return dict(by_id[member_id] for member_id in ids)
+
+    def _let_go(self, endpoint: str) -> None:
+        """The member has failed; it is asked again when all others have."""
+        self._tip = None
+        self._members.pop(endpoint).close()
+
+    def _close_client(self) -> None:
+        self._tip = None
+        for member in self._members.values():
+            member.close()
+        self._members = {}
+        if self._aeron is not None:
+            self._aeron.close()
+            self._aeron = None
+
+    def close(self) -> None:
+        self._close_client()
+
+    # ---- what the log is
+
+    @property
+    def identity(self) -> LogIdentity | None:
+        if self._identity is None:
+            if self.start_position == 0:
+                frame = self._frame_at(0)
+                event = None if frame is None else term_event(frame)
+                if event is not None:
+                    self._identity = LogIdentity(self._cluster_id, event.timestamp, event.log_session_id)
+            elif self.start_position >= self.term_length:
+                return LogIdentity(self._cluster_id, None, None)
+        return self._identity
+
+    @property
+    def recording(self) -> RecordingDescriptor:
+        """What the archive of the member that was asked last says of the log's recording."""
+        return self._recording
+
+    @property
+    def start_position(self) -> int:
+        return self._recording.start_position
+
+    def await_start(self) -> int:
+        """Asks all members that answer: what one has purged another may still have."""
+        if self.start_position > 0:
+            recordings = [self._with_a_member(AeronMember.recording)]
+            for member in list(self._members.values())[1:]:
+                with contextlib.suppress(ClusterError):
+                    recordings.append(member.recording())
+            self._recording = min(recordings, key=lambda recording: recording.start_position)
+        return self.start_position
+
+    @property
+    def term_length(self) -> int:
+        return self._recording.term_buffer_length
+
+    @property
+    def time_unit(self) -> ClusterTimeUnit:
+        if self._time_unit is None:
+            self._time_unit = self._find_time_unit()
+        return self._time_unit
+
+    def _find_time_unit(self) -> ClusterTimeUnit:
+        """From the event of the first or of the last term; or from how large timestamps are."""
+        response = self._with_a_member(AeronMember.query)
+        for position in (0, response.last_term_base_log_position):
+            frame = self._frame_at(position) if position >= self.start_position else None
+            event = None if frame is None else term_event(frame)
+            if event is not None:
+                return event.time_unit or ClusterTimeUnit.MILLIS
+        return time_unit_by(max((snapshot.timestamp for snapshot in response.snapshots), default=0))
+
+    def _frame_at(self, position: int) -> bytes | None:
+        """The first committed frames at ``position``; None while there are none."""
+        if self.end_position() <= position:
+            return None
+        for _, block in self.blocks(position, position + 1, is_committed=True):
+            return block.tobytes()
+        return None
+
+    @property
+    def is_live(self) -> bool:
+        """Always: what answers runs."""
+        return True
+
+    @property
+    def damage(self) -> tuple[LogDamaged, ...]:
+        """None: what is beside the log is its member's."""
+        return ()
+
+    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
+        return LogDamaged(None, None, f"{damage.what} (log position {position})")
+
+    # ---- how far it goes
+
+    def commit_position(self) -> int:
+        """How far the replay is that follows the commit position; never less than before."""
+        if self._tip is None:
+            return self.end_position()
+        self._drain_tip()
+        return self._commit_position
+
+    def end_position(self) -> int:
+        """All that a member has recorded now, as far as it is committed in a moment."""
+        recorded = self._with_a_member(self._follow)
+        level_ns = self._now_ns() + int(LEVEL_S * 1e9)
+        while self._tip is not None and self._commit_position < recorded and self._now_ns() < level_ns:
+            if self._drain_tip():
+                level_ns = self._now_ns() + int(LEVEL_S * 1e9)
+            self._wait(IDLE_S)
+        return self._commit_position
+
+    def _follow(self, member: AeronMember) -> int:
+        """How far the member has recorded; its commit position is followed from now on."""
+        recorded = member.recorded_end()
+        if self._tip is None:
+            self._recording = member.recording()
+            self._tip = self._open_tip(member, recorded)
+            self._tip_moved_ns = self._now_ns()
+        return recorded
+
+    def _open_tip(self, member: AeronMember, recorded: int) -> BoundedReplay:
+        """A replay that does not end, from a place near the end on where a frame begins and all is committed.
+
+        That is the begin of the last term of the recording, or of an earlier one: an archive refuses to begin
+        beyond the commit position.
+        """
+        least = max(self.start_position, self._commit_position)
+        begin, step = max(recorded - recorded % self.term_length, least), self.term_length
+        while True:
+            try:
+                replay = member.replay(begin, WITHOUT_END)
+                break
+            except ArchiveRefusal:
+                if begin == least:
+                    raise
+                begin, step = max(begin - step, least), 2 * step
+        self._commit_position = max(self._commit_position, replay.position)
+        return replay
+
+    def _drain_tip(self) -> bool:
+        """Take what has arrived; whether anything has. What is over, or its member silent, is let go."""
+        tip = self._tip
+        assert tip is not None
+        has_moved = False
+        try:
+            while tip.poll(self._scratch) > 0:
+                has_moved = True
+        except MediaDriverError:
+            self._close_client()
+            return False
+        self._commit_position = max(self._commit_position, tip.position)
+        if has_moved:
+            self._tip_moved_ns = self._now_ns()
+        elif tip.is_over:
+            self._tip = None
+        elif self._now_ns() - self._tip_moved_ns > QUIET_NS:
+            self._with_a_member(AeronMember.query)  # one that has lost its leader does not answer
+            self._tip_moved_ns = self._now_ns()
+        return has_moved
+
+    # ---- its frames
+
+    def blocks(
+        self,
+        from_position: int | None = None,
+        to_position: int | None = None,
+        *,
+        max_bytes: int = BLOCK_LENGTH,
+        is_committed: bool = False,
+        is_skimmed: bool = False,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        begin = self.start_position if from_position is None else from_position
+        if to_position is None or not is_committed:
+            end = self.end_position()
+            to_position = end if to_position is None else min(to_position, end)
+        received = _Received(begin, max(max_bytes, 2 * MTU_MAX))
+        until = to_position  # further than that, where the last message is not whole there
+        while received.begin < to_position:
+            for _ in self._receive(received, until):
+                if received.is_full or until > to_position:
+                    yield from received.messages(to_position)
+                if received.begin >= to_position:
+                    return
+            yield from received.messages(to_position)
+            if received.begin < to_position:  # no message crosses the end of a term
+                until = received.begin - received.begin % self.term_length + self.term_length
+
+    def _receive(self, received: _Received, until: int) -> Iterator[None]:
+        """Take frames up to ``until``, from whichever member sends them; yields after each piece."""
+        deadline_ns = self._now_ns() + self._give_up_ns
+        while received.end < until:
+            replay = self._with_a_member(methodcaller("replay", received.end, until - received.end))
+            try:
+                while received.end < until:
+                    before = received.end
+                    yield from self._poll(replay, received, until)
+                    if received.end == before:
+                        break  # it sends nothing more, though it should
+                    deadline_ns = self._now_ns() + self._give_up_ns
+            except MediaDriverError:
+                self._close_client()
+            finally:
+                with contextlib.suppress(ClusterError):
+                    replay.stop()
+            if received.end < until:
+                if self._now_ns() > deadline_ns:
+                    raise TimedOut(
+                        f"no member sends the log from position {received.end} on, asked for up to {until}"
+                    )
+                if self._members:
+                    self._let_go(next(iter(self._members)))
+
+    def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
+        """Take what comes until nothing has for a while; yields after each piece."""
+        deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+        while received.end < until and self._now_ns() < deadline_ns:
+            if received.take(replay):
+                deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+                yield
+            elif replay.is_over and not received.take(replay):
+                return
+            else:
+                self._wait(IDLE_S)
+
+
+class _Received:
+    """Frames that have arrived, from ``begin`` to ``end`` of the log."""
+
+    def __init__(self, begin: int, length: int) -> None:
+        self.begin = begin
+        self._bytes = np.empty(length, np.uint8)
+        self._length = 0
+
+    @property
+    def end(self) -> int:
+        return self.begin + self._length
+
+    @property
+    def is_full(self) -> bool:
+        return self._bytes.size - self._length < MTU_MAX + FRAME_ALIGNMENT
+
+    def take(self, replay: BoundedReplay) -> int:
+        """What the replay has, as far as there is room."""
+        length = replay.poll(self._bytes, self._length)
+        self._length += length
+        return length
+
+    def messages(self, to_position: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The whole messages that begin before ``to_position``; where a longer one fills it, it grows."""
+        cut = last_message_end(self._bytes, 0, self._length)
+        if self.begin + cut > to_position:
+            cut = int(split(self._bytes, 0, self._length, [to_position - self.begin])[0])
+        if cut:
+            block = self._bytes[:cut].copy()
+            self._length -= cut
+            self._bytes[: self._length] = self._bytes[cut : cut + self._length].copy()
+            self.begin += cut
+            yield self.begin - cut, block
+        elif self.is_full:
+            self._bytes = np.concatenate((self._bytes, np.empty(self._bytes.size, np.uint8)))
+
+
+def _describe(failures: dict[str, ClusterError]) -> str:
+    return "; ".join(f"{endpoint}: {error}" for endpoint, error in failures.items())

@@ -1,0 +1,168 @@
+"""A member of a real Aeron Cluster over its own medium: asked at its consensus endpoint, its archive read.
+
+    BackupQuery ──▶ consensus endpoint    ◀── BackupResponse: recording, members, counter of commit-pos
+    bounded replay ──▶ archive endpoint   ◀── frames, as far as that counter lets them go
+
+ClusterBackup of Aeron reads a cluster so. The counter is of the member's own driver: nobody says its value to
+others, but its archive sends nothing beyond it. A member in an election answers no query.
+"""
+
+from __future__ import annotations
+
+from cluster.errors import LogPurged, MediaDriverError, RemoteProtocolError
+from cluster.media.aeron import Aeron
+from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal, BoundedReplay
+from cluster.media.response_channel import Answers
+from cluster.protocol import decode
+from cluster.protocol.backup import BackupQuery, BackupResponse
+from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+
+CONSENSUS_STREAM = 108
+RESPONSE_STREAM = 109
+ENDPOINTS = 5  # of a member, after its id: ingress, consensus, log, catch-up, archive
+CONSENSUS, ARCHIVE_CONTROL = 1, 4
+
+
+def member_endpoints(cluster_members: str) -> dict[int, list[str]]:
+    """The endpoints of each member, by its id. Raises RemoteProtocolError for a text of no members."""
+    found = {}
+    for member in filter(None, cluster_members.split("|")):
+        member_id, *endpoints = member.split(",")
+        if not member_id.isdecimal() or len(endpoints) < ENDPOINTS:
+            raise RemoteProtocolError(f"{member!r} is no member's id with its {ENDPOINTS} endpoints")
+        found[int(member_id)] = endpoints
+    return found
+
+
+class AeronMember:
+    """Asked and read by one client of a media driver.
+
+    Raises TimedOut where it does not answer, ArchiveRefusal where its archive says no, MediaDriverError.
+    """
+
+    def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
+        """``endpoint`` is the consensus endpoint, ``host:port``."""
+        self.endpoint = endpoint
+        self.response: BackupResponse | None = None  # the last
+        self._aeron = aeron
+        self._file_io_max_length = file_io_max_length
+        self._timeout_s = timeout_s
+        self._archive: AeronArchive | None = None
+        self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
+        self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)
+        self._correlation_id = -1
+
+    @property
+    def member_id(self) -> int:
+        """Who answered: one of an old release may leave that to its leader."""
+        assert self.response is not None
+        member_id = self.response.member_id
+        return self.response.leader_member_id if member_id is None else member_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.response is not None and self.member_id == self.response.leader_member_id
+
+    # ---- the query
+
+    def begin_query(self) -> None:
+        """Ask as soon as the member is there; ``poll_response`` sends the question."""
+        self.response, self._correlation_id = None, -1
+
+    def poll_response(self) -> bool:
+        """Whether the answer is there. Raises RemoteProtocolError for an answer that does not decode."""
+        if self._correlation_id < 0:
+            self._ask()
+        for message in self._answers.poll():
+            answer = decode(message, 0, len(message))
+            if isinstance(answer, BackupResponse) and answer.correlation_id == self._correlation_id:
+                self.response = answer
+        return self.response is not None
+
+    def _ask(self) -> None:
+        correlation_id = self._aeron.next_correlation_id()
+        query = BackupQuery(
+            correlation_id,
+            RESPONSE_STREAM,
+            CLIENT_PROTOCOL_VERSION,
+            response_channel=self._answers.channel,
+        )
+        if self._queries.offer(query.encode()) > 0:
+            self._correlation_id = correlation_id
+
+    def query(self) -> BackupResponse:
+        """Ask, and wait for the answer."""
+        self.begin_query()
+        what = f"an answer of the member at {self.endpoint}"
+        self._aeron.conductor.await_value(self.poll_response, self._timeout_s, what)
+        assert self.response is not None
+        return self.response
+
+    # ---- the log's recording
+
+    def recording(self) -> RecordingDescriptor:
+        """What the archive says of it now."""
+        response = self.response or self.query()
+        return self._open_archive(response).recording(response.log_recording_id)
+
+    def recorded_end(self) -> int:
+        """How far the member has recorded, committed or not."""
+        response = self.response or self.query()
+        archive = self._open_archive(response)
+        position = archive.recorded_position(response.log_recording_id)
+        if position is not None:
+            return position
+        recording = archive.recording(response.log_recording_id)
+        stop = recording.stop_position
+        return recording.start_position if stop == NULL_POSITION else stop
+
+    def replay(self, position: int, length: int) -> BoundedReplay:
+        """The committed log from ``position`` on; the member is asked first which counter says how far.
+
+        Raises LogPurged for a position that it has no more.
+        """
+        response = self.query()  # a counter of before may be another's by now
+        archive = self._open_archive(response)
+        try:
+            replay = archive.bounded_replay(
+                response.log_recording_id,
+                position,
+                length,
+                response.commit_position_counter_id,
+                self._file_io_max_length,
+            )
+        except ArchiveRefusal:
+            start = archive.recording(response.log_recording_id).start_position
+            if position < start:
+                what = f"position {position} was purged, the log begins at {start} at {self.endpoint}"
+                raise LogPurged(what, start) from None
+            raise
+        if replay.position != position:
+            raise RemoteProtocolError(
+                f"archive {archive.endpoint} replays from {replay.position}, asked for {position}"
+            )
+        return replay
+
+    def _open_archive(self, response: BackupResponse) -> AeronArchive:
+        """The control session with the archive of the member that answered."""
+        members = member_endpoints(response.cluster_members)
+        if self.member_id not in members:
+            raise RemoteProtocolError(f"member {self.member_id} answers, and is none of its own cluster")
+        endpoint = members[self.member_id][ARCHIVE_CONTROL]
+        if self._archive is not None and self._archive.endpoint != endpoint:
+            self._archive.close()
+            self._archive = None
+        if self._archive is None:
+            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s)
+        return self._archive
+
+    def close(self) -> None:
+        """Give all back to the driver."""
+        try:
+            if self._archive is not None:
+                self._archive.close()
+            self._answers.close()
+            self._aeron.remove_publication(self._queries)
+        except MediaDriverError:
+            pass  # with the driver all of it is gone

@@ -1,0 +1,178 @@
+"""Members of a real cluster without a network: a script says what each answers; time passes by waiting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cluster.errors import LogPurged, MediaDriverError, TimedOut
+from cluster.log.scan import scan
+from cluster.media.aeron_archive import ArchiveRefusal
+from cluster.protocol.backup import BackupResponse
+from cluster.protocol.catalog import RecordingDescriptor
+from cluster.reader import LogReader, aeron_log
+from cluster.reader.aeron_log import AeronLog
+
+CHUNK = 8192
+
+
+@dataclass
+class Script:
+    """One member: ``data`` is all that it has recorded, from position 0 on."""
+
+    member_id: int
+    data: np.ndarray
+    term_length: int
+    is_leader: bool = False
+    commit: int = 0  # by default all
+    start: int = 0
+    answers: bool = True
+    breaks_at: int | None = None  # where a replay ends, once
+    stalls_at: int | None = None  # where it sends nothing more, once
+    loses_driver_at: int | None = None  # where the client is given up, once
+    replays: list[tuple[int, int]] = field(default_factory=list)
+    queries: int = 0
+
+    def __post_init__(self) -> None:
+        self.commit = self.commit or len(self.data)
+
+
+class ScriptedReplay:
+    def __init__(self, script: Script, position: int, length: int) -> None:
+        self.script = script
+        self.position = position
+        self._end = position + length
+        self.is_over = self.stopped = False
+        self._stalls = False
+
+    def poll(self, out: np.ndarray, at: int = 0) -> int:
+        script = self.script
+        if self.is_over or self._stalls:
+            return 0
+        if self._meets("loses_driver_at"):
+            raise MediaDriverError("the media driver has given this client up")
+        self.is_over = self._meets("breaks_at")
+        self._stalls = self._meets("stalls_at")
+        bound = min(script.commit, self.position + min(CHUNK, out.size - at))
+        end = scan(script.data, self.position, max(bound, self.position))
+        if self.is_over or self._stalls or self.position >= self._end or end == self.position:
+            self.is_over |= self.position >= self._end
+            return 0
+        length = end - self.position
+        out[at : at + length] = script.data[self.position : end]
+        self.position = end
+        return length
+
+    def _meets(self, name: str) -> bool:
+        where = getattr(self.script, name)
+        if where is None or self.position < where:
+            return False
+        setattr(self.script, name, None)
+        return True
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class ScriptedMember:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+        self.response: BackupResponse | None = None
+        self.is_closed = False
+
+    @property
+    def member_id(self) -> int:
+        return self.script.member_id
+
+    @property
+    def is_leader(self) -> bool:
+        return self.script.is_leader
+
+    def begin_query(self) -> None:
+        self.response = None
+
+    def poll_response(self) -> bool:
+        if self.script.answers:
+            self.script.queries += 1
+            self.response = BackupResponse(1, 0, 0, 0, 0, 0, 7, 0, self.script.member_id)
+        return self.response is not None
+
+    def query(self) -> BackupResponse:
+        self.begin_query()
+        if not self.poll_response():
+            raise TimedOut("no answer")
+        assert self.response is not None
+        return self.response
+
+    def recording(self) -> RecordingDescriptor:
+        self.query()
+        script = self.script
+        lengths = (script.term_length, script.term_length, 1408)
+        return RecordingDescriptor(0, 0, 0, 0, -1, script.start, -1, 0, *lengths, 5, 100, "", "", "")
+
+    def recorded_end(self) -> int:
+        self.query()
+        return len(self.script.data)
+
+    def replay(self, position: int, length: int) -> ScriptedReplay:
+        self.query()
+        script = self.script
+        script.replays.append((position, length))
+        if position < script.start:
+            raise LogPurged(f"position {position} was purged", script.start)
+        if position > script.commit:
+            raise ArchiveRefusal("beyond the limit", 0)
+        return ScriptedReplay(script, position, length)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class _Aeron:
+    conductor: Any
+
+    def __init__(self) -> None:
+        self.conductor = self
+
+    @classmethod
+    def connect(cls, aeron_dir: str | None, timeout_s: float) -> _Aeron:
+        return cls()
+
+    def do_work(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        pass
+
+
+class Clock:
+    """Passes when somebody waits."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def wait(self, seconds: float) -> None:
+        self.now_ns += int(seconds * 1e9)
+
+
+def open_scripted(monkeypatch: Any, scripts: list[Script], **options: Any) -> LogReader:
+    """A reader of these members."""
+    by_endpoint = {f"host:{9000 + script.member_id}": script for script in scripts}
+    monkeypatch.setattr(aeron_log, "Aeron", _Aeron)
+    monkeypatch.setattr(
+        aeron_log, "AeronMember", type("Member", (ScriptedMember,), {"__init__": _of(by_endpoint)})
+    )
+    clock = Clock()
+    options = {"spread": 0, "now_ns": lambda: clock.now_ns, "wait": clock.wait, **options}
+    return LogReader(AeronLog(",".join(by_endpoint), **options))
+
+
+def _of(scripts: dict[str, Script]) -> Any:
+    def init(
+        self: ScriptedMember, aeron: Any, endpoint: str, file_io_max: int | None, timeout_s: float
+    ) -> None:
+        ScriptedMember.__init__(self, scripts[endpoint])
+
+    return init

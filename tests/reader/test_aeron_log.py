@@ -1,0 +1,187 @@
+"""A running Aeron Cluster's log over its own medium: its entries, how far it goes, and members that fail."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
+from cluster.reader import LogReader
+from cluster.reader.aeron_log import parse_consensus_endpoints
+from cluster.reader.aeron_member import member_endpoints
+from tests.reader import real
+from tests.reader.scripted_aeron import Script, open_scripted
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return real.a_copy(tmp_path_factory.mktemp("real"))
+
+
+@pytest.fixture(scope="module")
+def whole(directory):
+    """Term length, entries and frames of a log that real members have written."""
+    with LogReader.open(dir=str(directory)) as reader:
+        blocks = [block for _, block in reader.blocks()]
+        return reader.term_length, list(reader.entries()), np.concatenate(blocks)
+
+
+@pytest.fixture
+def scripts(whole):
+    term_length, _, data = whole
+    return [Script(member, data, term_length, is_leader=member == 0) for member in range(3)]
+
+
+def test_the_log_is_that_of_a_member_s_directory(monkeypatch, directory, whole, scripts):
+    term_length, entries, _ = whole
+    with open_scripted(monkeypatch, scripts) as reader, LogReader.open(dir=str(directory)) as files:
+        assert list(reader.entries()) == entries
+        assert (reader.term_length, reader.time_unit, reader.is_live) == (term_length, files.time_unit, True)
+        assert reader.identity._replace(cluster_id=0) == files.identity._replace(cluster_id=0)
+        assert reader.commit_position() == reader.end_position() == entries[-1]["endPosition"]
+    assert scripts[0].replays == [], "followers are asked before the leader"
+
+
+@pytest.mark.parametrize("max_bytes", [1, 4096, 1 << 20])
+def test_any_range_gives_the_entries_that_begin_in_it(monkeypatch, whole, scripts, max_bytes):
+    _, entries, _ = whole
+    with open_scripted(monkeypatch, scripts) as reader:
+        for first, last in ((0, 0), (3, 9), (len(entries) // 2, len(entries) - 1)):
+            begin, end = entries[first]["position"], entries[last]["position"] + 1
+            blocks = list(reader.blocks(begin, end, is_committed=True, max_bytes=max_bytes))
+            assert next(position for position, _ in blocks) == begin
+            assert sum(len(block) for _, block in blocks) == entries[last]["endPosition"] - begin
+            assert list(reader.entries(begin, end)) == entries[first : last + 1]
+
+
+def test_nothing_beyond_the_commit_position_is_read_or_named(monkeypatch, whole, scripts):
+    _, entries, _ = whole
+    committed = entries[len(entries) // 2]["endPosition"]
+    for script in scripts:
+        script.commit = committed
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.end_position() == reader.commit_position() == committed
+        assert list(reader.entries())[-1]["endPosition"] == committed
+        for script in scripts:
+            script.commit = len(script.data)
+        assert reader.commit_position() == entries[-1]["endPosition"]
+
+
+@pytest.mark.parametrize("how", ["breaks_at", "stalls_at", "loses_driver_at"])
+def test_what_breaks_off_at_one_member_goes_on_at_the_next(monkeypatch, whole, scripts, how):
+    _, entries, _ = whole
+    with open_scripted(monkeypatch, scripts) as reader:
+        reader.end_position()
+        for script in scripts[1:]:
+            setattr(script, how, entries[len(entries) // 3 * script.member_id]["position"])
+        assert list(reader.entries(0, entries[-1]["endPosition"])) == entries
+
+
+@pytest.mark.parametrize("how", ["breaks_at", "loses_driver_at"])
+def test_the_commit_position_is_followed_at_another_member_when_one_fails(monkeypatch, whole, scripts, how):
+    _, entries, _ = whole
+    ends = [entries[i]["endPosition"] for i in (len(entries) // 3, len(entries) // 2, -1)]
+    for script in scripts:
+        script.commit = ends[0]
+    with open_scripted(monkeypatch, scripts) as reader:
+        seen = [reader.commit_position()]
+        for end in ends[1:]:
+            for script in scripts:
+                script.commit = end
+            setattr(scripts[1], how, 0)
+            seen += [reader.commit_position() for _ in range(3)]
+    assert seen == sorted(seen)
+    assert {*ends} == {*seen}
+
+
+def test_a_member_that_hears_no_more_of_its_leader_is_left(monkeypatch, whole, scripts):
+    """Its replay goes on, and stands still; it answers no query while it is in an election."""
+    _, entries, _ = whole
+    for script in scripts:
+        script.commit = entries[40]["endPosition"]
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.commit_position() == entries[40]["endPosition"]
+        scripts[1].answers = False
+        for script in scripts[::2]:
+            script.commit = len(script.data)
+        assert reader.commit_position() == entries[40]["endPosition"]
+        reader.log._wait(11)
+        reader.commit_position()
+        assert reader.commit_position() == entries[-1]["endPosition"]
+
+
+@pytest.mark.parametrize(
+    ("preference", "expected"), [("follower", 1), ("leader", 0), ("any", 0), (2, 2), (7, 1)]
+)
+def test_members_are_asked_in_the_order_that_is_preferred(monkeypatch, scripts, preference, expected):
+    with open_scripted(monkeypatch, scripts, read_preference=preference) as reader:
+        list(reader.entries())
+    assert [script.member_id for script in scripts if script.replays] == [expected]
+
+
+def test_equals_are_spread_over_readers(monkeypatch, scripts):
+    asked = []
+    for spread in range(4):
+        with open_scripted(monkeypatch, scripts, spread=spread) as reader:
+            asked.append(next(iter(reader.log._members.values())).member_id)
+    assert set(asked) == {1, 2}
+
+
+def test_what_one_member_has_purged_is_read_from_another(monkeypatch, whole, scripts):
+    term_length, entries, _ = whole
+    scripts[1].start = term_length
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert list(reader.entries(0)) == entries
+        assert reader.earliest_position() == 0
+
+
+def test_what_all_members_have_purged_is_said_with_where_the_log_begins(monkeypatch, whole, scripts):
+    term_length, _, _ = whole
+    for script in scripts:
+        script.start = term_length * (2 - script.member_id % 2)
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.identity[1:] == (None, None)
+        assert reader.earliest_position() == term_length
+        with pytest.raises(LogPurged, match="position 0 was purged") as purged:
+            list(reader.entries(0))
+        assert purged.value.start_position == term_length
+
+
+def test_members_that_do_not_answer_are_named_after_a_while(monkeypatch, scripts):
+    for script in scripts:
+        script.answers = False
+    with pytest.raises(
+        TimedOut, match="no member goes on: host:9000: it does not answer within 5 s; host:9001"
+    ):
+        open_scripted(monkeypatch, scripts)
+
+
+def test_a_range_that_no_member_has_committed_is_not_waited_for_without_end(monkeypatch, whole, scripts):
+    _, entries, _ = whole
+    for script in scripts:
+        script.commit = entries[40]["endPosition"]
+    with open_scripted(monkeypatch, scripts) as reader:
+        end = entries[-1]["endPosition"]
+        with pytest.raises(TimedOut, match=f"asked for up to {end}"):
+            list(reader.blocks(0, end, is_committed=True))
+
+
+@pytest.mark.parametrize("text", ["", " , ", "host", "host:", ":9", "host:0", "host:70000", "host:x"])
+def test_consensus_endpoints_that_are_none_are_refused(text):
+    with pytest.raises(ConfigurationError, match="consensus endpoint"):
+        parse_consensus_endpoints(text)
+
+
+def test_consensus_endpoints_are_taken_with_and_without_ids():
+    assert parse_consensus_endpoints(" 0=a:1, b:2,a:1,[::1]:3") == ["a:1", "b:2", "[::1]:3"]
+
+
+def test_the_members_of_a_cluster_are_read_with_their_endpoints():
+    text = "0,a:1,a:2,a:3,a:4,a:5|12,b:1,b:2,b:3,b:4,b:5,extra"
+    assert member_endpoints(text) == {
+        0: ["a:1", "a:2", "a:3", "a:4", "a:5"],
+        12: ["b:1", "b:2", "b:3", "b:4", "b:5", "extra"],
+    }
+    for wrong in ("x,a,b,c,d,e", "1,a,b", "0"):
+        with pytest.raises(RemoteProtocolError, match="no member's id"):
+            member_endpoints(wrong)
