@@ -89,6 +89,14 @@ def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> L
         asking["read_preference"] = options.read_preference
     if options.request_timeout_ms is not None:
         asking["timeout_s"] = options.request_timeout_ms / 1000
+    if options.consensus_endpoints is not None:
+        return LogReader.open(
+            consensus_endpoints=options.consensus_endpoints,
+            aeron_dir=options.aeron_dir,
+            cluster_id=options.cluster_id,
+            file_io_max_length=options.aeron_file_io_max,
+            **asking,
+        )
     return LogReader.open(
         endpoints=options.endpoints, tls=options.tls, credentials=options.credentials, **asking
     )
@@ -128,7 +136,8 @@ def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[obje
     where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs, options.export_dir
     asked = options.read_preference, options.request_timeout_ms
     who = options.auth_token_file, options.user, options.password_file
-    return os.getpid(), entry_filter, *where, *asked, *who
+    aeron = options.consensus_endpoints, options.aeron_dir, options.cluster_id, options.aeron_file_io_max
+    return os.getpid(), entry_filter, *where, *asked, *who, *aeron
 
 
 class SourceLog:
@@ -257,7 +266,7 @@ class SourceLog:
 
     def rest(self) -> None:
         """There is nothing new: do not ask members over the network again at once."""
-        if self._options.endpoints is not None:
+        if self._options.cluster_dirs is None:
             self._idle_until = time.monotonic() + IDLE_INTERVAL_S
 
     def check_not_beyond(self, position: int, tip: int) -> None:

@@ -20,7 +20,6 @@ import numpy as np
 
 from cluster.errors import (
     ClusterError,
-    ConfigurationError,
     LogDamaged,
     LogPurged,
     MediaDriverError,
@@ -36,6 +35,7 @@ from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
 from cluster.protocol.token import LogIdentity
 from cluster.reader.aeron_member import CONSENSUS, AeronMember, member_endpoints
 from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.reader.consensus_endpoints import parse_consensus_endpoints
 from cluster.reader.preference import FOLLOWER, LEADER, ReadPreference
 from cluster.reader.term_event import term_event, time_unit_by
 from cluster.transport.clock import monotonic_ns, pause
@@ -48,21 +48,6 @@ QUIET_NS = 10_000_000_000  # a commit position that stands still for so long is 
 WITHOUT_END = 2**63 - 1
 DRIVER = "the media driver"  # among those that fail
 T = TypeVar("T")
-
-
-def parse_consensus_endpoints(text: str) -> list[str]:
-    """``host:port,…``, each once. Raises ConfigurationError."""
-    found: list[str] = []
-    for word in filter(None, (word.strip() for word in text.split(","))):
-        _, _, endpoint = word.rpartition("=")  # a member's id may stand in front
-        host, _, port = endpoint.rpartition(":")
-        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigurationError(f"consensus endpoint {word!r}: expected host:port")
-        if endpoint not in found:
-            found.append(endpoint)
-    if not found:
-        raise ConfigurationError("no consensus endpoint is given, expected host:port,…")
-    return found
 
 
 class AeronLog:

@@ -19,6 +19,8 @@ CLUSTER_NAME_TYPE = "STRING"
 # Of one cluster each: where it is, how to come in, and where a read of it begins and ends.
 NAMED_OPTIONS = (
     "endpoints",
+    "consensusEndpoints",
+    "clusterId",
     "clusterDir",
     "archiveDir",
     "exportDir",
@@ -41,7 +43,7 @@ NAMED_OPTIONS = (
     "readUncommitted",
 )
 T = TypeVar("T", bound=Options)
-_WHERE = ("endpoints", "clusterdir")  # what says that there is a cluster of a name
+_WHERE = ("endpoints", "clusterdir", "consensusendpoints")  # what says that there is a cluster of a name
 _BY_LOWER_NAME = {name.lower(): name for name in NAMED_OPTIONS}
 _OF_ALL = {
     name.lower(): name

@@ -22,6 +22,7 @@ from spark_connector.decoding.decoders import (
     parse_decode,
     parse_decode_mode,
 )
+from spark_connector.options.aeron_options import AeronOptions
 from spark_connector.options.connection_options import ConnectionOptions, hint, option_field, unknown_option
 from spark_connector.options.places import (
     GROUP,
@@ -132,7 +133,7 @@ def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(ConnectionOptions):
+class SourceOptions(AeronOptions):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
     cluster_dirs: tuple[str, ...] | None = option_field(
@@ -347,7 +348,10 @@ class SourceOptions(ConnectionOptions):
     @property
     def plan_limits(self) -> PlanLimits:
         """How a range is cut into tasks."""
-        return PlanLimits(self.max_bytes_per_partition, self.min_partitions, self.max_partitions)
+        most = self.max_partitions
+        if self.consensus_endpoints is not None:
+            most = min(most, self.aeron_replays_max)
+        return PlanLimits(self.max_bytes_per_partition, self.min_partitions, most)
 
     def start(self, default: Place) -> NamedPlace:
         """Where a read begins. A time goes before an offset, as in Kafka's source."""
@@ -362,14 +366,18 @@ class SourceOptions(ConnectionOptions):
         return None if self.ending_offsets is None else NamedPlace("endingOffsets", self.ending_offsets)
 
     def __post_init__(self) -> None:
-        ConnectionOptions.__post_init__(self)
-        if (self.endpoints is None) == (self.cluster_dirs is None):
+        AeronOptions.__post_init__(self)
+        if self.consensus_endpoints is not None:
+            _check_is_alone("endpoints", self.endpoints)
+            _check_is_alone("clusterDir", self.cluster_dirs)
+        elif (self.endpoints is None) == (self.cluster_dirs is None):
             given = "neither is" if self.endpoints is None else "both are"
             raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
+        members = self.endpoints or self.consensus_endpoints
         for option, value, needed, place in (
             ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
-            ("readPreference", self.read_preference, "endpoints", self.endpoints),
-            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", self.endpoints),
+            ("readPreference", self.read_preference, "endpoints", members),
+            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", members),
             ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
         ):
             if value is not None and place is None:
@@ -396,6 +404,8 @@ class SourceOptions(ConnectionOptions):
                 raise ConfigurationError(f"option columns is {','.join(self.columns)}: {error}") from None
         self._check_service()
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
+        if self.consensus_endpoints is not None:
+            _check_order("minPartitions", self.min_partitions, "aeronReplaysMax", self.aeron_replays_max)
         least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
         if least is not None and most is not None:
             _check_order("minEntriesPerTrigger", least, "maxEntriesPerTrigger", most)
@@ -416,6 +426,11 @@ class SourceOptions(ConnectionOptions):
                 raise ConfigurationError(
                     f"option service is given, and {name}, which is not for it: give one"
                 )
+
+
+def _check_is_alone(option: str, value: object) -> None:
+    if value is not None:
+        raise ConfigurationError(f"option consensusEndpoints is given, and {option}: give one")
 
 
 def _check_order(least: str, value: int, most: str, bound: int) -> None:

@@ -32,6 +32,8 @@ NEEDS = {
     "startingOffsetsByTimestampStrategy": "startingTimestamp",
     "maxTriggerDelay": "minEntriesPerTrigger",
     "readUncommitted": "clusterDir",
+    "clusterId": "consensusEndpoints",
+    "aeronReplaysMax": "consensusEndpoints",
     "tlsCaFile": "endpoints",
     "authTokenFile": "endpoints",
     "user": "endpoints",

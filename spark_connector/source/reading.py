@@ -82,11 +82,11 @@ def open_checked(options: SourceOptions, entry_filter: EntryFilter | None, log_r
     """The reader of the log that was planned; one of an earlier query, of another log, is opened again."""
     try:
         reader = open_reader(options, entry_filter)
-        _check(reader, log_range, options.endpoints is not None)
+        _check(reader, log_range, options.cluster_dirs is None)
     except ClusterError:
         forget_reader(options, entry_filter)
         reader = open_reader(options, entry_filter)
-        _check(reader, log_range, options.endpoints is not None)
+        _check(reader, log_range, options.cluster_dirs is None)
     return reader
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.reader import LogReader
-from cluster.reader.aeron_log import parse_consensus_endpoints
 from cluster.reader.aeron_member import member_endpoints
+from cluster.reader.consensus_endpoints import parse_consensus_endpoints
 from tests.reader import real
 from tests.reader.scripted_aeron import Script, open_scripted
 

@@ -1,0 +1,71 @@
+"""The options of a read of a real Aeron Cluster over its own medium."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cluster.errors import ConfigurationError
+from cluster.reader.consensus_endpoints import parse_consensus_endpoints
+from spark_connector.options.connection_options import ConnectionOptions, option_field
+from spark_connector.values import parse_count, parse_size, parse_text, wrong_value
+
+
+def parse_consensus_endpoint_list(name: str, value: str) -> str:
+    try:
+        parse_consensus_endpoints(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
+    return value
+
+
+def parse_cluster_id(name: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError:
+        raise wrong_value(name, value, "a number") from None
+
+
+@dataclass(frozen=True, slots=True)
+class AeronOptions(ConnectionOptions):
+    """Where a real Aeron Cluster is, and how much of its archives a read may take."""
+
+    consensus_endpoints: str | None = option_field(
+        "consensusEndpoints",
+        parse_consensus_endpoint_list,
+        "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is read over "
+        "its own medium while it runs",
+    )
+    aeron_dir: str | None = option_field(
+        "aeronDir",
+        parse_text,
+        "of `consensusEndpoints`: directory of the media driver on every host",
+        shown="`/dev/shm/aeron-USER`",
+    )
+    cluster_id: int = option_field(
+        "clusterId",
+        parse_cluster_id,
+        "of `consensusEndpoints`: the id that the cluster is configured with, which stands in offsets",
+        0,
+        "0",
+    )
+    aeron_replays_max: int = option_field(
+        "aeronReplaysMax",
+        parse_count,
+        "of `consensusEndpoints`: tasks at most, each of which is one replay of a member's archive",
+        8,
+        "8",
+    )
+    aeron_file_io_max: int | None = option_field(
+        "aeronFileIoMax",
+        parse_size,
+        "of `consensusEndpoints`: bytes that an archive reads at once for a task",
+        shown="the archive's own",
+    )
+
+    def __post_init__(self) -> None:
+        ConnectionOptions.__post_init__(self)
+        if self.consensus_endpoints is not None:
+            return
+        for option, value in (("aeronDir", self.aeron_dir), ("aeronFileIoMax", self.aeron_file_io_max)):
+            if value is not None:
+                raise ConfigurationError(f"option {option} goes with consensusEndpoints, which is not given")

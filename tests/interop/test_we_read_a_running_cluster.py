@@ -1,0 +1,214 @@
+"""Three real members are read over their own medium: what the reader gives is what their directories hold."""
+
+from __future__ import annotations
+
+import signal
+import struct
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.errors import LogPurged, MediaDriverError, TimedOut
+from cluster.media.aeron import Aeron
+from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
+from cluster.reader import LogReader
+from tests.interop.aeron import (
+    START_SECONDS,
+    RealNode,
+    cluster_node,
+    cluster_tool,
+    media_driver,
+    real_cluster,
+    workload,
+)
+
+pytestmark = pytest.mark.interop
+PORT = 24800
+CONSENSUS = ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(3))
+ARCHIVES = [f"localhost:{PORT + 100 * member + 1}" for member in range(3)]
+OPTIONS = [
+    *("--base-port", str(PORT), "--term-length", "64k", "--segment-length", "64k"),
+    *("--heartbeat-timeout", "2s", "--heartbeat-interval", "100ms", "--session-timeout", "2s"),
+]
+MEMBER = ["--service", "script", *OPTIONS]
+WALK = ["--members", "3", "--messages", "150", "--seed", "7", *OPTIONS]
+
+
+@pytest.fixture(scope="module")
+def aeron_dir():
+    with media_driver() as aeron_dir:
+        yield str(aeron_dir)
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    with real_cluster(tmp_path, *MEMBER) as nodes:
+        yield nodes
+
+
+def open_reader(aeron_dir: str, **options: Any) -> LogReader:
+    return LogReader.open(consensus_endpoints=CONSENSUS, aeron_dir=aeron_dir, **options)
+
+
+def entries_in(node: RealNode, end: int) -> list[dict[str, Any]]:
+    with LogReader.open(dir=str(node.directory)) as reader:
+        return list(reader.entries(0, end))
+
+
+def await_committed(reader: LogReader, nodes: list[RealNode]) -> int:
+    """Until the members that run and the reader are as far as the first of them is now; returns how far."""
+    running = [node for node in nodes if node.process.poll() is None]
+    end = 0
+    for node in running:
+        with LogReader.open(dir=str(node.directory)) as directory:
+            end = max(end, directory.commit_position())
+    for node in running:
+        await_level(node, end)
+    deadline = time.monotonic() + START_SECONDS
+    while reader.commit_position() < end:
+        assert time.monotonic() < deadline, f"at {reader.commit_position()} of {end}"
+        time.sleep(0.05)
+    return end
+
+
+def start_again(folder: Path, member_id: int) -> RealNode:
+    """A member that was killed, started until it comes up: for a while its mark file says that it runs."""
+    log = folder / f"member-{member_id}" / "node.log"
+    lives = log.read_text().count('"event":"state"')
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        node = cluster_node(folder, member_id, *MEMBER)
+        refusals = node.errors().count("active mark file")
+        while node.errors().count("active mark file") == refusals:
+            assert time.monotonic() < deadline, node.errors()
+            if log.read_text().count('"event":"state"') > lives:
+                return node
+            time.sleep(0.1)
+        node.stop(signal.SIGKILL)
+
+
+def await_level(node: RealNode, end: int) -> None:
+    """Until the member has committed as far."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        assert time.monotonic() < deadline, node.errors()
+        with LogReader.open(dir=str(node.directory)) as reader:
+            if reader.is_live and reader.commit_position() >= end:
+                return
+        time.sleep(0.05)
+
+
+def leader_of(nodes: list[RealNode]) -> int:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        for member_id, node in enumerate(nodes):
+            if cluster_tool(node.directory / "cluster", "is-leader").status == 0:
+                return member_id
+        assert time.monotonic() < deadline, "no member leads"
+
+
+@pytest.mark.conformance("M-41", "M-42", "M-43", "M-45", "M-46", "M-47")
+def test_a_running_cluster_reads_as_its_directories_do(tmp_path, nodes, aeron_dir):
+    workload(tmp_path, *WALK, "--phase", "1")
+    assert any(cluster_tool(node.directory / "cluster", "snapshot").status == 0 for node in nodes)
+    workload(tmp_path, *WALK, "--phase", "2")
+    with open_reader(aeron_dir) as reader, LogReader.open(dir=str(nodes[0].directory)) as directory:
+        end = await_committed(reader, nodes)
+        assert (reader.identity, reader.time_unit) == (directory.identity, directory.time_unit)
+        assert (reader.start_position, reader.term_length) == (0, directory.term_length)
+        entries = entries_in(nodes[0], end)
+        assert list(reader.entries(0, end)) == entries
+        assert len({entry["position"] // reader.term_length for entry in entries}) >= 3
+        for first, last in ((0, 1), (7, 30), (len(entries) // 2, len(entries) - 1)):
+            begin, until = entries[first]["position"], entries[last]["position"] + 32
+            assert list(reader.entries(begin, until)) == entries[first : last + 1]
+            blocks = list(reader.blocks(begin, until, is_committed=True, max_bytes=4096))
+            assert blocks[0][0] == begin
+            assert sum(len(block) for _, block in blocks) == entries[last]["endPosition"] - begin
+
+
+@pytest.mark.conformance("M-44", "M-45")
+def test_an_archive_lists_its_recordings_and_says_why_it_does_not_replay(tmp_path, nodes, aeron_dir):
+    with Aeron.connect(aeron_dir) as aeron, AeronArchive.connect(aeron, ARCHIVES[0]) as archive:
+        recordings = archive.list_recordings()
+        assert [recording.stream_id for recording in recordings][:1] == [100]
+        again = archive.recording(0)
+        assert again.replace(correlation_id=recordings[0].correlation_id) == recordings[0]
+        assert archive.recorded_position(0) > 0
+        archive.keep_alive()
+        with pytest.raises(ArchiveRefusal, match="has no recording 77"):
+            archive.recording(77)
+        with pytest.raises(ArchiveRefusal, match="refuses: unknown recording id: 77"):
+            archive.bounded_replay(77, 0, 64, 0)
+        with pytest.raises(ArchiveRefusal, match="limit counter"):
+            archive.bounded_replay(0, 0, 64, 2**30)
+
+
+@pytest.mark.timeout(400)  # it waits for two members whose mark files say that they run, and three elections
+@pytest.mark.conformance("M-46", "M-48")
+def test_a_stream_goes_on_through_the_death_of_leaders_and_gives_nothing_twice(tmp_path, nodes, aeron_dir):
+    read: list[dict[str, Any]] = []
+
+    def read_on() -> None:
+        end = await_committed(reader, nodes)
+        read.extend(reader.entries(read[-1]["endPosition"] if read else 0, end))
+
+    with ExitStack() as running:
+        reader = running.enter_context(open_reader(aeron_dir))
+        workload(tmp_path, *WALK, "--phase", "1")
+        read_on()
+        for phase in ("2", "3"):
+            member_id = leader_of(nodes)
+            nodes[member_id].stop(signal.SIGKILL)
+            workload(tmp_path, *WALK, "--phase", phase)
+            read_on()
+            nodes[member_id] = start_again(tmp_path, member_id)
+            running.callback(nodes[member_id].stop)
+            await_level(nodes[member_id], read[-1]["endPosition"])
+        read_on()
+    for node in nodes:
+        await_level(node, read[-1]["endPosition"])
+        node.stop()
+        assert entries_in(node, read[-1]["endPosition"]) == read
+    assert {entry["leadershipTermId"] for entry in read} >= {0, 1, 2}
+
+
+def test_what_a_member_has_purged_is_read_from_another_and_what_all_have_is_said(tmp_path, nodes, aeron_dir):
+    for phase in ("1", "2"):
+        workload(tmp_path, *WALK, "--phase", phase)
+    with open_reader(aeron_dir, give_up_s=10.0) as reader:
+        end = await_committed(reader, nodes)
+        whole = entries_in(nodes[0], end)
+        for member in range(3):
+            _purge(aeron_dir, ARCHIVES[member], 65536)
+            if member < 2:
+                assert list(reader.entries(0, end)) == whole
+        with pytest.raises(LogPurged) as purged:
+            list(reader.entries(0, end))
+        assert purged.value.start_position == reader.earliest_position() == 65536
+        assert list(reader.entries(65536, end)) == [e for e in whole if e["position"] >= 65536]
+
+
+def _purge(aeron_dir: str, endpoint: str, position: int) -> None:
+    """PurgeSegmentsRequest of the log's recording."""
+    with Aeron.connect(aeron_dir) as aeron, AeronArchive.connect(aeron, endpoint) as archive:
+        correlation_id = aeron.next_correlation_id()
+        body = struct.pack("<qqqq", archive._session_id, correlation_id, 0, position)
+        assert archive._requests.offer(struct.pack("<HHHH", len(body), 55, 101, 12) + body) > 0
+        archive._await_response(correlation_id)
+
+
+def test_without_a_driver_or_a_cluster_that_is_said(aeron_dir, tmp_path):
+    with pytest.raises(MediaDriverError, match="no media driver runs with directory"):
+        LogReader.open(
+            consensus_endpoints="localhost:1", aeron_dir=str(tmp_path), timeout_s=0.2, give_up_s=0.5
+        )
+    with pytest.raises(TimedOut, match=r"no member goes on: localhost:1: it does not answer within 0\.5 s"):
+        LogReader.open(consensus_endpoints="localhost:1", aeron_dir=aeron_dir, timeout_s=0.5, give_up_s=1.0)
+    with pytest.raises(TimedOut, match=r"nowhere\.invalid:1"):
+        LogReader.open(
+            consensus_endpoints="nowhere.invalid:1", aeron_dir=aeron_dir, timeout_s=0.5, give_up_s=1.0
+        )
