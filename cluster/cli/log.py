@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -37,6 +37,7 @@ Examples:
   cluster log dump --dir member-0 --from 139424 --json --payload sha256
   cluster log dump --cluster-dir /data/aeron-cluster --archive-dir /data/aeron-archive --payload utf8
   cluster log dump --endpoints 127.0.0.1:9000 --follow --json
+  cluster log dump --dir cluster-data/member-0 --type TIMER --type SESSION_MESSAGE --session 1
 
 {NAMES}"""
 
@@ -44,6 +45,7 @@ TAIL = """\b
 Examples:
   cluster log tail --dir cluster-data/member-0
   cluster log tail -n 100 --follow --endpoints 127.0.0.1:9000
+  cluster log tail --type SESSION_OPEN --dir cluster-data/member-0
 """
 
 EXPORT = """\b
@@ -59,13 +61,25 @@ files, each named by its range of positions. Another run goes on after the last 
 
 
 class Payload(StrEnum):
-    """How a payload is shown."""
+    """How a payload is shown; ``text`` is text where that is printable, and base64 of the rest."""
 
     base64 = "base64"
     utf8 = "utf8"
     hex = "hex"
     none = "none"
     sha256 = "sha256"
+    text = "text"
+
+
+class EntryType(StrEnum):
+    """Of an entry."""
+
+    SESSION_MESSAGE = "SESSION_MESSAGE"
+    SESSION_OPEN = "SESSION_OPEN"
+    SESSION_CLOSE = "SESSION_CLOSE"
+    TIMER = "TIMER"
+    CLUSTER_ACTION = "CLUSTER_ACTION"
+    NEW_LEADERSHIP_TERM = "NEW_LEADERSHIP_TERM"
 
 
 class Format(StrEnum):
@@ -93,7 +107,18 @@ FromPosition = Annotated[
 ToPosition = Annotated[
     int | None, typer.Option("--to", help="Entries before this position (default: the log's end).", min=0)
 ]
-PayloadOption = Annotated[Payload, typer.Option(help="How payloads are shown.")]
+PayloadOption = Annotated[
+    Payload | None, typer.Option(help="How payloads are shown.", show_default="text; base64 with --json")
+]
+Types = Annotated[
+    list[EntryType],
+    typer.Option(
+        "--type", help="Only entries of this type; may be repeated.", case_sensitive=False, metavar="TYPE"
+    ),
+]
+Sessions = Annotated[
+    list[int], typer.Option("--session", help="Only entries of this session; may be repeated.", metavar="ID")
+]
 AtLeast = Annotated[
     str | None, typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN")
 ]
@@ -117,16 +142,19 @@ def dump(
     at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
-    payload: PayloadOption = Payload.base64,
+    types: Types = [],  # noqa: B006 - never changed
+    sessions: Sessions = [],  # noqa: B006
+    payload: PayloadOption = None,
     follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the entries in order, one a line."""
     _check_range(from_position, to_position)
     with _open(
-        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
+        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least, types, sessions
     ) as reader:
         diagnostics = _Diagnostics(reader)
+        shown = payload or (Payload.base64 if as_json else Payload.text)
         if not follow:
             diagnostics.check_begin(from_position)
         start = _first_entry(reader, from_position)
@@ -134,7 +162,7 @@ def dump(
             batches = reader.follow(start, to_position, on_damage=diagnostics.damage)
         else:
             batches = reader.batches(start, to_position, on_damage=diagnostics.damage)
-        _print(batches, payload, as_json, follow)
+        _print(batches, shown, as_json, follow)
         diagnostics.finish()
 
 
@@ -148,20 +176,23 @@ def tail(
     endpoints: OptionalEndpoints = None,
     at_least: AtLeast = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
-    payload: PayloadOption = Payload.base64,
+    types: Types = [],  # noqa: B006 - never changed
+    sessions: Sessions = [],  # noqa: B006
+    payload: PayloadOption = None,
     follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the last entries, and with --follow those that come."""
     with _open(
-        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
+        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least, types, sessions
     ) as reader:
         diagnostics = _Diagnostics(reader)
+        shown = payload or (Payload.base64 if as_json else Payload.text)
         end = reader.commit_position() if follow else reader.end_position()
         last = _last_entries(reader, end, count, diagnostics)
-        _print(iter(last), payload, as_json, follow)
+        _print(iter(last), shown, as_json, follow)
         if follow:
-            _print(reader.follow(end, on_damage=diagnostics.damage), payload, as_json, follow)
+            _print(reader.follow(end, on_damage=diagnostics.damage), shown, as_json, follow)
         diagnostics.finish()
 
 
@@ -226,18 +257,27 @@ def _open(
     aeron_directory: Path | None,
     endpoints: str | None,
     at_least: str | None,
+    types: Sequence[str] = (),
+    sessions: Sequence[int] = (),
 ) -> LogReader:
+    from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
     given = (directory, cluster_directory, archive_directory)
     endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
+    entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
     if endpoints is not None:
-        return LogReader.open(endpoints=endpoints, at_least=at_least)
+        return LogReader.open(endpoints=endpoints, at_least=at_least, entry_filter=entry_filter)
     dir, cluster_dir, archive_dir, aeron_dir = (
         None if path is None else str(path) for path in (*given[:1], *given[1:], aeron_directory)
     )
     return LogReader.open(
-        dir=dir, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir, at_least=at_least
+        dir=dir,
+        cluster_dir=cluster_dir,
+        archive_dir=archive_dir,
+        aeron_dir=aeron_dir,
+        at_least=at_least,
+        entry_filter=entry_filter,
     )
 
 
@@ -404,7 +444,19 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def _text_or_base64(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if text.translate(_WHITE_SPACE).isprintable():
+        return text
+    return f"base64:{_base64(data)}"
+
+
+_WHITE_SPACE = str.maketrans("\n\r\t", "   ")
 _PAYLOADS = {
+    Payload.text: _text_or_base64,
     Payload.base64: _base64,
     Payload.utf8: lambda data: data.decode("utf-8", "replace"),
     Payload.hex: lambda data: data.hex(),

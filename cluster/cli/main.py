@@ -34,27 +34,37 @@ PLACE = re.compile(r"--([a-z]+-)*(dir|config|file|ca|certificate|key|histogram|f
 # The home directory, as a shell leaves it in --dir=~/c1 and in quotes.
 HOME = re.compile(r"^(--[a-z-]+=)?~/")
 
-# What `cluster --help` lists, so that it need not import the modules.
-COMMANDS = {
-    "up": "Run a whole cluster on this machine, one process per member.",
-    "status": "Say whether a cluster is healthy, how much it can lose, and what to do.",
-    "events": "Show what happened to all members, in the order of time.",
-    "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",
-    "restart": "Restart the members of this host one after the other; sessions stay open.",
-    "node": "Run one member from a configuration file.",
-    "certs": "Make a certificate authority, and certificates of members and clients.",
-    "principal": "Write the file of principals that a member's authenticator goes by.",
-    "service": "Run one of a member's services in a process of its own.",
-    "send": "Send lines or records as one session; print what is answered.",
-    "bench": "Measure throughput and round-trip latency of a running cluster.",
-    "top": "Watch roles, positions, lag, sessions and counters of the members.",
-    "sim": "Try services on clusters in memory: the same state on every member, through kills and snapshots.",
-    "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
-    "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
-    "log": "Dump, follow or export the committed log.",
-    "tool": "Describe a member's cluster directory, as Aeron's ClusterTool does.",
-    "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",
+# What `cluster --help` lists, by panel, so that it need not import the modules.
+PANELS = {
+    "Every day": {
+        "up": "Run a whole cluster on this machine, one process per member.",
+        "status": "Say whether a cluster is healthy, how much it can lose, and what to do.",
+        "events": "Show what happened to all members, in the order of time.",
+        "top": "Watch roles, positions, lag, sessions and counters of the members.",
+        "snapshot": "Have all members take a snapshot, from which they start the next time.",
+        "restart": "Restart the members of this host one after the other; sessions stay open.",
+    },
+    "Try": {
+        "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",
+        "send": "Send lines or records as one session; print what is answered.",
+        "bench": "Measure throughput and round-trip latency of a running cluster.",
+        "sim": "Try services on clusters in memory: the same state on all members, through kills.",
+    },
+    "Log and tables": {
+        "log": "Dump, follow or export the committed log.",
+        "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
+    },
+    "Members": {
+        "node": "Run one member from a configuration file.",
+        "service": "Run one of a member's services in a process of its own.",
+        "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
+        "certs": "Make a certificate authority, and certificates of members and clients.",
+        "principal": "Write the file of principals that a member's authenticator goes by.",
+        "tool": "See, control, repair and restore members, as Aeron's ClusterTool does.",
+        "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",
+    },
 }
+COMMANDS = {name: text for commands in PANELS.values() for name, text in commands.items()}
 
 EPILOG = """Example:
 
@@ -86,8 +96,9 @@ class LazyCommands(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for panel, commands in PANELS.items():
+            with formatter.section(panel):
+                formatter.write_dl(list(commands.items()))
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         formatter.write("\n" + EPILOG)

@@ -27,7 +27,51 @@ if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
 
-app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+
+class ToolVerbs(Verbs):
+    """By what they are for."""
+
+    panels = {
+        "See": (
+            "describe",
+            "list-members",
+            "is-leader",
+            "pid",
+            "errors",
+            "recording-log",
+            "recovery-plan",
+            "describe-latest-cm-snapshot",
+            "consumers",
+            "lanes",
+        ),
+        "Control": (
+            "snapshot",
+            "suspend",
+            "resume",
+            "transfer-leadership",
+            "shutdown",
+            "abort",
+            "forget-lanes",
+        ),
+        "Repair": (
+            "accept-data-loss",
+            "invalidate-latest-snapshot",
+            "validate-recording-log",
+            "sort-recording-log",
+            "seed-recording-log-from-snapshot",
+        ),
+        "Backup": (
+            "backup-query",
+            "restore",
+            "promote",
+            "standby-snapshot",
+            "replicate-standby-snapshot",
+            "export-watermark",
+        ),
+    }
+
+
+app = typer.Typer(cls=ToolVerbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 app.add_typer(control.app)
 app.add_typer(backups.app)
 app.add_typer(change.app)
@@ -42,6 +86,7 @@ ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
 
 _example = partial(example, "tool")
@@ -49,24 +94,27 @@ _example = partial(example, "tool")
 
 @app.callback(epilog="\b\nExample:\n  cluster tool describe --dir cluster-data/member-0")
 def _tool() -> None:
-    """Describe a member's cluster directory, as Aeron's ClusterTool does."""
+    """See, control, repair and restore members, as Aeron's ClusterTool does."""
 
 
 @app.command(epilog=_example("describe --dir cluster-data/member-0"))
 @connects
 def describe(
-    directory: OptionalMemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+    directory: OptionalMemberDirectory = None,
+    endpoints: OptionalEndpoints = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the mark files: which components own the directory, and when they were last alive.
 
     With --endpoints, how each member stands that answers.
     """
-    from cluster.cli import aeron_text
+    from cluster.cli import aeron_text, tables
     from cluster.transport.clock import epoch_ms
 
     endpoints = endpoints_unless(directory is not None, endpoints)
     if endpoints is not None:
-        _describe_running(endpoints, as_json)
+        _describe_running(endpoints, raw, as_json)
         return
     marks = _marks(str(directory))
     if not marks:
@@ -74,17 +122,21 @@ def describe(
     if as_json:
         print(json.dumps([{"file": path, **aeron_text.fields(mark)} for path, mark in marks], indent=1))
         return
+    if not raw:
+        print(tables.mark_table(mark for _, mark in marks))
+        return
     for _, mark in marks:
         print(f"Type: {mark.component_type.name} {aeron_text.times_text(mark, epoch_ms())}")
         print(aeron_text.mark_text(mark))
 
 
-def _describe_running(endpoints: str, as_json: bool) -> None:
-    from cluster.cli import aeron_text
+def _describe_running(endpoints: str, raw: bool, as_json: bool) -> None:
+    from cluster.cli import aeron_text, tables
 
     statuses = _statuses(endpoints)
-    if as_json:
-        print(json.dumps([aeron_text.fields(status) for status in statuses], indent=1))
+    if as_json or not raw:
+        fields = [aeron_text.fields(status) for status in statuses]
+        print(json.dumps(fields, indent=1) if as_json else tables.member_table(statuses))
         return
     for status in statuses:
         schema = (status.TEMPLATE_ID, status.SCHEMA.id, status.SCHEMA.version)
@@ -115,16 +167,18 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
 
 
 @app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
-def recording_log(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
+def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """Show the leadership terms and snapshots, one a line, in the order of the log."""
-    from cluster.cli import aeron_text
+    from cluster.cli import aeron_text, tables
 
     log = _recording_log(str(directory), readable_part=True)
     if as_json:
         print(json.dumps([aeron_text.entry_fields(entry) for entry in log.entries], indent=1))
-    else:
+    elif raw:
         for entry in log.entries:
             print(aeron_text.entry_text(entry))
+    else:
+        print(tables.recording_table(log.entries))
     if log.damage is not None:
         raise log.damage
 
@@ -241,12 +295,13 @@ def recovery_plan(
     directory: AnyMemberDirectory,
     services: ServiceCount = 1,
     archive_directory: ArchiveDirectory = None,
+    raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what a start would load and replay."""
     from cluster.archive.catalog_file import CatalogFile
     from cluster.archive.files import OsFiles
-    from cluster.cli import aeron_text
+    from cluster.cli import aeron_text, tables
 
     files = OsFiles()
     catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
@@ -258,7 +313,10 @@ def recovery_plan(
             f"{log.path}: no snapshot has an entry of each of {services} services, "
             f"the last one at {latest.log_position} neither"
         )
-    print(json.dumps(aeron_text.plan_fields(plan), indent=1) if as_json else aeron_text.plan_text(plan))
+    if as_json:
+        print(json.dumps(aeron_text.plan_fields(plan), indent=1))
+    else:
+        print(aeron_text.plan_text(plan) if raw else tables.plan_table(plan))
 
 
 @app.command(

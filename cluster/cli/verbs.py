@@ -16,16 +16,19 @@ def example(group: str, *commands: str, more: str = "") -> str:
 
 
 class Verbs(TyperGroup):
-    """A group whose help says of each verb the whole first sentence."""
+    """A group whose help says of each verb the whole first sentence, under the ``panels`` that there are."""
+
+    panels: dict[str, tuple[str, ...]] = {}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        rows = []
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            assert command is not None
-            rows.append((name, command.get_short_help_str(limit=SENTENCE_LENGTH_MAX)))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+        for panel, names in (self.panels or {"Commands": tuple(self.list_commands(ctx))}).items():
+            rows = []
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None, name
+                rows.append((name, command.get_short_help_str(limit=SENTENCE_LENGTH_MAX)))
+            with formatter.section(panel):
+                formatter.write_dl(rows)
 
 
 class Verb(TyperCommand):

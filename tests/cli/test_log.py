@@ -12,8 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from cluster.cli.log import EntryType
 from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
+from cluster.log.entry_filter import TEMPLATE_IDS
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
 from tests.reader.object_store import object_store
@@ -66,6 +68,37 @@ def test_payloads_are_shown_as_asked_for(run, tmp_path, form, shown):
     assert [{k: v for k, v in entry.items() if k in names} for entry in found] == [
         shown(payload) for payload in payloads
     ]
+
+
+def test_people_see_payloads_as_text_and_what_is_none_as_base64(run, tmp_path):
+    log = LogWriter()
+    log.term(0)
+    for payload in (b"plain", "größer als".encode(), b"two\nlines", b"\xff\x00", b"\x1b[31m", b""):
+        log.message(payload)
+    write_member(tmp_path, log)
+    for verb in ("dump", "tail"):
+        _, out, _ = run(verb, "--dir", tmp_path)
+        assert [line.partition("payload=")[2] for line in out.splitlines()[1:]] == [
+            "plain", '"größer als"', '"two\\nlines"', "base64:/wA=", "base64:G1szMW0=", '""',
+        ]  # fmt: skip
+
+
+def test_entries_are_chosen_by_type_and_by_session(run):
+    def shown(verb, *options):
+        _, out, _ = run(verb, "--dir", members() / "member-0", "--json", "--payload", "none", *options)
+        return [json.loads(line)["position"] for line in out.splitlines()]
+
+    def wanted(**values):
+        return [e["position"] for e in expected() if all(e.get(k) in v for k, v in values.items())]
+
+    types = ("TIMER", "SESSION_OPEN")
+    for verb, at_most in (("dump", 10**6), ("tail", 10)):
+        by_type = shown(verb, "--type", "timer", "--type", "SESSION_OPEN")
+        assert by_type == wanted(entryType=types)[-at_most:] != []
+        by_session = shown(verb, "--session", 2)
+        assert by_session == wanted(clusterSessionId=(2,))[-at_most:] != []
+        assert shown(verb, "--session", 2, "--type", "TIMER") == []
+    assert set(EntryType) == set(TEMPLATE_IDS)
 
 
 def test_from_and_to_are_positions_of_first_frames(run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -10,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from cluster.archive import OsFiles, RecordingLog
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.cli import tool
 from cluster.cli.main import main
 from cluster.counters import CountersReader
 from cluster.protocol.counter_types import CounterTypeId
@@ -30,7 +33,7 @@ GROUP = "tool"
 @pytest.mark.parametrize("member", [0, 1, 2])
 def test_recording_log_prints_the_real_tool_s_entries_one_a_line(run, member):
     real = re.findall(r"Entry\{[^}]*\}", said(member, "ClusterTool recording-log"))
-    status, out, err = run("recording-log", "--dir", members() / f"member-{member}")
+    status, out, err = run("recording-log", "--raw", "--dir", members() / f"member-{member}")
     assert (status, err) == (0, "")
     assert out.splitlines() == real
 
@@ -53,7 +56,7 @@ def test_recording_log_as_json_has_the_same_facts(run):
 @pytest.mark.parametrize("member", [0, 1, 2])
 def test_describe_prints_the_real_tool_s_mark_files(run, member):
     real = said(member, "ClusterTool describe").splitlines()
-    status, out, _ = run("describe", "--dir", members() / f"member-{member}")
+    status, out, _ = run("describe", "--raw", "--dir", members() / f"member-{member}")
     assert status == 0
     ours = out.splitlines()
     headers = [line for line in real if line.startswith("[MarkFileHeader]")]
@@ -65,8 +68,29 @@ def test_describe_prints_the_real_tool_s_mark_files(run, member):
 
 
 def test_describe_says_of_a_member_that_ended_in_order_that_it_did(run):
-    _, out, _ = run("describe", "--dir", members() / "member-0")
+    _, out, _ = run("describe", "--raw", "--dir", members() / "member-0")
     assert out.count("activity: none, it ended in order)") == 2 and "1969" not in out
+
+
+def test_what_people_see_are_tables_without_fields_that_say_nothing(run):
+    _, out, _ = run("describe", "--dir", members() / "member-0")
+    head, module, service = out.splitlines()
+    assert head.split() == ["component", "member", "service", "cluster", "pid", "started", "last", "alive"]
+    assert module.startswith("CONSENSUS_MODULE  0") and module.endswith("ended in order")
+    assert service.startswith("CONTAINER")
+    _, out, _ = run("recording-log", "--dir", members() / "member-1")
+    assert [line.split()[1] for line in out.splitlines()[1:]] == ["TERM", "SNAPSHOT", "SNAPSHOT", "TERM"]
+    assert "consensus module" in out and "139,424" in out
+    _, out, _ = run("recovery-plan", "--dir", members() / "member-1")
+    assert "replays           110,720 bytes from 139,424\n" in out
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_every_verb_is_in_one_panel_of_the_help(run):
+    group = typer.main.get_command(tool.app)
+    assert sorted(group.commands) == sorted(itertools.chain(*tool.ToolVerbs.panels.values()))
+    _, out, _ = run("--help")
+    assert [f"\n{panel}:\n" in out for panel in ("See", "Control", "Repair", "Backup")] == [True] * 4
 
 
 @pytest.mark.conformance("S-129")
@@ -85,7 +109,7 @@ def test_the_number_of_a_process_that_is_gone_is_not_handed_to_kill(run, tmp_pat
 
 @pytest.mark.conformance("S-137")
 def test_recovery_plan_names_the_snapshots_and_the_log(run):
-    status, out, _ = run("recovery-plan", "--dir", members() / "member-1")
+    status, out, _ = run("recovery-plan", "--raw", "--dir", members() / "member-1")
     assert status == 0
     assert out == (
         "RecoveryPlan{lastLeadershipTermId=1, lastTermBaseLogPosition=179616, appendedLogPosition=250144, "
@@ -174,9 +198,9 @@ def test_list_members_of_a_member_that_does_not_run_fails_at_once(run):
 def test_an_invalidated_snapshot_is_not_recovered_from(run, tmp_path):
     copy = a_copy(tmp_path)
     assert run("invalidate-latest-snapshot", "--dir", copy) == (0, "invalidate-latest-snapshot: true\n", "")
-    _, out, _ = run("recovery-plan", "--dir", copy)
+    _, out, _ = run("recovery-plan", "--raw", "--dir", copy)
     assert "snapshots=[]" in out
-    _, out, _ = run("recording-log", "--dir", copy)
+    _, out, _ = run("recording-log", "--raw", "--dir", copy)
     assert [line.count("isValid=false") for line in out.splitlines()] == [0, 1, 1, 0]
 
 
@@ -242,13 +266,13 @@ def test_a_link_file_leads_to_the_mark_file(run, tmp_path):
     (copy / "cluster" / "cluster-mark.dat").rename(elsewhere / "cluster-mark.dat")
     (copy / "cluster" / "cluster-mark.lnk").write_text(f"{elsewhere}\n")
     assert "it was process 11986" in run("pid", "--dir", copy)[2]
-    assert run("describe", "--dir", copy)[1].count("[MarkFileHeader]") == 2
+    assert run("describe", "--raw", "--dir", copy)[1].count("[MarkFileHeader]") == 2
 
 
 def test_a_service_that_is_linked_is_described_once(run, tmp_path):
     copy = a_copy(tmp_path)
     (copy / "cluster" / "cluster-mark-service-0.lnk").write_text(str(copy / "cluster"))
-    assert run("describe", "--dir", copy)[1].count("Type: CONTAINER") == 1
+    assert run("describe", "--raw", "--dir", copy)[1].count("Type: CONTAINER") == 1
 
 
 @pytest.mark.conformance("S-127")
@@ -273,7 +297,7 @@ def test_garbage_is_named_with_file_and_offset(run, tmp_path):
     data = bytearray(path.read_bytes())
     data[64 + 44] = 7
     path.write_bytes(data)
-    status, out, err = run("recording-log", "--dir", copy)
+    status, out, err = run("recording-log", "--raw", "--dir", copy)
     assert (status, len(out.splitlines())) == (1, 1)
     assert err == f"{path} at offset 108: entry type 7, expected 0, 1 or 2\n"
     (copy / "cluster" / "cluster-mark.dat").write_bytes(b"\x5a" * 300)

@@ -33,6 +33,7 @@ BACKUPS = "tests/backup/test_drill.py::"
 # What needs running members or another log: how it begins, and the test that runs it.
 ELSEWHERE = {
     "cluster up": UP + "test_what_runs_is_said_with_a_command_that_works",
+    "cluster snapshot": README,
     "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
     "cluster node": UP + "test_a_member_that_died_is_started_again_by_its_own_file",
     "CLUSTER_MAX_SESSIONS=": "tests/node/test_config.py::"

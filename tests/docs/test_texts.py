@@ -25,8 +25,8 @@ PRINTS = {
     "cluster log tail --follow --dir c1": ENTRIES,
     "cluster log dump --dir c1 --json --payload utf8": r'(?s).*"SESSION_MESSAGE".*"payload": "hello".*',
     "cluster log export --dir c1 --format parquet log.parquet": r"\d+ entries in log.parquet\n",
-    "cluster tool describe --dir c1/member-0": r"(?s)Type: CONSENSUS_MODULE .*Type: CONTAINER .*",
-    "cluster tool snapshot --dir c1": r"\[\d\] SNAPSHOT completed\n",
+    "cluster tool describe --dir c1/member-0": r"(?s)component .*CONSENSUS_MODULE .*CONTAINER .*",
+    "cluster snapshot --dir c1": r"\[\d\] SNAPSHOT completed\n",
     "cluster archive verify --dir c1/member-0": r"(\(recordingId=\d+\) OK\n)+",
     "cluster top --dir c1 --once": r"(?s).*member .*LEADER.*",
     "cluster status --dir c1": r"(?s)healthy: 3 members, member \d leads, .*",
@@ -107,7 +107,7 @@ def prepare(terminal: Terminal, step: Step) -> None:
     """What a person does or sees before typing the line."""
     if step.text.startswith("cluster up --dir c2"):
         terminal.interrupt("cluster up")  # its ports are wanted again
-    if step.text.startswith("cluster tool "):
+    if step.text.startswith(("cluster tool ", "cluster snapshot ")):
         state = "SUSPENDED" if " resume " in step.text else "ACTIVE"
         await_that(lambda: has_leader(terminal, state), f"a leader that is {state}")
 

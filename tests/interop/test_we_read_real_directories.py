@@ -120,13 +120,13 @@ def test_a_stream_over_a_running_backup_advances_through_restarts_of_its_member_
 def _say_the_same(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Our tools print what the real ones print, whatever the directory."""
     recording_log = cluster_tool(directory / "cluster", "recording-log").out
-    assert main(["tool", "recording-log", "--dir", str(directory)]) == 0
+    assert main(["tool", "recording-log", "--raw", "--dir", str(directory)]) == 0
     ours = capsys.readouterr().out.splitlines()
     assert all(line in recording_log for line in ours)
     assert recording_log.count("Entry{") == len(ours)
 
     described = cluster_tool(directory / "cluster", "describe").out
-    assert main(["tool", "describe", "--dir", str(directory)]) == 0
+    assert main(["tool", "describe", "--raw", "--dir", str(directory)]) == 0
     ours = capsys.readouterr().out.splitlines()
     headers = [line.split("):", 1)[1] for line in ours if line.startswith("[MarkFileHeader]")]
     assert len(headers) >= 2

@@ -85,7 +85,7 @@ def test_two_services_hear_all_events_and_each_others_messages_and_keep_their_ow
 
         taken = tool(node, "snapshot")
         assert taken.returncode == 0, taken.stderr
-        log = tool(node, "recording-log").stdout
+        log = tool(node, "recording-log", "--raw").stdout
         assert [f"serviceId={i}" in log for i in (-1, 0, 1, 2)] == [True, True, True, False]
         ask(node, b"later", answers=2)
 
@@ -113,7 +113,7 @@ def test_a_snapshot_that_one_of_two_services_cannot_take_is_none(tmp_path):
         await_that(lambda: node.is_leader, "a leader")
         tool(node, "snapshot")
         await_that(lambda: "no snapshot at" in (node.config.path / "node.log").read_text(), "it is told")
-        assert "SNAPSHOT" not in tool(node, "recording-log").stdout
+        assert "SNAPSHOT" not in tool(node, "recording-log", "--raw").stdout
         assert len(ask(node, b"goes on", answers=2)) == 2
     with ClusterNode.launch(**keys) as node:
         await_that(lambda: node.is_leader, "a leader")
