@@ -4,12 +4,18 @@ Two things that are easily confused are kept apart:
 
     standing   how good a log is, as canvass and votes tell it: decides who may lead, never what is committed
     report     what an AppendPosition of the current term proves: the only thing that counts towards a quorum
+
+Reports are words, which compiled turns take too: what follows from them is in ``quorum.py``.
 """
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+import numpy as np
+
+from cluster.consensus import quorum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.log.words import Word
 from cluster.protocol.link import PromiseStatement
 
 
@@ -29,28 +35,36 @@ class ClusterMember:
     """One configured member, ourselves included."""
 
     __slots__ = (
+        "_members",
+        "_words",
         "candidate_term_id",
         "has_terminated",
         "id",
         "is_ballot_sent",
         "promises",
-        "report_position",
-        "report_term_id",
+        "row",
         "standing",
-        "time_of_last_activity_ns",
         "vote",
     )
 
-    def __init__(self, member_id: int) -> None:
+    report_term_id = Word(quorum.REPORT_TERM_ID)
+    report_position = Word(quorum.REPORT_POSITION)
+    time_of_last_activity_ns = Word(quorum.LAST_ACTIVITY_NS)  # NEVER_HEARD
+
+    def __init__(self, member_id: int, members: np.ndarray, row: int) -> None:
+        """``members[row:]`` are its words."""
         self.id = member_id
+        self.row = row
+        self._members = members
+        self._words = members.data[row : row + quorum.ROW_WORDS]
+        self._words[quorum.ID] = member_id
         self.standing: LogEnd | None = None  # None: not heard from since this election canvasses
         self.candidate_term_id = NULL_VALUE  # that ``vote`` is for
         self.vote: bool | None = None
         self.promises: PromiseStatement | None = None  # that came beside ``vote``
         self.is_ballot_sent = False
-        self.report_term_id = NULL_VALUE
-        self.report_position = NULL_POSITION
-        self.time_of_last_activity_ns: int | None = None
+        self.clear_report()
+        self.time_of_last_activity_ns = quorum.NEVER_HEARD
         self.has_terminated = False
 
     def reset(self) -> None:
@@ -75,12 +89,22 @@ class ClusterMember:
 
     def is_active(self, now_ns: int, timeout_ns: int) -> bool:
         """Whether the member was heard less than ``timeout_ns`` ago."""
-        last_ns = self.time_of_last_activity_ns
-        return last_ns is not None and last_ns + timeout_ns > now_ns
+        return bool(quorum.is_heard(self._members, self.row, now_ns, timeout_ns))
 
     def would_vote_for(self, standing: LogEnd) -> bool:
         """Whether the member's log, as far as it was told, is no better than ``standing``."""
         return self.standing is not None and self.standing <= standing
+
+
+class MemberTable(dict[int, ClusterMember]):
+    """All configured members by ascending id; ``words`` has a row of each, for kernels."""
+
+    def __init__(self, member_ids: Iterable[int]) -> None:
+        ids = sorted(member_ids)
+        self.words = np.zeros(len(ids) * quorum.ROW_WORDS, np.int64)
+        super().__init__(
+            (id_, ClusterMember(id_, self.words, place * quorum.ROW_WORDS)) for place, id_ in enumerate(ids)
+        )
 
 
 Members = Iterable[ClusterMember]
@@ -147,44 +171,6 @@ def describe_ballot(members: Members, candidate_term_id: int) -> str:
     against = ", ".join(str(id_) for id_, vote in votes.items() if vote is False)
     refused = f", refused by {against}" if against else ""
     return f"{sum(vote is True for vote in votes.values())} of {len(members)} votes{refused}"
-
-
-def quorum_position(
-    members: Members, leadership_term_id: int, now_ns: int, timeout_ns: int, quorum_threshold: int
-) -> int:
-    """The position that a majority of active members has proven in this term; 0 where there is none.
-
-    The caller bounds it by the leader's own position: a fast follower commits nothing that the leader
-    does not hold itself.
-    """
-    positions = sorted(
-        (
-            member.report_position
-            if member.report_term_id == leadership_term_id and member.is_active(now_ns, timeout_ns)
-            else 0
-            for member in members
-        ),
-        reverse=True,
-    )
-    return positions[quorum_threshold - 1]
-
-
-def has_quorum_at(
-    members: Members,
-    leadership_term_id: int,
-    log_position: int,
-    now_ns: int,
-    timeout_ns: int,
-    quorum_threshold: int,
-) -> bool:
-    """Whether a majority of active members has proven ``log_position`` in this term (0 included)."""
-    holders = sum(
-        member.report_term_id == leadership_term_id
-        and member.report_position >= log_position
-        and member.is_active(now_ns, timeout_ns)
-        for member in members
-    )
-    return holders >= quorum_threshold
 
 
 def has_active_quorum(members: Members, now_ns: int, timeout_ns: int, quorum_threshold: int) -> bool:

@@ -59,6 +59,7 @@ from cluster.consensus.actions import (
 from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
+    MemberTable,
     describe_ballot,
     has_majority,
     is_quorum_candidate,
@@ -249,7 +250,7 @@ class Election:
     def __init__(
         self,
         context: ConsensusModuleContext,
-        members: Mapping[int, ClusterMember],
+        members: MemberTable,
         terms: LeadershipTerms,
         promises: Promises,
         random: Random,

@@ -8,11 +8,11 @@ majority, do not answer RequestVote. A member that has voted in a later term say
 term, and that the leader obeys.
 """
 
-from collections.abc import Mapping
-
-from cluster.consensus.cluster_member import ClusterMember, LogEnd
+from cluster.consensus import quorum
+from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership import Leadership
+from cluster.log.words import Flag, Word
 from cluster.protocol.consensus import (
     CanvassPosition,
     CommitPosition,
@@ -25,13 +25,18 @@ from cluster.protocol.consensus import (
 class Leader:
     """What an established leader knows; ``commit_position`` never falls.
 
-    ``leadership`` is what the election has led; reports that it has taken still count.
+    ``leadership`` is what the election has led; reports that it has taken still count. ``has_news``: others
+    came since the last update.
     """
+
+    commit_position = Word(quorum.COMMIT_POSITION)
+    has_news = Flag(quorum.HAS_NEWS)
+    _append_position = Word(quorum.APPEND_POSITION)
 
     def __init__(
         self,
         context: ConsensusModuleContext,
-        members: Mapping[int, ClusterMember],
+        members: MemberTable,
         leadership: Leadership,
         *,
         commit_position: int,
@@ -40,10 +45,11 @@ class Leader:
         assert leadership.leadership_term_id <= candidate_term_id  # it has stood for it (I-9)
         assert leadership.term_base <= commit_position  # it has processed all that came before its term
         self.leadership = leadership
+        self._words = leadership.words.data
         self.leadership_term_id = leadership.leadership_term_id
         self.commit_position = commit_position
         self.candidate_term_id = candidate_term_id
-        self.has_news = True  # reports came since the last update
+        self.has_news = True
         self._context = context
         self._members = members
         self._this = members[context.member_id]
@@ -56,10 +62,9 @@ class Leader:
         self, member_id: int, leadership_term_id: int, log_position: int, now_ns: int
     ) -> None:
         """A follower's log is safe up to ``log_position``; of another term it proves nothing."""
-        member = self._members.get(member_id)
-        if member is not None and leadership_term_id <= self.leadership_term_id:
-            member.report(leadership_term_id, log_position, now_ns)
-            self.has_news = True
+        quorum.on_report(
+            self.leadership.words, self._members.words, member_id, leadership_term_id, log_position, now_ns
+        )
 
     def on_link_down(self, member_id: int) -> None:
         """Only the current connection of a link proves anything."""
@@ -69,43 +74,14 @@ class Leader:
     def update(self, synced_position: int, now_ns: int) -> bool:
         """Take in our own position; True when CommitPosition is to be sent (``leadership`` knows which)."""
         assert synced_position >= self._append_position  # a leader only appends (Raft's Leader Append-Only)
-        assert synced_position >= self.commit_position  # never more than is on our own disk (I-3)
-        this, leadership = self._this, self.leadership
-        this.time_of_last_activity_ns = now_ns
-        is_due = leadership.is_commit_due(now_ns)
-        if synced_position == self._append_position and not self.has_news and not is_due:
+        commit_position = self.commit_position
+        assert synced_position >= commit_position  # never more than is on our own disk (I-3)
+        position = quorum.update(self.leadership.words, self._members.words, synced_position, now_ns)
+        if position == quorum.NOTHING_TO_TELL:
             return False
-        self._append_position = synced_position
-        self.has_news = False
-        this.report_term_id = self.leadership_term_id
-        this.report_position = synced_position
-        position = leadership.quorum_position_at(synced_position, now_ns)
-        if position > self.commit_position:
-            self.commit_position = position
-        elif not is_due:
-            return False
-        elif position < self.commit_position and self._regression_told_at != self.commit_position:
-            self._regression_told_at = self.commit_position
-            self.regression = (
-                f"quorum position fell to {position} below commit position {self.commit_position}"
-            )
-        leadership.on_commit_told(position, now_ns)
-        return True
-
-    def take_back(self, commit_position: int, synced_position: int, *, has_news: bool, told_ns: int) -> bool:
-        """What ``update`` would have come to in turns that others took; True when the position rose.
-
-        ``synced_position`` is the own one that they have taken in, ``told_ns`` when the commit position rose.
-        """
-        assert synced_position >= self._append_position
-        self._append_position = self._this.report_position = synced_position
-        self._this.report_term_id = self.leadership_term_id
-        self.has_news |= has_news
-        if commit_position == self.commit_position:
-            return False
-        assert commit_position > self.commit_position
-        self.commit_position = commit_position
-        self.leadership.on_commit_told(commit_position, told_ns)
+        if position < commit_position != self._regression_told_at:
+            self._regression_told_at = commit_position
+            self.regression = f"quorum position fell to {position} below commit position {commit_position}"
         return True
 
     def has_active_quorum(self, now_ns: int) -> bool:

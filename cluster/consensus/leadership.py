@@ -4,16 +4,13 @@ An election makes it when it is won (LEADER_LOG_REPLICATION), and the establishe
 Aeron: Election.publishNewLeadershipTerm, ConsensusModuleAgent.updateLeaderPosition.
 """
 
-from collections.abc import Mapping
+import numpy as np
 
-from cluster.consensus.cluster_member import (
-    ClusterMember,
-    has_active_quorum,
-    has_quorum_at,
-    quorum_position,
-)
+from cluster.consensus import quorum
+from cluster.consensus.cluster_member import MemberTable, has_active_quorum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.log.words import Word
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
 
 
@@ -21,12 +18,17 @@ class Leadership:
     """The term that this member leads; ``members`` and ``terms`` belong to the caller.
 
     ``quorum_position`` is what CommitPosition said last. It may fall (C-170), a commit position does not.
+    ``commit_due_ns`` is when CommitPosition is to be sent although nothing has changed. ``words`` goes to
+    kernels (``quorum.py``).
     """
+
+    quorum_position = Word(quorum.QUORUM_POSITION)
+    commit_due_ns = Word(quorum.COMMIT_DUE_NS)
 
     def __init__(
         self,
         context: ConsensusModuleContext,
-        members: Mapping[int, ClusterMember],
+        members: MemberTable,
         terms: LeadershipTerms,
         *,
         leadership_term_id: int,
@@ -42,12 +44,18 @@ class Leadership:
         self.term_base = term_base
         self.log_session_id = log_session_id
         self.log_recording_id = log_recording_id
-        self.quorum_position = 0
         self._context = context
         self._members = members.values()
         self._this = members[context.member_id]
         self._terms = terms
-        self._time_of_last_commit_ns: int | None = None
+        self._reports = members.words
+        self.words = np.zeros(quorum.LEADERSHIP_WORDS, np.int64)
+        self._words = self.words.data
+        self._words[quorum.LEADERSHIP_TERM_ID] = leadership_term_id
+        self._words[quorum.QUORUM] = context.quorum_threshold
+        self._words[quorum.TIMEOUT_NS] = context.leader_heartbeat_timeout_ns
+        self._words[quorum.HEARTBEAT_NS] = context.leader_heartbeat_interval_ns
+        self._words[quorum.OWN_ROW] = self._this.row
         self._time_of_last_following_ns = now_ns  # that a majority was seen to follow
 
     # ---- who follows
@@ -82,49 +90,26 @@ class Leadership:
 
     def has_quorum(self, now_ns: int) -> bool:
         """Whether a majority of active members has recorded this term, and holds the whole log up to it."""
-        context = self._context
-        return has_quorum_at(
-            self._members,
-            self.leadership_term_id,
-            self.term_base,
-            now_ns,
-            context.leader_heartbeat_timeout_ns,
-            context.quorum_threshold,
-        )
+        return bool(quorum.has_quorum_at(self.words, self._reports, self.term_base, now_ns))
 
     def quorum_position_at(self, synced_position: int, now_ns: int) -> int:
         """The position that a majority has proven in this term, at most our own ``synced_position``."""
-        context = self._context
-        position = quorum_position(
-            self._members,
-            self.leadership_term_id,
-            now_ns,
-            context.leader_heartbeat_timeout_ns,
-            context.quorum_threshold,
-        )
-        return min(position, synced_position)
+        return int(quorum.quorum_position(self.words, self._reports, synced_position, now_ns))
 
     # ---- what others are told
 
     def is_commit_due(self, now_ns: int) -> bool:
         """Whether CommitPosition is to be sent although nothing has changed."""
-        last_ns = self._time_of_last_commit_ns
-        return last_ns is None or now_ns - last_ns >= self._context.leader_heartbeat_interval_ns
-
-    @property
-    def commit_due_ns(self) -> int:
-        """When CommitPosition is to be sent although nothing has changed."""
-        last_ns = self._time_of_last_commit_ns
-        return 0 if last_ns is None else last_ns + self._context.leader_heartbeat_interval_ns
+        return now_ns >= self.commit_due_ns
 
     def on_commit_told(self, log_position: int, now_ns: int) -> None:
         """CommitPosition with this position goes to all others."""
         self.quorum_position = log_position
-        self._time_of_last_commit_ns = now_ns
+        self.commit_due_ns = now_ns + self._context.leader_heartbeat_interval_ns
 
     def make_commit_due(self) -> None:
         """The next CommitPosition does not wait for its interval."""
-        self._time_of_last_commit_ns = None
+        self.commit_due_ns = 0
 
     def commit_position_message(self) -> CommitPosition:
         """What was told last, as a message."""

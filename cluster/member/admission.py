@@ -11,6 +11,7 @@ request, is no lie: its handler passes it over. Elections and streams take the r
 from collections.abc import Callable
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.consensus.quorum import is_log_position
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.log.member_log import MemberLog
@@ -28,7 +29,7 @@ from cluster.protocol.consensus import (
     TerminationPosition,
     Vote,
 )
-from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX, is_mtu, is_term_length
+from cluster.protocol.frame import is_mtu, is_term_length
 from cluster.protocol.link import (
     CatchupProgress,
     ClockReply,
@@ -51,8 +52,6 @@ from cluster.protocol.link import (
 from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
-
-POSITION_MAX = TERM_LENGTH_MAX << 31  # of the log with the longest terms
 
 # What its sender says of a log that it has or leads.
 _POSITIONS: dict[type[Message], tuple[str, ...]] = {
@@ -206,7 +205,7 @@ def _sender_of(message: Message) -> int | None:
 
 
 def _is_position(position: int) -> bool:
-    return 0 <= position <= POSITION_MAX and position % FRAME_ALIGNMENT == 0
+    return bool(is_log_position(position))
 
 
 def _fault_of_term(message: NewLeadershipTerm, own_version: int) -> str | None:

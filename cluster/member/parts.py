@@ -14,7 +14,7 @@ from random import Random
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.authentication import Security
 from cluster.consensus.backup_sessions import BackupSessions
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
@@ -93,7 +93,7 @@ class Parts:
         self._turn = turn
         self._reporter = reporter
         self._find_election = find_election
-        self.members = {member_id: ClusterMember(member_id) for member_id in context.member_ids}
+        self.members = MemberTable(context.member_ids)
         self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
         other_ids = [member_id for member_id in context.member_ids if member_id != context.member_id]
         self.peers = Peers(other_ids, self.liveness.gone_member_ids, links)

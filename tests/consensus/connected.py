@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 
 from cluster.consensus import actions
-from cluster.consensus.cluster_member import ClusterMember, LogEnd
+from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import MS, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import LEADER_STATES, Election
 from cluster.consensus.established import Follower, Leader
@@ -93,7 +93,7 @@ class Member:
         self.id = member_id
         self.disk = disk
         self.context = ConsensusModuleContext(member_id=member_id, member_ids=cluster.ids, **cluster.changed)
-        self.members = {id_: ClusterMember(id_) for id_ in cluster.ids}
+        self.members = MemberTable(cluster.ids)
         self.gone: set[int] = set()
         self.processed = 0
         self.replay_stop: int | None = None

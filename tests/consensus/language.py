@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from cluster.consensus.actions import Action, ChangeState, Send
-from cluster.consensus.cluster_member import ClusterMember, LogEnd
+from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
@@ -323,7 +323,7 @@ def an_election(
     module = ModuleState()
     election = Election(
         context,
-        {id_: ClusterMember(id_) for id_ in context.member_ids},
+        MemberTable(context.member_ids),
         a_log(*ends) if terms is None else terms,
         promises,
         Random(seed),

@@ -2,35 +2,47 @@
 
 import random
 
+import numpy as np
 import pytest
 
+from cluster.consensus import quorum
 from cluster.consensus.cluster_member import (
     ClusterMember,
     LogEnd,
+    MemberTable,
     has_active_quorum,
-    has_quorum_at,
     is_quorum_candidate,
     is_quorum_leader,
     is_unanimous_candidate,
     is_unanimous_leader,
-    quorum_position,
 )
 from tests.consensus.language import TERM, a_context
 
 NOW, TIMEOUT = 1_000, 100
 
 
-def members_at(*positions: int, term: int = TERM, heard: int = NOW) -> list[ClusterMember]:
-    members = []
-    for id_, position in enumerate(positions):
-        member = ClusterMember(id_)
-        member.report(term, position, heard)
-        members.append(member)
+def members_at(*positions: int | None, term: int = TERM, heard: int = NOW) -> MemberTable:
+    """Members from 0 on, each with its report; None: it has never reported."""
+    members = MemberTable(range(len(positions)))
+    for member, position in zip(members.values(), positions):
+        if position is not None:
+            member.report(term, position, heard)
     return members
 
 
-def position_of(members: list[ClusterMember], now: int = NOW) -> int:
-    return quorum_position(members, TERM, now, TIMEOUT, len(members) // 2 + 1)
+def a_leadership(member_count: int) -> np.ndarray:
+    words = np.zeros(quorum.LEADERSHIP_WORDS, np.int64)
+    words[quorum.LEADERSHIP_TERM_ID], words[quorum.TIMEOUT_NS] = TERM, TIMEOUT
+    words[quorum.QUORUM] = member_count // 2 + 1
+    return words
+
+
+def position_of(members: MemberTable, now: int = NOW) -> int:
+    return quorum.quorum_position(a_leadership(len(members)), members.words, 1 << 40, now)
+
+
+def has_quorum_at(members: MemberTable, position: int) -> bool:
+    return bool(quorum.has_quorum_at(a_leadership(len(members)), members.words, position, NOW))
 
 
 @pytest.mark.conformance("C-164")
@@ -71,26 +83,29 @@ def test_a_member_silent_past_the_timeout_counts_as_at_zero():
 @pytest.mark.conformance("C-167")
 def test_two_active_of_five_commit_nothing():
     members = members_at(500, 500, 500, 500, 500)
-    for member in members[2:]:
-        member.time_of_last_activity_ns = NOW - TIMEOUT
+    for member_id in (2, 3, 4):
+        members[member_id].time_of_last_activity_ns = NOW - TIMEOUT
 
     assert position_of(members) == 0
 
 
 def test_a_member_that_never_reported_counts_as_at_zero():
-    assert position_of([*members_at(500, 500), ClusterMember(2), ClusterMember(3), ClusterMember(4)]) == 0
+    assert position_of(members_at(500, 500, None, None, None)) == 0
 
 
 def test_reports_of_another_term_prove_nothing():
     """Against the reference, which ranks every position it ever heard (aeron-io/aeron PR 2147)."""
-    assert position_of([*members_at(500), *members_at(500, 500, term=TERM - 1)]) == 0
+    members = members_at(500, 500, 500)
+    for member_id in (1, 2):
+        members[member_id].report_term_id = TERM - 1
+    assert position_of(members) == 0
 
 
 def test_standing_is_not_a_report():
-    members = [*members_at(500), ClusterMember(1), ClusterMember(2)]
-    for member in members[1:]:
-        member.standing = LogEnd(TERM, 500)
-        member.time_of_last_activity_ns = NOW
+    members = members_at(500, None, None)
+    for member_id in (1, 2):
+        members[member_id].standing = LogEnd(TERM, 500)
+        members[member_id].time_of_last_activity_ns = NOW
 
     assert position_of(members) == 0
 
@@ -100,14 +115,14 @@ def test_every_quorum_position_is_held_by_a_majority_and_nothing_above_it_is(mem
     chance = random.Random(member_count)
     for _ in range(300):
         members = members_at(*(chance.randrange(8) for _ in range(member_count)))
-        for member in members:
+        for member in members.values():
             member.report_term_id -= chance.random() < 0.2
             member.time_of_last_activity_ns = NOW - chance.choice([0, 99, 100, 500])
         position = position_of(members)
 
         held = [
             m.report_position
-            for m in members
+            for m in members.values()
             if m.report_term_id == TERM and NOW - m.time_of_last_activity_ns < 100
         ]
         assert position == 0 or 2 * sum(at >= position for at in held) > member_count
@@ -124,21 +139,20 @@ def test_every_quorum_position_is_held_by_a_majority_and_nothing_above_it_is(mem
     ],
 )
 def test_a_quorum_at_a_position_needs_term_position_and_a_recent_word(term, position, heard, holds):
-    members = [*members_at(100), *members_at(position, term=term, heard=heard), ClusterMember(2)]
+    members = members_at(100, None, None)
+    members[1].report(term, position, heard)
 
-    assert has_quorum_at(members, TERM, 100, NOW, TIMEOUT, 2) is holds
+    assert has_quorum_at(members, 100) is holds
 
 
 def test_position_zero_has_to_be_reported_too():
     """At the very begin of a log, nothing would be something that every silent member holds."""
-    silent = [*members_at(0), ClusterMember(1), ClusterMember(2)]
-
-    assert not has_quorum_at(silent, TERM, 0, NOW, TIMEOUT, 2)
-    assert has_quorum_at(members_at(0, 0), TERM, 0, NOW, TIMEOUT, 2)
+    assert not has_quorum_at(members_at(0, None, None), 0)
+    assert has_quorum_at(members_at(0, 0, None), 0)
 
 
 def test_an_active_quorum_counts_whoever_was_heard():
-    members = members_at(0, 0, 0, term=TERM - 3)
+    members = members_at(0, 0, 0, term=TERM - 3).values()
     assert has_active_quorum(members, NOW + TIMEOUT - 1, TIMEOUT, 2)
     assert not has_active_quorum(members, NOW + TIMEOUT, TIMEOUT, 2)
 
@@ -146,7 +160,7 @@ def test_an_active_quorum_counts_whoever_was_heard():
 def test_a_longer_log_of_an_older_term_is_worse():
     assert LogEnd(2, 64) > LogEnd(1, 1_000_000)
     assert LogEnd(2, 96) > LogEnd(2, 64)
-    member = ClusterMember(1)
+    member = MemberTable([1])[1]
     assert not member.would_vote_for(LogEnd(9, 9)), "not heard yet"
     member.standing = LogEnd(2, 64)
     assert member.would_vote_for(LogEnd(2, 64))
@@ -157,21 +171,17 @@ def test_a_longer_log_of_an_older_term_is_worse():
 
 
 def standing(*ends: tuple[int, int] | None) -> list[ClusterMember]:
-    members = []
-    for id_, end in enumerate(ends):
-        member = ClusterMember(id_)
+    members = list(MemberTable(range(len(ends))).values())
+    for member, end in zip(members, ends):
         member.standing = None if end is None else LogEnd(*end)
-        members.append(member)
     return members
 
 
 def voting(*votes: bool | None) -> list[ClusterMember]:
-    members = []
-    for id_, granted in enumerate(votes):
-        member = ClusterMember(id_)
+    members = list(MemberTable(range(len(votes))).values())
+    for member, granted in zip(members, votes):
         if granted is not None:
             member.vote, member.candidate_term_id = granted, TERM
-        members.append(member)
     return members
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import MS, SECOND
 from cluster.consensus.established import Follower, Leader
 from cluster.consensus.leadership import Leadership
@@ -26,7 +26,7 @@ class Led:
 
     def __init__(self, members: int = 3, commit: int = 1000) -> None:
         context = a_context(members=members)
-        self.members = {id_: ClusterMember(id_) for id_ in context.member_ids}
+        self.members = MemberTable(context.member_ids)
         terms = a_log(400, 1000)
         terms.record(TERM, 1000)
         self.now_ns = START_NS

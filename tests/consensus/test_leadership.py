@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND
 from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
@@ -24,7 +24,7 @@ class ATerm:
 
     def __init__(self):
         context = a_context()
-        self.members = {id_: ClusterMember(id_) for id_ in context.member_ids}
+        self.members = MemberTable(context.member_ids)
         terms = a_log(400, BASE)
         terms.record(TERM, BASE)
         self.now_ns = 3_600 * SECOND

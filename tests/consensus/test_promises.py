@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.consensus.actions import KeepPromises, ProposeTerm
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_VALUE, SECOND
 from cluster.consensus.promises import STATED_JUMP_MAX, TERM_JUMP_MAX, HeldPromises, Promises, recall
 from cluster.protocol.consensus import AppendPosition, StopCatchup, Vote
@@ -227,7 +227,7 @@ def test_what_others_know_of_third_ones_is_not_forgotten_with_the_own_disk():
 
 
 def test_the_own_vote_is_never_void():
-    promises, own = the_promises(state=KEPT), ClusterMember(0)
+    promises, own = the_promises(state=KEPT), MemberTable([0])[0]
     own.vote = True
     promises.on_statement(1, PromiseStatement(11, 3, 3, KEPT, False, (KnownPromises(99, 0),)))
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_POSITION, SECOND, ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError
@@ -227,7 +227,7 @@ def test_what_a_member_cannot_mean_is_named(log):
 
 
 def a_termination(log, reporter, links, leader_member_id, *, services):
-    members = {member_id: ClusterMember(member_id) for member_id in CONTEXT.member_ids}
+    members = MemberTable(CONTEXT.member_ids)
     replica = SimpleNamespace(leadership_term_id=TERM)
     peers = Peers([1, 2], set(), links)
     return Termination(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cluster.consensus.quorum import QUORUM
+from cluster.member.busy import lend
 from cluster.member.busy import words as at
-from cluster.member.busy.lend import BusyTurns
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.testing.calls import SimulatedCalls
 from tests.simulation.mistakes import Patch, Sought
@@ -19,13 +20,16 @@ def compiled_turns_sync_nothing(patch: Patch) -> None:
 
 def compiled_leader_is_its_own_majority(patch: Patch) -> None:
     """What is on its own disk is committed."""
-    init = BusyTurns.__init__
+    turns = lend.busy_turns
 
-    def alone(self: Any, *arguments: Any, **options: Any) -> None:
-        init(self, *arguments, **options)
-        self._words[at.QUORUM] = 1
+    def alone(tables: at.Tables) -> int:
+        quorum, tables.leadership[QUORUM:][:1] = tables.leadership[QUORUM:][:1].copy(), 1
+        try:
+            return int(turns(tables))
+        finally:
+            tables.leadership[QUORUM:][:1] = quorum
 
-    patch(BusyTurns, "__init__", alone)
+    patch(lend, "busy_turns", alone)
 
 
 def what_compiled_turns_delivered_comes_again(patch: Patch) -> None:

@@ -15,9 +15,10 @@ from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
 from cluster.archive.segments import Segments
 from cluster.archive.snapshot_archive import SnapshotArchive
-from cluster.consensus import cluster_member, election, leadership, promises, service_messages
+from cluster.consensus import election, promises, quorum, service_messages
 from cluster.consensus.context import MS, ConsensusModuleContext
 from cluster.consensus.election import Election
+from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.module_snapshot import ModuleSnapshot
 from cluster.consensus.replica import ReplicatedState
@@ -102,27 +103,36 @@ def _whoever_is_heard(members: Any, candidate: Any, *rest: Any) -> bool:
 
 def quorum_one_too_small(patch: Patch) -> None:
     """A commit needs one member less than a majority."""
-    right = cluster_member.quorum_position
+    made = Leadership.__init__
 
-    def wrong(members: Any, term_id: int, now_ns: int, timeout_ns: int, threshold: int) -> int:
-        return right(members, term_id, now_ns, timeout_ns, max(threshold - 1, 1))
+    def wrong(self: Any, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.words[quorum.QUORUM] = max(self.words[quorum.QUORUM] - 1, 1)
 
-    patch(leadership, "quorum_position", wrong)
+    patch(Leadership, "__init__", wrong)
 
 
 def quorum_counts_a_stale_term(patch: Patch) -> None:
     """Positions of any term count (aeron PR 2147)."""
+    for owner, name in ((Leadership, "quorum_position_at"), (Leader, "update")):
+        patch(owner, name, _counting_any_term(getattr(owner, name)))
 
-    def wrong(members: Any, term_id: int, now_ns: int, timeout_ns: int, threshold: int) -> int:
-        positions = []
-        for member in members:
-            told = member.report_position
-            if member.report_term_id != term_id and member.standing is not None:
-                told = max(told, member.standing.log_position)
-            positions.append(told if member.is_active(now_ns, timeout_ns) else 0)
-        return sorted(positions, reverse=True)[threshold - 1]
 
-    patch(leadership, "quorum_position", wrong)
+def _counting_any_term(right: Any) -> Any:
+    def wrong(self: Any, synced_position: int, now_ns: int) -> Any:
+        led = getattr(self, "leadership", self)
+        others = [member for member in led._members if member is not led._this]
+        told = [(member.report_term_id, member.report_position) for member in others]
+        for member in others:
+            if member.report_term_id != led.leadership_term_id and member.standing is not None:
+                member.report_position = max(member.report_position, member.standing.log_position)
+            member.report_term_id = led.leadership_term_id
+        result = right(self, synced_position, now_ns)
+        for member, report in zip(others, told):
+            member.report_term_id, member.report_position = report
+        return result
+
+    return wrong
 
 
 def replay_beyond_commit(patch: Patch) -> None:

@@ -6,6 +6,7 @@ CommitPosition           messages counted, shown, served
 Clients are never read here, and the AppendPosition of every 200 ms is Python's (TIME).
 """
 
+from cluster.consensus.quorum import is_position
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
 from cluster.log.frames import DONE, HEADER_LENGTH, LOG_STREAM, align_frame
@@ -48,8 +49,6 @@ from cluster.member.busy.words import (
     SENT_POSITION,
     SYNCED_POSITION,
 )
-
-POSITION_MAX = (1 << 30) << 31
 
 
 @routine
@@ -102,9 +101,7 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
         if (
             not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
             or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
-            or told < 0
-            or told > POSITION_MAX
-            or told & 31 != 0
+            or not is_position(told)
         ):
             return False
         begin += align_frame(get_i32(buffer, begin))

@@ -6,6 +6,7 @@ quorum                  the commit position; messages counted, served, acknowled
 CommitPosition          with the log of the next turn, or after a millisecond
 """
 
+from cluster.consensus.quorum import HAS_NEWS, QUORUM_POSITION, commit, is_position, take_in, take_report
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
 from cluster.log.frames import (
@@ -42,42 +43,29 @@ from cluster.member.busy.words import (
     BASE,
     CLUSTER_TIME,
     COMMIT_COUNTER,
-    COMMIT_DUE_NS,
     COMMIT_POSITION,
     COMMIT_RISEN_NS,
     COMMIT_TIME,
     ENTRY,
     FAILED,
     FLUSHED,
-    HAS_NEWS,
-    HEARTBEAT_NS,
-    ID,
+    FOLLOWER_WORDS,
     INPUT_LIMIT,
     IS_COMMIT_UNSENT,
     IS_LIVE,
     LAGGARD,
-    LAST_ACTIVITY_NS,
     LEADERSHIP_TERM_ID,
     MEASURED_FROM_NS,
     MEASURED_POSITION,
-    MEMBER_ID,
-    MEMBER_WORDS,
-    MEMBERS,
     NOW_NS,
     OUT,
     PROCESSED,
     PUBLICATION_POSITION,
-    QUORUM,
-    QUORUM_POSITION,
     READ_AT,
     REASON,
-    REPORT_LEADERSHIP_TERM_ID,
-    REPORT_POSITION,
     ROOM,
     STREAM_POSITION,
     SYNCED_POSITION,
-    TAKEN_IN,
-    TIMEOUT_NS,
     UNCOMMITTED_MAX,
 )
 
@@ -88,6 +76,7 @@ CATCHUP = 1  # flag of an AppendPosition
 @routine
 def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
     """Take the AppendPositions of a follower."""
+    w = t.words
     row = descriptor * ROW_WORDS
     received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
@@ -97,7 +86,14 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
             break
         frame = offset + HEADER_LENGTH
         while frame < envelope_end:
-            _on_append_position(t, t.connections[row + OWNER], frame)
+            take_report(
+                t.leadership,
+                t.members,
+                t.connections[row + OWNER],
+                w[LEADERSHIP_TERM_ID],
+                get_i64(t.received, frame + POSITION_AT),
+                w[NOW_NS],
+            )
             frame += align_frame(get_i32(t.received, frame))
         t.connections[row + CRC] = crc
         offset = envelope_end
@@ -114,26 +110,13 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
         position = get_i64(buffer, begin + POSITION_AT)
         if (
             get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
-            or position < 0
+            or not is_position(position)
             or position > w[APPEND_POSITION]
-            or position & 31 != 0
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
         ):
             return False
         begin += align_frame(get_i32(buffer, begin))
     return begin == end
-
-
-@routine
-def _on_append_position(t, member_id, frame):  # type: ignore[no-untyped-def]
-    w = t.words
-    for i in range(w[MEMBERS]):
-        row = i * MEMBER_WORDS
-        if t.members[row + ID] == member_id:
-            t.members[row + REPORT_LEADERSHIP_TERM_ID] = w[LEADERSHIP_TERM_ID]
-            t.members[row + REPORT_POSITION] = get_i64(t.received, frame + POSITION_AT)
-            t.members[row + LAST_ACTIVITY_NS] = w[NOW_NS]
-            w[HAS_NEWS] = 1
 
 
 @routine
@@ -202,10 +185,9 @@ def flush(t):  # type: ignore[no-untyped-def]
     if not append(t, begin - w[BASE], end - w[BASE]):
         return False
     w[FLUSHED] = end
-    set_position(t, w[LEADERSHIP_TERM_ID], w[QUORUM_POSITION])
-    for i in range(w[MEMBERS]):
-        row = i * MEMBER_WORDS
-        if t.members[row + IS_LIVE]:
+    set_position(t, w[LEADERSHIP_TERM_ID], t.leadership[QUORUM_POSITION])
+    for row in range(0, t.followers.size, FOLLOWER_WORDS):
+        if t.followers[row + IS_LIVE]:
             if not _send_log(t, row, begin, end):
                 w[REASON] |= LAGGARD
         elif w[IS_COMMIT_UNSENT]:
@@ -219,66 +201,33 @@ def flush(t):  # type: ignore[no-untyped-def]
 def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     """Send a follower the log that was just written; False when it does not take all of it."""
     base = t.words[BASE]
-    if t.members[row + STREAM_POSITION] != begin:
+    if t.followers[row + STREAM_POSITION] != begin:
         return False
     has_commit = t.words[IS_COMMIT_UNSENT] != 0
     while begin < end:
         piece = base + piece_end(t.log, begin - base, end - base)
-        if not send_sealed(t, t.members[row + OUT], has_commit, t.log, begin - base, piece - base):
+        if not send_sealed(t, t.followers[row + OUT], has_commit, t.log, begin - base, piece - base):
             return False
         begin = piece
         has_commit = False
-        t.members[row + STREAM_POSITION] = piece
+        t.followers[row + STREAM_POSITION] = piece
     return True
-
-
-@routine
-def _quorum_position(t):  # type: ignore[no-untyped-def]
-    """What a majority of members that are heard has proven in this term."""
-    w, members = t.words, t.members
-    for i in range(w[MEMBERS]):
-        position = _proven(w, members, i)
-        holders = 0
-        higher = 0
-        for j in range(w[MEMBERS]):
-            other = _proven(w, members, j)
-            holders += other >= position
-            higher += other > position
-        if higher < w[QUORUM] <= holders:
-            return min(position, w[SYNCED_POSITION])
-    return 0
-
-
-@routine
-def _proven(w, members, i):  # type: ignore[no-untyped-def]
-    row = i * MEMBER_WORDS
-    if members[row + ID] == w[MEMBER_ID]:
-        return w[SYNCED_POSITION]
-    last_ns = members[row + LAST_ACTIVITY_NS]
-    is_active = last_ns >= 0 and last_ns + w[TIMEOUT_NS] > w[NOW_NS]
-    if members[row + REPORT_LEADERSHIP_TERM_ID] == w[LEADERSHIP_TERM_ID] and is_active:
-        return members[row + REPORT_POSITION]
-    return 0
 
 
 @routine
 def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
-    if not w[HAS_NEWS] and w[SYNCED_POSITION] == w[TAKEN_IN]:
-        return
-    w[HAS_NEWS] = 0
-    w[TAKEN_IN] = w[SYNCED_POSITION]
-    position = _quorum_position(t)
+    position = take_in(t.leadership, t.members, w[SYNCED_POSITION], w[NOW_NS])
     if position <= w[COMMIT_POSITION]:
         return
     if not _poll_log(t, position):
-        w[HAS_NEWS] = 1
+        t.leadership[HAS_NEWS] = 1
         w[REASON] |= ENTRY
         return
-    w[COMMIT_POSITION] = w[QUORUM_POSITION] = position
-    w[COMMIT_DUE_NS] = w[NOW_NS] + w[HEARTBEAT_NS]
-    if not w[IS_COMMIT_UNSENT] and w[MEMBERS] > 1:
+    commit(t.leadership, position, w[NOW_NS])
+    w[COMMIT_POSITION] = position
+    if not w[IS_COMMIT_UNSENT] and t.followers.size > FOLLOWER_WORDS:
         w[IS_COMMIT_UNSENT] = 1
         w[COMMIT_RISEN_NS] = w[NOW_NS]
     t.counters[w[COMMIT_COUNTER]] = position
@@ -322,16 +271,16 @@ def send_commit_position(t):  # type: ignore[no-untyped-def]
     """Send the followers CommitPosition, without log."""
     w = t.words
     w[IS_COMMIT_UNSENT] = 0
-    set_position(t, w[LEADERSHIP_TERM_ID], w[QUORUM_POSITION])
-    for i in range(w[MEMBERS]):
-        _send_position(t, i * MEMBER_WORDS)
+    set_position(t, w[LEADERSHIP_TERM_ID], t.leadership[QUORUM_POSITION])
+    for row in range(0, t.followers.size, FOLLOWER_WORDS):
+        _send_position(t, row)
 
 
 @routine
 def _send_position(t, row):  # type: ignore[no-untyped-def]
     """Send one member the position that lies ready."""
-    if t.members[row + ID] != t.words[MEMBER_ID] and t.members[row + OUT] >= 0:
-        send_sealed(t, t.members[row + OUT], True, t.log, 0, 0)
+    if t.followers[row + OUT] >= 0:
+        send_sealed(t, t.followers[row + OUT], True, t.log, 0, 0)
 
 
 @routine

@@ -109,14 +109,10 @@ class BusyTurns:
         words[at.EPOLL] = poller.fileno()
         context = agent.context
         words[at.TIME_DIVISOR] = context.time_unit.nanoseconds
-        words[at.MEMBER_ID], words[at.QUORUM] = context.member_id, context.quorum_threshold
-        words[at.TIMEOUT_NS] = context.leader_heartbeat_timeout_ns
-        words[at.HEARTBEAT_NS] = context.leader_heartbeat_interval_ns
         words[at.TICK_NS] = context.slow_tick_interval_ns
         words[at.UNCOMMITTED_MAX] = context.uncommitted_bytes_max
         words[at.SERVICE_ROWS] = SERVICE_ROWS
-        words[at.MEMBERS] = len(agent.parts.members)
-        self._members = np.zeros(len(agent.parts.members) * at.MEMBER_WORDS, np.int64)
+        self._followers = np.zeros(len(agent.parts.members) * at.FOLLOWER_WORDS, np.int64)
         sessions = agent.replica.sessions.table
         self._messages = DeliveredMessages(SERVICE_ROWS)
         self._follower_log: np.ndarray | None = None
@@ -135,7 +131,9 @@ class BusyTurns:
             calls=calls.table,
             connections=poller.table.words,
             by_connection=poller.table.index,
-            members=self._members,
+            members=agent.parts.members.words,
+            leadership=np.zeros(0, np.int64),
+            followers=self._followers,
             sessions=sessions.words,
             ranges=sessions.ranges,
             params=np.zeros(0, np.int64),
@@ -223,24 +221,18 @@ class BusyTurns:
             return None
         self._lend_log(publication.base, publication.position)
         outgoing = self._lend_links()
+        if self._tables.leadership is not leader.leadership.words:
+            self._tables = self._tables._replace(leadership=leader.leadership.words)
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
         words[at.COMMIT_POSITION] = leader.commit_position
-        words[at.TAKEN_IN], words[at.HAS_NEWS] = recording.synced_position, 0
         words[at.IS_COMMIT_UNSENT] = phase.is_commit_unsent
-        words[at.COMMIT_DUE_NS] = leader.leadership.commit_due_ns
         words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
-        words[at.QUORUM_POSITION] = leader.leadership.quorum_position
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             stream = streams.get(member.id)
             is_live = stream is not None and stream.stop_position == NULL_POSITION
-            active_ns = member.time_of_last_activity_ns
-            self._members[row : row + at.MEMBER_WORDS - 1] = (
-                member.id,
-                member.report_term_id,
-                member.report_position,
-                -1 if active_ns is None else active_ns,
+            self._followers[row : row + at.FOLLOWER_WORDS] = (
                 outgoing.get(member.id, -1),
                 stream.position if stream is not None else -1,
                 is_live and member.id in outgoing,
@@ -251,13 +243,7 @@ class BusyTurns:
         publication.base, publication.position = self._two(at.BASE, at.PUBLICATION_POSITION)
         publication.flushed_position = words[at.FLUSHED]
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
-            _, term_id, position, active_ns, _, stream_position, is_live, *_ = self._members[
-                row : row + at.MEMBER_WORDS
-            ].tolist()
-            if member.id == self._agent.context.member_id:
-                continue
-            if active_ns >= 0:
-                member.report(term_id, position, active_ns)
+            _, stream_position, is_live = self._followers[row : row + at.FOLLOWER_WORDS].tolist()
             if is_live and (stream := streams.get(member.id)) is not None:
                 stream.position = stream_position
         if words[at.REASON] & at.LAGGARD:
@@ -265,13 +251,7 @@ class BusyTurns:
         self._take_back_links(outgoing)
         self._take_back_log(recording)
         parts.clocks.take_back()
-        phase.take_back(
-            commit_position=words[at.COMMIT_POSITION],
-            taken_in=words[at.TAKEN_IN],
-            has_news=bool(words[at.HAS_NEWS]),
-            told_ns=words[at.COMMIT_RISEN_NS],
-            is_unsent=bool(words[at.IS_COMMIT_UNSENT]),
-        )
+        phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
         return self._end(recording)
 
     def _is_link_full(self, member_id: int) -> bool:
@@ -347,7 +327,7 @@ class BusyTurns:
     # ---- what both lend
 
     def _rows(self) -> range:
-        return range(0, len(self._members), at.MEMBER_WORDS)
+        return range(0, len(self._followers), at.FOLLOWER_WORDS)
 
     def _two(self, a: int, b: int) -> tuple[int, int]:
         return self._words[a], self._words[b]

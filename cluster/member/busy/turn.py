@@ -32,6 +32,7 @@ room is left to Python to write. What it does, and in which order, is what Pytho
 events, but CommitPosition waits about a millisecond for log to go with.
 """
 
+from cluster.consensus.quorum import COMMIT_DUE_NS
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
@@ -55,7 +56,6 @@ from cluster.member.busy.system import (
 )
 from cluster.member.busy.words import (
     CLUSTER_TIME,
-    COMMIT_DUE_NS,
     COMMIT_RISEN_NS,
     CONTROL_TOGGLE,
     DUE_NS,
@@ -129,6 +129,8 @@ _OF_THE_TURN = (
     "following",
 )
 MODULES = (
+    "cluster.protocol.frame",
+    "cluster.consensus.quorum",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
     "cluster.protocol.counter_types",
@@ -178,7 +180,7 @@ def _count_sleep(t, is_look):  # type: ignore[no-untyped-def]
 def _is_time(t):  # type: ignore[no-untyped-def]
     """Whether something is due that is Python's. A slow tick is not while nothing waits for it."""
     w = t.words
-    if w[NOW_NS] >= w[DUE_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= w[COMMIT_DUE_NS]):
+    if w[NOW_NS] >= w[DUE_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= t.leadership[COMMIT_DUE_NS]):
         return True
     if w[NOW_NS] < w[SLOW_TICK_NS]:
         return False

@@ -19,7 +19,9 @@ class Tables(NamedTuple):
     calls: np.ndarray  # addresses, by log/calls.py
     connections: np.ndarray  # rows by descriptor, log/connection_table.py
     by_connection: np.ndarray  # descriptors by connection id
-    members: np.ndarray  # rows of MEMBER_WORDS, by ascending id
+    members: np.ndarray  # consensus/quorum.py
+    leadership: np.ndarray  # a leader's, of the same
+    followers: np.ndarray  # rows of FOLLOWER_WORDS, one for each of ``members``
     sessions: np.ndarray  # log/session_table.py
     ranges: np.ndarray  # of frame_egress
     params: np.ndarray  # LogParams.words
@@ -49,6 +51,8 @@ _WORDS = [
     "connections",
     "by_connection",
     "members",
+    "leadership",
+    "followers",
     "sessions",
     "ranges",
     "params",
@@ -144,20 +148,11 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     CHECKSUM_CODE,  # as a proof has it
     # the term
     LEADERSHIP_TERM_ID,
-    MEMBER_ID,
-    MEMBERS,
-    QUORUM,
-    TIMEOUT_NS,  # of members that are not heard
     COMMIT_POSITION,
     COMMIT_COUNTER,
-    HAS_NEWS,
-    TAKEN_IN,  # of SYNCED_POSITION, by the quorum
     # a leader's
     IS_COMMIT_UNSENT,
-    COMMIT_DUE_NS,
     COMMIT_RISEN_NS,  # for the first time since it was told
-    HEARTBEAT_NS,
-    QUORUM_POSITION,
     # a follower's
     LEADER,
     LEADER_OUT,
@@ -191,7 +186,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(103)
+) = range(94)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
@@ -201,9 +196,9 @@ ECHO = 0
 NEVER = (1 << 63) - 1
 PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
 
-# A row of members.
-MEMBER_WORDS = 8
-ID, REPORT_LEADERSHIP_TERM_ID, REPORT_POSITION, LAST_ACTIVITY_NS, OUT, STREAM_POSITION, IS_LIVE = range(7)
+# A row of followers: the descriptor that sends to it, -1: none, and how far it was sent the log.
+OUT, STREAM_POSITION, IS_LIVE = range(3)
+FOLLOWER_WORDS = 3
 
 # Places in scratch.
 TIME_AT = 0  # struct timespec

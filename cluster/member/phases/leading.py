@@ -6,13 +6,13 @@ turn        timers, messages of the services, ingress ── into the publicatio
 slow tick   toggles, sessions to open and to time out, the majority
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
-from cluster.consensus.cluster_member import ClusterMember
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
@@ -65,7 +65,7 @@ class LeaderPorts:
     """What a leader reaches."""
 
     context: ConsensusModuleContext
-    members: Mapping[int, ClusterMember]
+    members: MemberTable
     peers: Peers
     log: MemberLog
     log_sender: LogSender
@@ -209,13 +209,10 @@ class Leading(Phase):
         ports.snapshots.on_committed(commit_position)
         ports.turn.work_count += 1
 
-    def take_back(
-        self, *, commit_position: int, taken_in: int, has_news: bool, told_ns: int, is_unsent: bool
-    ) -> None:
+    def take_back(self, *, commit_position: int, is_unsent: bool) -> None:
         """What came of turns that compiled code took (``busy/lend.py``)."""
-        has_risen = self.leader.take_back(commit_position, taken_in, has_news=has_news, told_ns=told_ns)
         self.is_commit_unsent = is_unsent
-        if has_risen:
+        if commit_position != self._ports.log.commit_position:
             self._ports.log.on_committed(commit_position)
             self._on_committed(commit_position)
 

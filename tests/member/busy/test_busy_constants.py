@@ -9,6 +9,7 @@ import numpy as np
 
 import cluster.log
 from cluster.archive import sync_proof
+from cluster.consensus import quorum
 from cluster.log.kernel import SHARED_MODULES
 from cluster.member.busy import egress, envelopes, recorder, remote, system, turn, words
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, CommitAckFrame, consensus_frame
@@ -125,10 +126,10 @@ def test_the_cache_of_the_turn_is_checked_by_every_module_that_is_compiled_into_
     """Else it goes on with what another file said when it was compiled."""
     declared = set(turn.MODULES) | {f"cluster.log.{name}" for name in SHARED_MODULES}
     assert {f"cluster.member.busy.{name}" for name in WITH_KERNELS} - {"cluster.member.busy.turn"} <= declared
-    for name in WITH_KERNELS:
-        tree = ast.parse((FOLDER / f"{name}.py").read_text())
+    for path in (*(FOLDER / f"{name}.py" for name in WITH_KERNELS), Path(quorum.__file__)):
+        tree = ast.parse(path.read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert {module for module in imported if module.startswith("cluster.")} <= declared, name
+        assert {module for module in imported if module.startswith("cluster.")} <= declared, path
     for module in turn.MODULES:
         if module.startswith("cluster.log."):
             assert (Path(cluster.log.__file__).parent / f"{module.rpartition('.')[2]}.py").exists()

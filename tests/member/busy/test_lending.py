@@ -37,7 +37,7 @@ OF_THE_LOG = {
 OF_A_LEADER = {
     at.PUBLICATION_POSITION: "parts.log.publication.position",
     at.FLUSHED: "parts.log.publication.flushed_position",
-    at.COMMIT_POSITION: "phase.leader.commit_position",
+    at.COMMIT_POSITION: "parts.log.commit_position",
     at.IS_COMMIT_UNSENT: "phase.is_commit_unsent",
 }
 OF_A_FOLLOWER = {
@@ -111,24 +111,18 @@ def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border):
     assert border.has() == left
 
 
-def test_what_followers_report_and_are_sent_in_compiled_turns_is_known(monkeypatch):
+def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypatch):
     border = Border(monkeypatch, leads=True)
     parts, own_id = border.agent.parts, border.agent.context.member_id
-    others = [member for member in parts.members.values() if member.id != own_id]
-    told = {}
+    others = [member_id for member_id in parts.members if member_id != own_id]
+    sent = {}
 
     def turn(tables):
-        for row in range(0, len(tables.members), at.MEMBER_WORDS):
-            words = tables.members[row : row + at.MEMBER_WORDS]
-            words[at.REPORT_LEADERSHIP_TERM_ID] += 1
-            words[at.REPORT_POSITION] += 32
-            words[at.LAST_ACTIVITY_NS] += 7
-            words[at.STREAM_POSITION] += 64
-            told[int(words[at.ID])] = words[1:4].tolist(), int(words[at.STREAM_POSITION])
+        rows = tables.followers.reshape(-1, at.FOLLOWER_WORDS)
+        for member_id, row in zip(parts.members, rows):
+            row[at.STREAM_POSITION] += 64
+            sent[member_id] = int(row[at.STREAM_POSITION])
 
     border.run(turn)
 
-    for member in others:
-        reports = [member.report_term_id, member.report_position, member.time_of_last_activity_ns]
-        stream = parts.log_sender.streams.get(member.id)
-        assert (reports, stream.position) == told[member.id]
+    assert all(parts.log_sender.streams.get(id_).position == sent[id_] for id_ in others)
