@@ -14,21 +14,23 @@ from typing import Protocol
 
 import numpy as np
 
+from cluster.archive import recording_words
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Buffer, File, Files
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.page_cache import PageCache
+from cluster.archive.recording_words import WRITE_BACK_BYTES
 from cluster.archive.segments import SegmentFile, zero_tail
 from cluster.archive.stored_recording import StoredRecording
 from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
 from cluster.errors import NO_SPACE, StorageError
 from cluster.log.checksum import Checksum, store_checksums
+from cluster.log.words import Flag, Word
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, header_at
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
-WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
 PREPARE_TRIES = 16  # a segment's length, while the disk is full
 
@@ -49,6 +51,12 @@ class RecordingWriter(StoredRecording):
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
     promised hangs on that, and appending fails only when the present segment is full.
     """
+
+    synced_position = Word(recording_words.SYNCED_POSITION)
+    segment_base = Word(recording_words.SEGMENT_BASE)
+    written_back = Word(recording_words.WRITTEN_BACK)
+    unproven_crc = Word(recording_words.UNPROVEN_CRC)
+    is_single_frame = Flag(recording_words.IS_SINGLE_FRAME)
 
     def __init__(
         self,
@@ -71,14 +79,10 @@ class RecordingWriter(StoredRecording):
         self.is_active = False
         self._failure: StorageError | None = None
         self.segment: SegmentFile | None = None
-        self.segment_base = 0  # of the segment that is written
         self._next: SegmentFile | None = None
         self.shortage: StorageError | None = None
         self._prepare_from = 0  # position: no sooner is the next segment tried again
         self.proof: SyncProofFile | None = None
-        self.unproven_crc = 0  # of [synced_position, append_position)
-        self.is_single_frame = False  # with a checksum, and all that is not synced
-        self.written_back = 0  # up to here the device has been asked to write
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
 
     # ---- writing

@@ -11,6 +11,7 @@ import zlib
 
 import numpy as np
 
+from cluster.archive import recording_words
 from cluster.archive.files import Files
 from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
@@ -19,6 +20,7 @@ from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged, StorageError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
+from cluster.log.words import Word
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, DataFrameHeader, header_at
 
@@ -28,8 +30,12 @@ _READ_BYTES = 1024 * 1024
 class StoredRecording:
     """``start_position`` first byte kept; ``append_position`` end of what is written, exclusive.
 
+    ``words`` has where it ends, for kernels (``recording_words.py``).
+
     ``checksum`` is what its data frames hold; None leaves them their session ids.
     """
+
+    append_position = Word(recording_words.APPEND_POSITION)
 
     def __init__(
         self, files: Files, directory: str, descriptor: RecordingDescriptor, checksum: Checksum | None
@@ -38,6 +44,8 @@ class StoredRecording:
         self._files = files
         self._directory = directory
         self.descriptor = descriptor
+        self.words = np.zeros(recording_words.RECORDING_WORDS, np.int64)
+        self._words = self.words.data
         self._params = log_params(descriptor)
         self.checksum = checksum
         self._segments = Segments(files, directory, descriptor)

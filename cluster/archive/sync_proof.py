@@ -36,14 +36,19 @@ import zlib
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
+import numpy as np
+
+from cluster.archive import proof_slots
 from cluster.archive.files import File, Files
+from cluster.archive.proof_slots import MAGIC, MARK_LENGTH, MARK_OFFSET, SLOT_LENGTH
 from cluster.log.checksum import Checksum
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES_OUT, I64, WORDS_OUT
+from cluster.log.words import Word
 
 _SLOT = struct.Struct("<IIQqqiII")
-_SLOT_OFFSETS = (0, 4096)
+_SLOT_OFFSETS = (0, proof_slots.PAGE)
 _DONE = struct.Struct("<IIQqI")
-_DONE_OFFSET = 512  # in the page of its slot, and a sector of its own
-_MAGIC = 0x3246_5250  # "PRF2"
 # Before 0.2.0 neither had a checksum.
 _OLD_SLOT = struct.Struct("<IIQqqiI")
 _OLD_DONE = struct.Struct("<IIQq")
@@ -74,23 +79,6 @@ def sync_proof_path(directory: str, recording_id: int) -> str:
     return f"{directory}/recording-{recording_id}.proof"
 
 
-def _encode(proof: SyncProof) -> bytes:
-    return _sealed(
-        _SLOT,
-        _MAGIC,
-        proof.sequence,
-        proof.from_position,
-        proof.to_position,
-        proof.session_id,
-        proof.data_crc,
-        proof.checksum or 0,
-    )
-
-
-def _encode_done(proof: SyncProof) -> bytes:
-    return _sealed(_DONE, _MAGIC, proof.sequence, proof.to_position, proof.checksum or 0)
-
-
 def _sealed(layout: struct.Struct, magic: int, *fields: int) -> bytes:
     """Magic, CRC-32 of all with a CRC of 0, fields."""
     return layout.pack(magic, zlib.crc32(layout.pack(magic, 0, *fields)), *fields)
@@ -107,7 +95,7 @@ def _opened(data: bytes, offset: int, *layouts: tuple[struct.Struct, int]) -> li
 
 
 def _decode(data: bytes, offset: int) -> SyncProof | None:
-    fields = _opened(data, offset, (_SLOT, _MAGIC), (_OLD_SLOT, _OLD_MAGIC))
+    fields = _opened(data, offset, (_SLOT, MAGIC), (_OLD_SLOT, _OLD_MAGIC))
     if fields is None:
         return None
     sequence, from_position, to_position, session_id, data_crc, *rest = fields
@@ -118,7 +106,7 @@ def _decode(data: bytes, offset: int) -> SyncProof | None:
 
 def _decode_done(data: bytes, offset: int) -> tuple[int, int, Checksum | None]:
     """Sequence, end and checksum of the mark in the page of a slot; zeros when none is whole."""
-    fields = _opened(data, offset + _DONE_OFFSET, (_DONE, _MAGIC), (_OLD_DONE, _OLD_MAGIC))
+    fields = _opened(data, offset + MARK_OFFSET, (_DONE, MAGIC), (_OLD_DONE, _OLD_MAGIC))
     if fields is None:
         return 0, 0, None
     return fields[0], fields[1], _CHECKSUMS.get(fields[2]) if len(fields) > 2 else None
@@ -151,13 +139,36 @@ def read_sync_proof(files: Files, directory: str, recording_id: int, session_id:
     return newest
 
 
+_ROUTINES = ["cluster.archive.proof_slots"]
+
+
+@kernel(I64(WORDS_OUT, BYTES_OUT, I64, I64, I64, I64), modules=_ROUTINES)
+def _put_slot(proof, page, from_position, to_position, crc, checksum):  # type: ignore[no-untyped-def]
+    return proof_slots.put_slot(proof, page, 0, from_position, to_position, crc, checksum)
+
+
+@kernel(I64(WORDS_OUT, BYTES_OUT), modules=_ROUTINES)
+def _put_mark(proof, page):  # type: ignore[no-untyped-def]
+    return proof_slots.put_mark(proof, page, 0)
+
+
+@kernel(I64(WORDS_OUT, BYTES_OUT, I64, I64, I64), modules=_ROUTINES)
+def _put_slot_and_mark(proof, page, from_position, to_position, crc):  # type: ignore[no-untyped-def]
+    return proof_slots.put_slot_and_mark(proof, page, 0, from_position, to_position, crc)
+
+
 class SyncProofFile:
-    """Writes the slots of one active recording."""
+    """Writes the slots of one active recording; ``words`` goes to kernels (``proof_slots.py``)."""
+
+    single_frames = Word(proof_slots.SINGLE_FRAMES)  # syncs of one frame each since the last of anything else
 
     def __init__(self, file: File, session_id: int) -> None:
         self.file = file
-        self.last = SyncProof(0, 0, 0, session_id, 0)
-        self.single_frames = 0  # syncs of one frame each since the last of anything else
+        self.words = np.zeros(proof_slots.PROOF_WORDS, np.int64)
+        self._words = self.words.data
+        self._words[proof_slots.SESSION_ID] = session_id
+        self._words[proof_slots.SINGLE_FRAMES_MIN] = SINGLE_FRAMES_MIN
+        self._page = np.zeros(MARK_OFFSET + MARK_LENGTH, np.uint8)
 
     @classmethod
     def create(
@@ -169,32 +180,39 @@ class SyncProofFile:
             files.unlink(path)
         file = files.open(path, create=True)
         proof = cls(file, session_id)
-        data = bytearray(LENGTH)
+        data = np.zeros(LENGTH, np.uint8)
         for _ in _SLOT_OFFSETS:
-            offset = proof._take_turn(position, position, 0, None)
-            data[offset : offset + _SLOT.size] = _encode(proof.last)
+            offset = int(_put_slot(proof.words, proof._page, position, position, 0, 0))
+            data[offset : offset + SLOT_LENGTH] = proof._page[:SLOT_LENGTH]
         file.pwrite(data, 0)
         file.datasync()
         files.sync_directory(directory)
         return proof
+
+    @property
+    def last(self) -> SyncProof:
+        """What the newest slot says."""
+        sequence, from_position, to_position, session_id, data_crc, checksum = self._words[:6].tolist()
+        found = _CHECKSUMS.get(checksum)
+        return SyncProof(sequence, from_position, to_position, session_id, data_crc, found)
 
     def change_session(self, session_id: int, position: int) -> None:
         """Let a slot prove ``position`` for another session too; the next sync of any file makes it durable.
 
         The other slot proves as much for the session before, as long as the catalog names that one.
         """
-        self.last = replace(self.last, session_id=session_id)
+        self._words[proof_slots.SESSION_ID] = session_id
         self.write(position, position, 0)
 
     @property
     def says_single_frames(self) -> bool:
         """Whether the newest slot says that nothing else follows."""
-        return self.last.checksum is not None
+        return self._words[proof_slots.CHECKSUM] != 0
 
     @property
     def awaits_single_frames(self) -> bool:
         """Whether both slots say so, durably: then their syncs need wait for none."""
-        return self.single_frames > SINGLE_FRAMES_MIN
+        return self.single_frames > self._words[proof_slots.SINGLE_FRAMES_MIN]
 
     def write(
         self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None = None
@@ -203,12 +221,9 @@ class SyncProofFile:
 
         ``checksum``: of the frame, where the bytes are a single one that has one.
         """
-        self.single_frames = 0 if checksum is None else self.single_frames + 1
-        if self.single_frames < SINGLE_FRAMES_MIN:
-            checksum = None
-        offset = self._take_turn(from_position, to_position, data_crc, checksum)
-        self.file.pwrite(_encode(self.last), offset)
-        self.file.push(offset, _SLOT.size)
+        offset = int(_put_slot(self.words, self._page, from_position, to_position, data_crc, checksum or 0))
+        self.file.pwrite(self._page[:SLOT_LENGTH], offset)
+        self.file.push(offset, SLOT_LENGTH)
 
     def await_anything(self) -> None:
         """Say durably, as the newest slot did, how far the recording is whole, before anything is written."""
@@ -219,37 +234,13 @@ class SyncProofFile:
 
     def done(self) -> None:
         """The sync that the last slot was about has returned. Call it before the sync is acknowledged."""
-        offset = _SLOT_OFFSETS[self.last.sequence & 1]
-        self.file.pwrite(_encode_done(self.last), offset + _DONE_OFFSET)
+        offset = int(_put_mark(self.words, self._page))
+        self.file.pwrite(self._page[:MARK_LENGTH], offset)
 
     def tell(self, from_position: int, to_position: int, data_crc: int) -> None:
         """A single frame's sync, which no slot was written for, has returned; as ``done``."""
-        offset = self._take_turn(from_position, to_position, data_crc, self.last.checksum)
-        slot = _encode(self.last).ljust(_DONE_OFFSET, b"\0")
-        self.file.pwrite(slot + _encode_done(self.last), offset)
-
-    def take_back(
-        self,
-        sequence: int,
-        from_position: int,
-        to_position: int,
-        session_id: int,
-        data_crc: int,
-        checksum: int,
-        single_frames: int,
-    ) -> None:
-        """The newest slot is this one, by one who wrote for us as we would; ``checksum`` 0: none."""
-        found = _CHECKSUMS.get(checksum)
-        self.last = SyncProof(sequence, from_position, to_position, session_id, data_crc, found)
-        self.single_frames = single_frames
-
-    def _take_turn(
-        self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None
-    ) -> int:
-        """The next slot, as ``_last``; returns its offset."""
-        sequence, session_id = self.last.sequence + 1, self.last.session_id
-        self.last = SyncProof(sequence, from_position, to_position, session_id, data_crc, checksum)
-        return _SLOT_OFFSETS[sequence & 1]
+        offset = int(_put_slot_and_mark(self.words, self._page, from_position, to_position, data_crc))
+        self.file.pwrite(self._page, offset)
 
     def close(self) -> None:
         self.file.close()

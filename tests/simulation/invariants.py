@@ -197,7 +197,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             watched.recorded_terms.add(term_id)
         recording = member.recording
         require(
-            recording is None or position <= member.written_position,
+            recording is None or position <= member.append_position,
             "I-3",
             f"{member.name} reports {position}, which it does not have",
         )

@@ -141,12 +141,6 @@ class MemberState:
         return self._module.log.append_position
 
     @property
-    def written_position(self) -> int:
-        """The same in the middle of compiled turns, too."""
-        busy = None if self.life is None else self.life.busy
-        return max(self.append_position, 0 if busy is None else busy.append_position)
-
-    @property
     def synced_position(self) -> int:
         return self._recorded.synced_position
 

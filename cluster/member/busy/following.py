@@ -6,6 +6,7 @@ CommitPosition           messages counted, shown, served
 Clients are never read here, and the AppendPosition of every 200 ms is Python's (TIME).
 """
 
+from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
 from cluster.consensus.quorum import is_position
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
@@ -29,7 +30,6 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.words import (
-    APPEND_POSITION,
     BASE,
     COMMIT_COUNTER,
     COMMIT_POSITION,
@@ -47,7 +47,6 @@ from cluster.member.busy.words import (
     REASON,
     SENT_NS,
     SENT_POSITION,
-    SYNCED_POSITION,
 )
 
 
@@ -82,7 +81,7 @@ def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
 def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are log that joins on and has room, and commit positions of this term."""
     w, buffer = t.words, t.received
-    position = w[APPEND_POSITION]
+    position = t.recording[APPEND_POSITION]
     frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
     if frames_end != end:
         return False
@@ -118,7 +117,7 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
             copy_bytes(t.log, at, buffer, begin, log_end - begin)
             if not append(t, at, at + log_end - begin):
                 return False
-            w[PUBLICATION_POSITION] = w[APPEND_POSITION]
+            w[PUBLICATION_POSITION] = t.recording[APPEND_POSITION]
             begin = log_end
             continue
         w[LAST_LEADER_MESSAGE_NS] = w[NOW_NS]
@@ -135,12 +134,12 @@ def follower_work(t):  # type: ignore[no-untyped-def]
         return
     if not sync(t):
         return
-    if w[SYNCED_POSITION] != w[SENT_POSITION]:
-        set_position(t, w[LEADERSHIP_TERM_ID], w[SYNCED_POSITION])
+    if t.recording[SYNCED_POSITION] != w[SENT_POSITION]:
+        set_position(t, w[LEADERSHIP_TERM_ID], t.recording[SYNCED_POSITION])
         if send_sealed(t, w[LEADER_OUT], True, t.log, 0, 0):
-            w[SENT_POSITION] = w[SYNCED_POSITION]
+            w[SENT_POSITION] = t.recording[SYNCED_POSITION]
             w[SENT_NS] = w[NOW_NS]
-    limit = min(w[NOTIFIED_COMMIT_POSITION], w[APPEND_POSITION])
+    limit = min(w[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
     if w[PROCESSED] < limit:
         _poll_log(t, limit)
         serve_committed(t)

@@ -6,6 +6,7 @@ quorum                  the commit position; messages counted, served, acknowled
 CommitPosition          with the log of the next turn, or after a millisecond
 """
 
+from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
 from cluster.consensus.quorum import HAS_NEWS, QUORUM_POSITION, commit, is_position, take_in, take_report
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
@@ -39,7 +40,6 @@ from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
 from cluster.member.busy.words import (
-    APPEND_POSITION,
     BASE,
     CLUSTER_TIME,
     COMMIT_COUNTER,
@@ -65,7 +65,6 @@ from cluster.member.busy.words import (
     REASON,
     ROOM,
     STREAM_POSITION,
-    SYNCED_POSITION,
     UNCOMMITTED_MAX,
 )
 
@@ -111,7 +110,7 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
         if (
             get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
             or not is_position(position)
-            or position > w[APPEND_POSITION]
+            or position > t.recording[APPEND_POSITION]
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
         ):
             return False
@@ -218,7 +217,7 @@ def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
 def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
-    position = take_in(t.leadership, t.members, w[SYNCED_POSITION], w[NOW_NS])
+    position = take_in(t.leadership, t.members, t.recording[SYNCED_POSITION], w[NOW_NS])
     if position <= w[COMMIT_POSITION]:
         return
     if not _poll_log(t, position):

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.archive import sync_proof
 from cluster.archive.recording import Recording
 from cluster.consensus.context import NULL_POSITION
 from cluster.counters import CountersFile
@@ -54,6 +53,7 @@ EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
+NO_WORDS = np.zeros(0, np.int64)
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000
@@ -97,7 +97,6 @@ class BusyTurns:
     ) -> None:
         """``services`` are the agents of the member's services, the counters those of a single one."""
         self._calls = calls
-        self._is_lent = False
         self._vain = 0  # runs without work, one after the other
         self._rests_until_ns = 0
         self._agent = agent
@@ -132,16 +131,18 @@ class BusyTurns:
             connections=poller.table.words,
             by_connection=poller.table.index,
             members=agent.parts.members.words,
-            leadership=np.zeros(0, np.int64),
+            recording=NO_WORDS,
+            proof=NO_WORDS,
+            leadership=NO_WORDS,
             followers=self._followers,
             sessions=sessions.words,
             ranges=sessions.ranges,
-            params=np.zeros(0, np.int64),
+            params=NO_WORDS,
             counters=counters.words,
             columns=self._messages.words,
-            service_call=np.zeros(0, np.int64),
-            answers=np.zeros(0, np.int64),
-            numbers=np.zeros(0, np.int64),
+            service_call=NO_WORDS,
+            answers=NO_WORDS,
+            numbers=NO_WORDS,
             limits=self._services.limits,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
@@ -161,18 +162,13 @@ class BusyTurns:
         )
 
     @property
-    def append_position(self) -> int:
-        """Where the recording ends, while it is lent; else 0."""
-        return self._words[at.APPEND_POSITION] if self._is_lent else 0
-
-    @property
     def work_turns(self) -> int:
         """Turns in compiled code that had something to do."""
         return self._words[at.WORK_TURNS]
 
     def let_go(self) -> None:
         """Refer to the counters no more, which are about to be unmapped; there are no runs after it."""
-        self._tables = self._tables._replace(counters=np.zeros(0, np.int64))
+        self._use(counters=NO_WORDS)
 
     # ---- whether
 
@@ -221,8 +217,7 @@ class BusyTurns:
             return None
         self._lend_log(publication.base, publication.position)
         outgoing = self._lend_links()
-        if self._tables.leadership is not leader.leadership.words:
-            self._tables = self._tables._replace(leadership=leader.leadership.words)
+        self._use(leadership=leader.leadership.words)
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
@@ -249,7 +244,7 @@ class BusyTurns:
         if words[at.REASON] & at.LAGGARD:
             streams.has_laggards = True
         self._take_back_links(outgoing)
-        self._take_back_log(recording)
+        self._take_back_log()
         parts.clocks.take_back()
         phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
         return self._end(recording)
@@ -295,7 +290,7 @@ class BusyTurns:
         follower.time_of_last_leader_message_ns = words[at.LAST_LEADER_MESSAGE_NS]
         follower.sent_position, follower.sent_ns = self._two(at.SENT_POSITION, at.SENT_NS)
         self._take_back_links(outgoing)
-        self._take_back_log(recording)
+        self._take_back_log()
         if words[at.COMMIT_POSITION] > parts.log.commit_position:
             self._agent.replica.drop_logged_service_messages()
             parts.log.on_committed(words[at.COMMIT_POSITION])
@@ -345,11 +340,15 @@ class BusyTurns:
         if self._services.numbers is not None and self._tables.numbers is not self._services.numbers:
             self._tables = self._tables._replace(numbers=self._services.numbers)
         compiled = self._services.compiled
-        if compiled is not None and self._tables.service_call is not compiled.call:
+        if compiled is not None:
             answers = compiled.answers
-            self._tables = self._tables._replace(
-                service_call=compiled.call, answers=answers.words, answer_bytes=answers.buffer
-            )
+            self._use(service_call=compiled.call, answers=answers.words, answer_bytes=answers.buffer)
+
+    def _use(self, **arrays: np.ndarray) -> None:
+        """Have compiled turns work on these."""
+        tables = self._tables
+        if any(getattr(tables, name) is not array for name, array in arrays.items()):
+            self._tables = tables._replace(**arrays)
 
     def _lend_links(self) -> dict[int, int]:
         """Descriptors that send to each member that is up, and counts."""
@@ -379,17 +378,11 @@ class BusyTurns:
         if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= agent.log.commit_position:
             words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
-        if not (
-            self._tables.log is log
-            and self._tables.params is params
-            and self._tables.connections is table.words
-        ):
-            self._tables = self._tables._replace(connections=table.words, log=log, params=params)
+        proof = NO_WORDS if recording.proof is None else recording.proof.words
+        self._use(connections=table.words, log=log, params=params, recording=recording.words, proof=proof)
         if table.kept:
             self._lend_parts(table)
-        self._is_lent = True
         busy_turns(self._tables)
-        self._is_lent = False
         agent.on_busy_turns(
             words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
         )
@@ -430,48 +423,20 @@ class BusyTurns:
         words, segment, proof = self._words, recording.segment, recording.proof
         assert segment is not None
         checksum = recording.checksum
-        words[at.APPEND_POSITION], words[at.SYNCED_POSITION] = (
-            recording.append_position,
-            recording.synced_position,
-        )
-        words[at.SEGMENT], words[at.SEGMENT_BASE] = segment.file.fileno(), recording.segment_base
-        words[at.SEGMENT_LENGTH] = segment.length
+        words[at.SEGMENT], words[at.SEGMENT_LENGTH] = segment.file.fileno(), segment.length
         words[at.SYNC_LEVEL] = recording.file_sync_level
         words[at.CHECKSUM] = at.NO_CHECKSUM if checksum is None else CODES[checksum]
         words[at.CHECKSUM_CODE] = checksum or 0
-        words[at.WRITTEN_BACK], words[at.UNPROVEN_CRC] = recording.written_back, recording.unproven_crc
-        words[at.IS_SINGLE_FRAME] = recording.is_single_frame
         words[at.PREPARE_AT] = recording.prepares_at
         words[at.POSITION_COUNTER] = recording.position_counter.index  # type: ignore[union-attr]
         words[at.PROOF] = -1
         if proof is not None:
-            last = proof.last
             words[at.PROOF], words[at.PROOF_IS_IN_PLACE] = proof.file.fileno(), proof.file.is_pushed_in_place
-            words[at.PROOF_SEQUENCE], words[at.PROOF_SESSION] = last.sequence, last.session_id
-            words[at.PROOF_FROM], words[at.PROOF_TO] = last.from_position, last.to_position
-            words[at.PROOF_CRC], words[at.PROOF_CHECKSUM] = last.data_crc, last.checksum or 0
-            words[at.SINGLE_FRAMES] = proof.single_frames
-            words[at.SINGLE_FRAMES_MIN] = sync_proof.SINGLE_FRAMES_MIN
 
     # ---- what both take back
 
-    def _take_back_log(self, recording: Recording) -> None:
+    def _take_back_log(self) -> None:
         words, agent = self._words, self._agent
-        recording.append_position, recording.synced_position = self._two(
-            at.APPEND_POSITION, at.SYNCED_POSITION
-        )
-        recording.written_back, recording.unproven_crc = self._two(at.WRITTEN_BACK, at.UNPROVEN_CRC)
-        recording.is_single_frame = bool(words[at.IS_SINGLE_FRAME])
-        if recording.proof is not None:
-            recording.proof.take_back(
-                words[at.PROOF_SEQUENCE],
-                words[at.PROOF_FROM],
-                words[at.PROOF_TO],
-                words[at.PROOF_SESSION],
-                words[at.PROOF_CRC],
-                words[at.PROOF_CHECKSUM],
-                words[at.SINGLE_FRAMES],
-            )
         cursor = agent.parts.processing.adapter.cursor
         cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
         self._services.take_back()

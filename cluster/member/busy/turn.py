@@ -130,6 +130,8 @@ _OF_THE_TURN = (
 )
 MODULES = (
     "cluster.protocol.frame",
+    "cluster.archive.proof_slots",
+    "cluster.archive.recording_words",
     "cluster.consensus.quorum",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),

@@ -20,6 +20,8 @@ class Tables(NamedTuple):
     connections: np.ndarray  # rows by descriptor, log/connection_table.py
     by_connection: np.ndarray  # descriptors by connection id
     members: np.ndarray  # consensus/quorum.py
+    recording: np.ndarray  # archive/recording_words.py
+    proof: np.ndarray  # archive/proof_slots.py
     leadership: np.ndarray  # a leader's, of the same
     followers: np.ndarray  # rows of FOLLOWER_WORDS, one for each of ``members``
     sessions: np.ndarray  # log/session_table.py
@@ -51,6 +53,8 @@ _WORDS = [
     "connections",
     "by_connection",
     "members",
+    "recording",
+    "proof",
     "leadership",
     "followers",
     "sessions",
@@ -123,29 +127,15 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     SERVED_AT,  # the same two of the service
     SERVED,
     # the recording
-    APPEND_POSITION,
-    SYNCED_POSITION,
     SEGMENT,  # descriptor
-    SEGMENT_BASE,
     SEGMENT_LENGTH,
     SYNC_LEVEL,
     CHECKSUM,  # NO_CHECKSUM, or what store_checksums takes
-    WRITTEN_BACK,
-    UNPROVEN_CRC,
-    IS_SINGLE_FRAME,
+    CHECKSUM_CODE,  # as a proof has it
     PREPARE_AT,
     POSITION_COUNTER,
     PROOF,  # descriptor, -1: none
     PROOF_IS_IN_PLACE,  # its pages can be pushed
-    PROOF_SEQUENCE,
-    PROOF_FROM,
-    PROOF_TO,
-    PROOF_SESSION,
-    PROOF_CRC,
-    PROOF_CHECKSUM,
-    SINGLE_FRAMES,
-    SINGLE_FRAMES_MIN,
-    CHECKSUM_CODE,  # as a proof has it
     # the term
     LEADERSHIP_TERM_ID,
     COMMIT_POSITION,
@@ -186,7 +176,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(94)
+) = range(80)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 import cluster.log
-from cluster.archive import sync_proof
+from cluster.archive import proof_slots
 from cluster.consensus import quorum
 from cluster.log.kernel import SHARED_MODULES
-from cluster.member.busy import egress, envelopes, recorder, remote, system, turn, words
+from cluster.member.busy import egress, envelopes, remote, system, turn, words
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, CommitAckFrame, consensus_frame
 from cluster.member.services import remote_service
 from cluster.node.module_link import ANSWERS_BYTES_MAX
@@ -99,13 +99,6 @@ def test_an_envelopes_header_has_its_checksums_where_python_puts_them():
     assert envelopes.HEADER_CRC_AT == envelopes.CONTENT_CRC_AT + 4
 
 
-def test_the_proof_file_is_written_as_the_archive_writes_it():
-    assert recorder.PROOF_MAGIC == sync_proof._MAGIC
-    assert (sync_proof._SLOT.size, sync_proof._DONE.size) == (recorder.SLOT_LENGTH, recorder.DONE_LENGTH)
-    assert recorder.DONE_OFFSET == sync_proof._DONE_OFFSET
-    assert (0, recorder.PROOF_PAGE) == sync_proof._SLOT_OFFSETS
-
-
 def test_places_in_scratch_do_not_overlap():
     assert words.HEADER_AT + 32 == words.FRAME_AT, "a position goes right behind its envelope's header"
     places = [
@@ -114,7 +107,7 @@ def test_places_in_scratch_do_not_overlap():
         (words.HEADER_AT, 32 + envelopes.POSITION_FRAME_LENGTH),
         (words.ACK_AT, words.ACK_LENGTH),
         (words.LIMIT_AT, words.LIMIT_LENGTH),
-        (words.PROOF_AT, recorder.DONE_OFFSET + recorder.DONE_LENGTH),
+        (words.PROOF_AT, proof_slots.MARK_OFFSET + proof_slots.MARK_LENGTH),
         (words.EVENTS_AT, words.READY_MAX * system.EVENT_LENGTH),
         (words.SCRATCH, 0),
     ]
@@ -126,7 +119,11 @@ def test_the_cache_of_the_turn_is_checked_by_every_module_that_is_compiled_into_
     """Else it goes on with what another file said when it was compiled."""
     declared = set(turn.MODULES) | {f"cluster.log.{name}" for name in SHARED_MODULES}
     assert {f"cluster.member.busy.{name}" for name in WITH_KERNELS} - {"cluster.member.busy.turn"} <= declared
-    for path in (*(FOLDER / f"{name}.py" for name in WITH_KERNELS), Path(quorum.__file__)):
+    for path in (
+        *(FOLDER / f"{name}.py" for name in WITH_KERNELS),
+        Path(quorum.__file__),
+        Path(proof_slots.__file__),
+    ):
         tree = ast.parse(path.read_text())
         imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert {module for module in imported if module.startswith("cluster.")} <= declared, path

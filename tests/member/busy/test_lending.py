@@ -8,25 +8,13 @@ from typing import Any
 
 import pytest
 
-from cluster.archive.sync_proof import SyncProof
-from cluster.log.checksum import Checksum
+from cluster.archive.recording_words import APPEND_POSITION
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
 from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
 OF_THE_LOG = {
-    at.APPEND_POSITION: "parts.log.recording.append_position",
-    at.SYNCED_POSITION: "parts.log.recording.synced_position",
-    at.WRITTEN_BACK: "parts.log.recording.written_back",
-    at.UNPROVEN_CRC: "parts.log.recording.unproven_crc",
-    at.IS_SINGLE_FRAME: "parts.log.recording.is_single_frame",
-    at.PROOF_SEQUENCE: "parts.log.recording.proof.last.sequence",
-    at.PROOF_FROM: "parts.log.recording.proof.last.from_position",
-    at.PROOF_TO: "parts.log.recording.proof.last.to_position",
-    at.PROOF_CRC: "parts.log.recording.proof.last.data_crc",
-    at.PROOF_SESSION: "parts.log.recording.proof.last.session_id",
-    at.SINGLE_FRAMES: "parts.log.recording.proof.single_frames",
     at.READ_AT: "parts.processing.adapter.cursor.read_position",
     at.PROCESSED: "parts.processing.adapter.cursor.position",
     at.CLUSTER_TIME: "replica.cluster_time",
@@ -47,24 +35,19 @@ OF_A_FOLLOWER = {
     at.SENT_POSITION: "phase.follower.sent_position",
     at.SENT_NS: "phase.follower.sent_ns",
 }
-SIGNS = {at.IS_SINGLE_FRAME, at.IS_COMMIT_UNSENT}
+SIGNS = {at.IS_COMMIT_UNSENT}
 
 
 class Border:
     """The agent of a member, with marks in what it lends, and none of it in the words yet."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, leads: bool) -> None:
-        self.cluster = run(PAYLOADS, is_compiled=True, checksums=("crc32c",) * 3)
+        self.cluster = run(PAYLOADS, is_compiled=True)
         leader_id = self.cluster.leader
         member = next(m for m in processes(self.cluster) if (m.member_id == leader_id) is leads)
         assert member.life is not None and member.life.busy is not None
         self.busy, self.agent = member.life.busy, member.life.consensus_module
         self.places = OF_THE_LOG | (OF_A_LEADER if leads else OF_A_FOLLOWER)
-        recording = self.agent.parts.log.recording
-        assert recording is not None and recording.proof is not None
-        recording.unproven_crc, recording.is_single_frame = 0x1234_5678, True
-        recording.proof.single_frames = 7
-        recording.proof.last = SyncProof(11, 64, 128, -9, 0x2345, Checksum.CRC_32C)
         if leads:
             self.agent.phase.is_commit_unsent = True
         for word in self.places:
@@ -109,6 +92,20 @@ def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border):
     border.run(turn)
 
     assert border.has() == left
+
+
+def test_what_compiled_turns_have_written_is_known_whatever_is_raised_after_them(border):
+    recording = border.agent.parts.log.recording
+    position = recording.append_position
+
+    def turn(tables):
+        tables.recording[APPEND_POSITION] += 96
+        raise KeyError("what no error is for")
+
+    with pytest.raises(KeyError):
+        border.run(turn)
+
+    assert recording.append_position == position + 96
 
 
 def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypatch):
