@@ -123,6 +123,10 @@ class Files(Protocol):
     def lock(self, path: str) -> Lock | None:
         """Lock the file (made when missing) for this process; None when another holds it."""
 
+    def free_bytes(self, path: str) -> int:
+        """What may still be written to the file system of a directory. Raises OSError."""
+        ...
+
     def process_id(self) -> int:
         """Of the process that locks are held for."""
 
@@ -374,6 +378,10 @@ class OsFiles:
         finally:
             os.close(fd)
         return False
+
+    def free_bytes(self, path: str) -> int:
+        found = os.statvfs(path)
+        return found.f_bavail * found.f_frsize
 
     def process_id(self) -> int:
         return os.getpid()

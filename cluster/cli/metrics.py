@@ -40,6 +40,7 @@ OF_MEMBER: dict[str, tuple[str, float, str]] = {
 GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_election_state": (Id.ELECTION_STATE, 1, "Aeron's ElectionState; 17 is CLOSED."),
     "cluster_module_state": (Id.CONSENSUS_MODULE_STATE, 1, "Aeron's state of the module; 1 is ACTIVE."),
+    "cluster_log_room_bytes": (Id.LOG_ROOM, 1, "Bytes of log until the leader takes no input; -1: no bound."),
     "cluster_turn_gap_max_seconds": (Id.MAX_CYCLE_TIME, NS, "Longest time between two turns so far."),
     "cluster_snapshot_duration_max_seconds": (Id.MAX_SNAPSHOT_DURATION, NS, "Longest snapshot so far."),
     "cluster_connections": (Id.CLIENT_CONNECTIONS, 1, "Connections of clients."),

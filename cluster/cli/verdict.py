@@ -226,6 +226,10 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
         text = f"the disk of {who} has {free / (1 << 20):,.0f} MiB free, {free / total:.0%} of it"
         fix = "Make room, or let the log be purged: log_retained_snapshots."
         messages.append(Finding("disk-low", WARNING, member_id, text, fix))
+    if member["isAlive"] and member.get("logRoom") == 0:
+        text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
+        fix = "Make room, or end what keeps the log: readers, an export, a member that lags."
+        messages.append(Finding("log-full", WARNING, member_id, text, fix))
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now
         if left < timedelta(days=CERTIFICATE_DAYS_MIN):

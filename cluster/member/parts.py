@@ -8,6 +8,7 @@ phases     made by the agent when they are entered, of the ports that are put to
 """
 
 from collections.abc import Callable
+from functools import partial
 from itertools import count
 from random import Random
 
@@ -41,6 +42,7 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.requests import LogRequests
 from cluster.member.log.retention import NeededPosition, Retention
+from cluster.member.log.room import LogRoom
 from cluster.member.log.sender import LogSender
 from cluster.member.log.streams import LogStreams
 from cluster.member.phases.election_actions import ElectionPorts
@@ -132,11 +134,15 @@ class Parts:
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
+        archive = files.archive
+        free_bytes = partial(archive.files.free_bytes, archive.directory)
+        self.room = LogRoom(context, self.log, free_bytes, self.counters.log_room, reporter)
         self.retention = Retention(
             context,
-            files.archive,
+            archive,
             self.log,
             self.log_sender.streams,
+            self.room,
             needed_positions,
             lambda: self.replica.sessions.consumers.slowest(self.replica.cluster_time),
             reporter.event,
@@ -288,7 +294,7 @@ class Parts:
             self.status,
             self.snapshots,
             self.termination,
-            SnapshotPolicy(self.context, self.log, self.replica, self.toggles, self._reporter),
+            SnapshotPolicy(self.context, self.log, self.replica, self.room, self.toggles, self._reporter),
             self.transfer,
             self._reporter,
         )
@@ -315,6 +321,7 @@ class Parts:
             reporter=self._reporter,
             poll_clients=self._poll_clients,
             greet_clients=lambda: self.clients.greet(self.ingress),
+            room=self.room,
         )
 
     def _follower_ports(self) -> FollowerPorts:

@@ -65,6 +65,11 @@ class NodeConfig(NodeKeys):
                 f"at least log_term_length = {self.log_term_length}",
             ),
             (
+                "log_bytes_max",
+                not 0 < self.log_bytes_max < 4 * self.archive_segment_file_length,
+                f"0, or at least four times archive_segment_file_length = {self.archive_segment_file_length}",
+            ),
+            (
                 "reader_bytes_max",
                 self.reader_bytes_max // self.readers_max >= 64 * KIB,
                 f"at least 64k for each of readers_max = {self.readers_max}",

@@ -529,6 +529,25 @@ class NodeKeys(BaseModel):
         ge=0,
         le=1000,
     )
+    log_bytes_max: Size = _key(
+        MODULE.log_bytes_max,
+        """What the log may take of the disk, at least four segments. The leader takes a snapshot for each
+        quarter of it. From a half on a member drops what its last snapshot stands for, whatever
+        log_retained_snapshots says. What readers, an export or other members need stays; groups keep half of
+        it at most. At nine tenths node.log says so. When all of it is used the leader takes no more input.
+        0: no bound.""",
+        unit=SIZE,
+        ge=0,
+        le=1 << 62,
+    )
+    disk_free_min: Size = _key(
+        MODULE.disk_free_min,
+        """What stays free of the file system with the archive. Below four times as much old log is dropped,
+        below twice as much node.log says so, below this the leader takes no more input. 0: no bound.""",
+        unit=SIZE,
+        ge=0,
+        le=1 << 62,
+    )
     accept_standby_snapshots: bool = _key(
         MODULE.accept_standby_snapshots,
         """Whether recording.log gets the snapshots that standbys announce. A member that starts fetches the

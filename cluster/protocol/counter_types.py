@@ -89,6 +89,7 @@ class CounterTypeId(IntEnum):
     CUT_OFF_PEERS = 1125
     LINK_IS_UP = 1126
     LINK_QUEUED_BYTES = 1127
+    LOG_ROOM = 1128
 
 
 class Scope(Enum):
@@ -160,6 +161,7 @@ TEXTS: Final = {
     _T.REFUSALS: CounterText("Cluster refusals for want of proof or right"),
     _T.CUT_OFF_PEERS: CounterText("Cluster connections cut off for what came over them"),
     _T.CLOCK_OFFSET: CounterText("Cluster clock ahead of a majority's in ns"),
+    _T.LOG_ROOM: CounterText("Cluster bytes of log that may still come"),
     _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),

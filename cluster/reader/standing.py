@@ -22,7 +22,7 @@ UNITS_PER_SECOND = {
 }  # fmt: skip
 _COUNTS = (
     "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
-    "diskTotal", "logBytes", "snapshotPosition", "snapshotTimestamp", "replayBytes",
+    "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
 )  # fmt: skip
 KEYS: dict[str, type] = {**dict.fromkeys(_COUNTS, int), "snapshotTime": str, "version": str}
 _ERRORS = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
@@ -42,6 +42,7 @@ def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
         "errors": sum(value for type_id, value in pairs if type_id in _ERRORS),
         "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
         "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
+        **({"logRoom": room} if (room := value_of.get(Id.LOG_ROOM, -1)) >= 0 else {}),  # else without a bound
     }
 
 

@@ -41,6 +41,7 @@ class DiskFaults:
     """What goes wrong now."""
 
     is_full: bool = False  # no new block can be had
+    free_bytes: int = 1 << 62  # what is said to be free
     writes_fail: bool = False  # EIO
     syncs_fail: bool = False  # EIO, and the pages count as clean
     sync_failures: int = 0  # so many more,
@@ -464,6 +465,9 @@ class SimulatedFiles:
             self.open(path, create=True)
         self.disk.locks[path] = self._process
         return _Lock(self.disk, path, self._process)
+
+    def free_bytes(self, path: str) -> int:
+        return self.disk.faults.free_bytes
 
     def process_id(self) -> int:
         return self._process_id

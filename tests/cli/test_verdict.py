@@ -113,6 +113,7 @@ def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
     for what, name in (
         ({"diskFree": 1 << 29, "diskTotal": 1 << 40}, "disk-low"),
         ({"diskFree": 40 << 30, "diskTotal": 1 << 40}, "disk-low"),
+        ({"logRoom": 0}, "log-full"),
         ({"certificateEnds": soon}, "certificate-ends"),
         ({"serviceLag": 600}, "service-lags"),
     ):

@@ -15,6 +15,7 @@ from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.member.log.member_log import MemberLog
+from cluster.member.log.room import LogRoom, Room
 from cluster.member.log.streams import LogStreams
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
@@ -37,22 +38,24 @@ class Retention:
         archive: Archive,
         log: MemberLog,
         streams: LogStreams,
+        room: LogRoom,
         needed_positions: tuple[NeededPosition, ...],
         slowest_consumer: SlowestConsumer,
         tell: Callable[[str], None],
     ) -> None:
-        """``streams`` are those to other members.
+        """``streams`` are those to other members; ``room`` decides when more goes than is configured.
 
         ``tell`` gets a line when the log begins elsewhere, and when a consumer group begins to keep some.
         """
         self._service_count = context.service_count
-        self._kept_snapshots = context.log_retained_snapshots
+        self._retained_snapshots = context.log_retained_snapshots
+        self._room = room
         self._archive = archive
         self._log = log
         self._streams = streams
         self._needed_positions = needed_positions
         self._slowest_consumer = slowest_consumer
-        self._hold_bytes = context.consumer_hold_bytes
+        self._hold_bytes = min(context.consumer_hold_bytes, room.hold_bytes)
         self._holder: str | None = None  # the consumer group that keeps some of the log
         self._tell = tell
         self._next_ns = 0
@@ -62,9 +65,12 @@ class Retention:
 
         ``last_request_ns`` is when another member last asked for a snapshot, None when none has.
         """
-        if self._kept_snapshots == 0 or now_ns < self._next_ns:
+        if now_ns < self._next_ns:
             return 0
         self._next_ns = now_ns + INTERVAL_NS
+        self._room.look()
+        if self._kept_snapshots == 0:
+            return 0
         if last_request_ns is not None and now_ns - last_request_ns < FETCH_GRACE_NS:
             return 0
         recording = self._log.recording
@@ -76,6 +82,11 @@ class Retention:
         if limit > before and recording.purge_to(limit) > before:
             self._tell(f"the log begins at {recording.start_position} now, {before} before")
         return self._drop_snapshots()
+
+    @property
+    def _kept_snapshots(self) -> int:
+        """How many sets of snapshots stay; 0: all of them, and all of the log."""
+        return 1 if self._room.state >= Room.SHORT else self._retained_snapshots
 
     def _limit(self) -> int | None:
         """Nothing before this position is needed; None when that cannot be said."""

@@ -25,6 +25,7 @@ from cluster.member.clients.supervision import Supervision
 from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
+from cluster.member.log.room import LogRoom
 from cluster.member.log.sender import LedLog, LogSender
 from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
 from cluster.member.phases.leader_control import LeaderControl
@@ -86,6 +87,7 @@ class LeaderPorts:
     reporter: Reporter
     poll_clients: Callable[[], int]
     greet_clients: Callable[[], int]
+    room: LogRoom
 
 
 class Leading(Phase):
@@ -132,6 +134,7 @@ class Leading(Phase):
             or self.leader.has_news
             or ports.transfer.target_id != NULL_VALUE
             or ports.log_sender.streams.has_laggards
+            or ports.room.is_full
             or any(tracker.has_unappended for tracker in self._replica.trackers)
         )
 
@@ -146,8 +149,8 @@ class Leading(Phase):
             ports.transfer.do_work(self.leader.commit_position, turn.now_ns)
         elif publication.is_full:
             self._tell_full()
-        elif self._is_too_far_ahead:
-            self._is_ingress_read = False  # clients wait in their sockets for the majority
+        elif ports.room.is_full or self._is_too_far_ahead:
+            self._is_ingress_read = False  # clients wait in their sockets for room, or for the majority
         elif replica.module.is_active:
             own_count = self._append_own()
             self._has_own = own_count > 0
@@ -268,8 +271,8 @@ class Leading(Phase):
         ports, module = self._ports, self._replica.module
         now_ns = ports.turn.now_ns
         ports.turn.work_count += ports.control.do_work(now_ns)
-        if module.state is ConsensusModuleState.SUSPENDED:
-            ports.turn.work_count += ports.greet_clients()  # an administrator may come to resume
+        if module.state is ConsensusModuleState.SUSPENDED or ports.room.is_full:
+            ports.turn.work_count += ports.greet_clients()  # administrators and readers may come
         ports.supervision.tell_followers(now_ns)
         if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()

@@ -1,4 +1,4 @@
-"""When the leader asks for a snapshot by itself: ``snapshot_every_bytes``, ``snapshot_every``.
+"""When the leader asks for a snapshot by itself: ``snapshot_every_bytes``, ``snapshot_every``, ``room.py``.
 
 Measured from the newest snapshot of its own, else from where the log begins; or from when it last asked, so
 that a service which takes none is not asked in every tick. Aeron leaves all of this to its operator.
@@ -10,6 +10,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.control import Toggles
 from cluster.member.log.member_log import MemberLog
+from cluster.member.log.room import LogRoom
 from cluster.member.reporter import Reporter
 from cluster.protocol.enums import ClusterControlToggle
 
@@ -29,6 +30,7 @@ class SnapshotPolicy:
         context: ConsensusModuleContext,
         log: MemberLog,
         replica: ReplicatedState,
+        room: LogRoom,
         toggles: Toggles,
         reporter: Reporter,
     ) -> None:
@@ -36,6 +38,7 @@ class SnapshotPolicy:
         self._time = context.cluster_duration(context.snapshot_every_ns)
         self._log = log
         self._replica = replica
+        self._room = room
         self._toggles = toggles
         self._reporter = reporter
         self._since = _LogPoint(0, 0)
@@ -59,7 +62,8 @@ class SnapshotPolicy:
         """Whether so much was appended since, or so long ago and anything at all."""
         appended = end.position - self._since.position
         is_long = self._time > 0 and end.cluster_time - self._since.cluster_time >= self._time
-        return (self._bytes > 0 and appended >= self._bytes) or (is_long and appended > 0)
+        wanted = [bytes_ for bytes_ in (self._bytes, self._room.snapshot_bytes) if bytes_ > 0]
+        return any(appended >= bytes_ for bytes_ in wanted) or (is_long and appended > 0)
 
     def _newest(self) -> _LogPoint:
         """Of the snapshots; without any the begin of the log."""

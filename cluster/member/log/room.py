@@ -1,0 +1,107 @@
+"""How much log a member still takes: ``log_bytes_max``, ``disk_free_min``.
+
+    bytes of log   0 ------------- a half ------------------ nine tenths -------------- log_bytes_max
+                    as configured    snapshots are taken, and   node.log says so          the leader takes
+                                     one set of them is enough  whose room is used up     no more input
+
+``disk_free_min`` is the same for the file system: below four times as much log is dropped as early, below
+twice as much it is said, below that no more input is taken. Aeron leaves all of this to its operator.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import Counter
+from cluster.member.log.member_log import MemberLog
+from cluster.member.reporter import Reporter
+
+ANY = 1 << 62  # bytes that may still come where nothing bounds them
+
+
+class Room(IntEnum):
+    """How the log stands with what it may take."""
+
+    AMPLE = 0
+    SHORT = 1
+    NEARLY_FULL = 2
+    FULL = 3
+
+
+class LogRoom:
+    """Looked at by ``Retention``; what is found holds until the next look, a second later."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        log: MemberLog,
+        free_bytes: Callable[[], int],
+        counter: Counter,
+        reporter: Reporter,
+    ) -> None:
+        """``free_bytes`` are those of the archive's disk; ``counter`` shows how many may still come."""
+        self._log_bytes_max = context.log_bytes_max
+        self._disk_free_min = context.disk_free_min
+        self._log = log
+        self._free_bytes = free_bytes
+        self._counter = counter
+        self._tell = reporter.event
+        self.state = Room.AMPLE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether a leader takes no more input. What the log has taken is known in every turn."""
+        limit, recording = self._log_bytes_max, self._log.recording
+        return self.state is Room.FULL or (
+            limit > 0
+            and recording is not None
+            and recording.append_position - recording.start_position >= limit
+        )
+
+    @property
+    def hold_bytes(self) -> int:
+        """What consumer groups may keep of it at most, so that they never fill it."""
+        return self._log_bytes_max // 2 or ANY
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """After how many bytes of log a snapshot is wanted, so that what is older can go; 0: none is."""
+        recording = self._log.recording
+        if self.state >= Room.SHORT and self._disk_free_min and recording is not None:
+            return recording.segment_length
+        return self._log_bytes_max // 4
+
+    def look(self) -> None:
+        """Find out how much room there is. Raises OSError where the file system does not say so."""
+        recording = self._log.recording
+        if recording is None or not (self._log_bytes_max or self._disk_free_min):
+            return
+        left, states, why = ANY, [Room.AMPLE], []
+        if limit := self._log_bytes_max:
+            taken = recording.append_position - recording.start_position
+            states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
+            left = min(left, max(limit - taken, 0))
+            why.append(f"the log has {taken} bytes (log_bytes_max {limit})")
+        if least := self._disk_free_min:
+            free = self._free_bytes()
+            states.append(_state(free < 4 * least, free < 2 * least, free < least))
+            left = min(left, max(free - least, 0))
+            why.append(f"{free} bytes are free (disk_free_min {least})")
+        self._change(max(states), " and ".join(why))
+        self._counter.set(left)
+
+    def _change(self, state: Room, why: str) -> None:
+        before, self.state = self.state, state
+        if state is before or max(state, before) < Room.NEARLY_FULL:
+            return
+        if state is Room.FULL:
+            self._tell(f"{why}: as leader this member takes no more input until there is room")
+        elif state is Room.NEARLY_FULL:
+            again = "input is taken again" if before is Room.FULL else "there is little room left"
+            self._tell(f"{why}: {again}")
+        else:
+            self._tell(f"{why}: there is room again")
+
+
+def _state(is_short: bool, is_nearly_full: bool, is_full: bool) -> Room:
+    return Room(sum((is_short, is_nearly_full, is_full)))

@@ -1,0 +1,94 @@
+"""A log keeps within ``log_bytes_max`` and ``disk_free_min``: old log goes first, then clients wait."""
+
+from tests.member.cluster_steps import send
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+
+SEGMENT = 64 * 1024
+MAX = 8 * SEGMENT
+MIN = 1 << 20
+
+
+def a_cluster(**settings):
+    cluster = SimulatedCluster(3, 1, **settings)
+    cluster.await_leader()
+    cluster.add_client()
+    return cluster
+
+
+def taken(member):
+    return member.recording.append_position - member.start_position
+
+
+def say_free(cluster, free_bytes):
+    """All members' file systems have so many bytes free."""
+    for member in cluster.members:
+        member.disk.faults.free_bytes = free_bytes
+    cluster.run(2 * SECOND)
+
+
+def has_said(cluster, words):
+    return [event for event in cluster.events if words in event]
+
+
+def test_whatever_is_written_the_log_keeps_within_its_bound_and_no_message_waits():
+    cluster = a_cluster(log_bytes_max=MAX)
+    for _ in range(12):
+        send(cluster, 700)
+        cluster.run(2 * SECOND)
+        assert all(taken(member) < MAX * 3 // 4 for member in cluster.members)
+    assert all(member.start_position >= 2 * MAX for member in cluster.members)
+    assert not has_said(cluster, "log_bytes_max")
+
+
+def test_without_bounds_nothing_goes_and_nothing_is_snapshotted():
+    cluster = a_cluster()
+    send(cluster, 3000)
+    say_free(cluster, 0)
+    send(cluster, 10)
+    assert all(member.start_position == 0 for member in cluster.members)
+    assert cluster.leader.counters.snapshot_count.get() == 0
+
+
+def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when_it_may_go():
+    cluster = a_cluster(log_bytes_max=MAX)
+    client, leader = cluster.clients[0], cluster.leader
+    for member in cluster.members:
+        member.needed_position = 0
+    for _ in range(4000):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.run(20 * SECOND)
+    assert MAX <= taken(leader) < MAX + 4 * SEGMENT, "a turn's input may come after the bound"
+    position = leader.recording.append_position
+    cluster.run(5 * SECOND)
+    assert leader.recording.append_position == position
+    assert leader.counters.log_room.get() == 0
+    assert has_said(cluster, "takes no more input until there is room")
+
+    for member in cluster.members:
+        member.needed_position = None
+    cluster.await_settled()
+    assert cluster.leader is leader, "it led on, and no session ended"
+    assert has_said(cluster, "input is taken again") or has_said(cluster, "there is room again")
+
+
+def test_a_disk_without_free_bytes_stops_the_input_and_free_bytes_let_it_go_on():
+    cluster = a_cluster(disk_free_min=MIN)
+    send(cluster, 700)
+    say_free(cluster, 4 * MIN - 1)
+    send(cluster, 700)
+    cluster.run(3 * SECOND)
+    assert all(member.start_position > 0 for member in cluster.members), "log went as room became short"
+    say_free(cluster, 2 * MIN - 1)
+    assert has_said(cluster, "there is little room left")
+
+    say_free(cluster, MIN - 1)
+    client, leader = cluster.clients[0], cluster.leader
+    position = leader.recording.append_position
+    for _ in range(10):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.run(15 * SECOND)
+    assert leader.recording.append_position - position < 10 * 200, "sessions live, and nothing is taken"
+
+    say_free(cluster, 9 * MIN)
+    cluster.await_settled()
+    assert has_said(cluster, "there is room again")
