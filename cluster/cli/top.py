@@ -13,7 +13,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
 from cluster.cli.printable import plain
-from cluster.errors import ClusterError, NotAClusterDirectory, printable
+from cluster.errors import ClusterError, NotAClusterDirectory, TimedOut, printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -44,6 +44,7 @@ the commit position (--dir). "consumers" are its consumer groups, [{"group", "po
 which at most 64 are shown. clockOffsetMs is how far the member's clock is ahead of as many others' as make
 a majority with it, negative where it shows less (--dir). A member whose process is gone is "not running" at
 once; one whose process takes no turns for 10 s gives "no answer".
+If no member answers at the first look with --endpoints, the command ends with 1 and the reasons.
 "waitsFor" are the members that one without its promises has to hear before it takes part:
 docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
 ends that a member shows over TLS; it takes a new one from its files without a restart.
@@ -80,6 +81,8 @@ def top(
     source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
     rates = _Rates()
     try:
+        if endpoints and not as_json:
+            _check_somebody(source.look())
         if as_json or once or not sys.stdout.isatty():
             while True:
                 members = rates.added_to(source.look())
@@ -371,6 +374,12 @@ class _Rates:
             if since < now:
                 member["bytesPerSecond"] = round((position - earlier) / (now - since))
         return members
+
+
+def _check_somebody(members: list[dict[str, Any]]) -> None:
+    """Raise TimedOut where a watch would show nothing but that nobody answers."""
+    if not any(member["isAlive"] for member in members):
+        raise TimedOut(f"no member answers: {'; '.join(member['error'] for member in members)}")
 
 
 def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None:

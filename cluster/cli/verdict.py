@@ -139,7 +139,13 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     quorum = member_count // 2 + 1
     if leader is None:
         if not alive:
+            errors = [str(member["error"]) for member in members if "error" in member and "dir" not in member]
             text, fix = "no member runs", "Start the members."
+            if errors:
+                text, fix = (
+                    f"no member answers: {'; '.join(errors)}",
+                    "Check where they listen; start the members.",
+                )
         elif len(alive) < quorum:
             text = f"no member leads: {len(alive)} of {member_count} run, a majority is {quorum}"
             fix = "Start the members that do not run."

@@ -15,6 +15,7 @@ that it does not open a second one.
 
 from __future__ import annotations
 
+import logging
 from enum import IntEnum
 from itertools import count
 
@@ -38,6 +39,9 @@ from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnec
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
 from cluster.transport.endpoint import format_endpoints
 
+logger = logging.getLogger(__name__)
+
+SAY_AFTER_NS = 1_500_000_000  # of an attempt that nobody answers
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
 ASK_AGAIN_NS = 50_000_000  # after a redirect to nobody, or to whom we asked
 
@@ -61,6 +65,7 @@ class SessionOpening:
         self._world = world
         now_ns = world.now_ns()
         self._deadline_ns = now_ns + context.message_timeout_ns
+        self._say_ns = now_ns + SAY_AFTER_NS  # why there is none yet, once
         self._first_correlation_id = now_ns
         self._correlation_ids = count(now_ns)
         self._correlation_id = 0
@@ -94,6 +99,10 @@ class SessionOpening:
         try:
             if now_ns > self._deadline_ns:
                 raise TimedOut(self._describe())
+            if now_ns > self._say_ns and (failures := self.publications.describe_failures()):
+                self._say_ns = self._deadline_ns
+                left_s = (self._deadline_ns - now_ns) / 1e9
+                logger.warning("no session yet: %s; tried for %.0f s more", failures, left_s)
             match self.state:
                 case ConnectState.CREATE_INGRESS_PUBLICATIONS:
                     self.publications.do_work(now_ns)

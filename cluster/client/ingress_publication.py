@@ -296,8 +296,13 @@ class IngressPublications:
 
     def describe_failures(self) -> str:
         """Why members could not be reached, by member; empty when nothing failed."""
+        silent = {
+            member_id: "connected, but no Hello is answered"
+            for member_id, publication in self._publications.items()
+            if publication.connection.is_connected and not publication.is_connected
+        }
         parts = []
-        for member_id, why in sorted(self.why_failed.items()):
+        for member_id, why in sorted((silent | self.why_failed).items()):
             if (endpoint := self.endpoints.get(member_id)) is not None:
                 at = f" at {endpoint}" if member_id >= 0 else ""
                 parts.append(f"{describe_member(member_id, endpoint)}{at}: {why}")

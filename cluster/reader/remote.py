@@ -7,6 +7,7 @@ next. A member that has not committed as far as another says so, and another is 
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -47,9 +48,12 @@ from cluster.transport.wanted import wanted_of
 TIMEOUT_S = 5.0  # of one request to one member
 GIVE_UP_S = 20.0  # without any member that goes on
 RETRY_INTERVAL_S = 0.1
+SAY_AFTER_NS = 1_000_000_000  # that none answers, once
 STALLED_NS = 500_000_000  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
+
+logger = logging.getLogger(__name__)
 
 
 class RemoteLog:
@@ -119,7 +123,8 @@ class RemoteLog:
 
     def _find(self) -> link.LogStatus:
         """Ask all until one answers, and order them, preferred first."""
-        deadline_ns = self._now_ns() + self._give_up_ns
+        begin_ns = self._now_ns()
+        deadline_ns, is_said = begin_ns + self._give_up_ns, False
         while True:
             found, failures = self._ask_all()
             if found and len(found) + len(failures) < len(self._clients):
@@ -130,8 +135,14 @@ class RemoteLog:
                 raise TlsFailed(f"no member answers: {_describe(failures)}")
             if all(isinstance(error, AuthenticationRejected) for error in failures.values()):
                 raise AuthenticationRejected(_describe(failures))
-            if self._now_ns() > deadline_ns:
+            now_ns = self._now_ns()
+            if now_ns > deadline_ns:
                 raise TimedOut(f"no member answers: {_describe(failures)}")
+            if not is_said and now_ns > begin_ns + SAY_AFTER_NS:
+                is_said, left_s = True, (deadline_ns - now_ns) / 1e9
+                logger.warning(
+                    "no member answers yet: %s; asked for %.0f s more", _describe(failures), left_s
+                )
             self._wait(RETRY_INTERVAL_S)
 
     def _ask_all(self) -> tuple[dict[int, link.LogStatus], dict[int, ClusterError]]:

@@ -7,6 +7,7 @@ import numpy as np
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.frame import HEADER_LENGTH, header_at
+from cluster.transport.other_protocols import spoken_by
 from cluster.transport.sockets import FRAME_LENGTH_MAX
 
 
@@ -29,7 +30,8 @@ class FrameSplitter:
             data = bytes(rest)
         end, follows = whole_frames(np.frombuffer(data, np.uint8), 0, len(data), self._frame_length_max, True)
         if follows == NOT_A_FRAME:
-            raise RemoteProtocolError(f"not a frame: {data[end : end + 32].hex()}")
+            first = data[end : end + 32]
+            raise RemoteProtocolError(f"not a frame: {spoken_by(first) or first.hex()}")
         self._rest = bytearray(data[end:])
         return data[:end]
 

@@ -90,7 +90,7 @@ def _pump_responses(
     call: Iterator[bytes],
     sock: socket.socket,
     stream: SessionStream,
-    diagnose: Callable[[grpc.RpcError], str],
+    diagnose: Callable[[grpc.RpcError], Explanation],
 ) -> None:
     # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
     # our own side closed. Either way both ends learn of it by end-of-file.
@@ -100,20 +100,11 @@ def _pump_responses(
             for data in call:
                 sock.sendall(data)
     except grpc.RpcError as error:
-        why = _describe(error)
+        why = "gRPC has ended the stream"
         with contextlib.suppress(Exception):  # what cannot be found out: no thread, no memory
-            tls_failure = diagnose(error)
-            why, is_tls = tls_failure or why, bool(tls_failure)
+            why, is_tls = diagnose(error)
     except Exception as error:
         why = f"{type(error).__name__}: {error}"
     finally:
         channel.close()
         stream.fail(why, is_tls=is_tls)
-
-
-def _describe(error: grpc.RpcError) -> str:
-    """The last of the reasons that gRPC strings together, in one line."""
-    if not isinstance(error, grpc.Call):
-        return str(error)
-    details = (error.details() or "").rpartition("last error: ")[2]
-    return f"{error.code().name}: {' '.join(details.split())}"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_service import CHANNEL_OPTIONS
 from cluster.transport.member_tls import ServerTls
+from cluster.transport.sockets import Explanation
 from cluster.transport.tls import TlsFiles
-from cluster.transport.tls_socket import diagnose
+from cluster.transport.tls_socket import diagnose, who_listens
 
 
 def server_credentials(tls: ServerTls) -> grpc.ServerCredentials:
@@ -39,13 +43,19 @@ def open_channel(endpoint: Endpoint, files: TlsFiles | None) -> grpc.Channel:
     return grpc.secure_channel(endpoint.target, credentials, options=CHANNEL_OPTIONS)
 
 
-def diagnose_call(endpoint: Endpoint, files: TlsFiles | None, error: grpc.RpcError) -> str:
-    """What is wrong with TLS where a call could not be made; empty when it is something else.
+def diagnose_call(endpoint: Endpoint, files: TlsFiles | None, error: grpc.RpcError) -> Explanation:
+    """Why a call could not be made, in our words, and whether that is TLS.
 
     gRPC tells of a handshake that failed, not of whose fault it was.
     """
-    if not isinstance(error, grpc.Call) or error.code() is not grpc.StatusCode.UNAVAILABLE:
-        return ""
-    if "refused" in (error.details() or ""):  # nobody listens there
-        return ""
-    return diagnose(endpoint, files)
+    if not isinstance(error, grpc.Call):
+        return str(error), False
+    details = " ".join((error.details() or "").rpartition("last error: ")[2].split())
+    text = f"{error.code().name}: {details}"
+    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+        return text, False
+    if "refused" in details:  # nobody listens there
+        return os.strerror(errno.ECONNREFUSED), False
+    if tls_failure := diagnose(endpoint, files):
+        return tls_failure, True
+    return (files is None and who_listens(endpoint)) or text, False

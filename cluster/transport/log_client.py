@@ -262,9 +262,10 @@ class _GrpcLogClient:
             return AuthenticationRejected(f"{self._endpoint}: {error.details()}")
         from cluster.transport.grpc_credentials import diagnose_call
 
-        if tls_failure := diagnose_call(self._endpoint, self._tls, error):
-            return TlsFailed(tls_failure)
-        return Unreachable(f"{self._endpoint}: {error.code().name}: {error.details()}")
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s")
+        why, is_tls = diagnose_call(self._endpoint, self._tls, error)
+        return TlsFailed(why) if is_tls else Unreachable(f"{self._endpoint}: {why}")
 
     def close(self) -> None:
         if self._channel is not None:
@@ -468,6 +469,8 @@ class _Exchange:
                     return frames
         except OSError as error:
             raise self._broken(error) from None
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self._endpoint}: {error}") from None
         raise Unreachable(f"{self._endpoint}: the member closed the connection")
 
     def _broken(self, error: OSError) -> ClusterError:

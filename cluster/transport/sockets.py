@@ -27,6 +27,7 @@ from cluster.log.connection_table import IS_ENDING, IS_KEPT, IS_PAUSED, IS_QUEUE
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.enums import Offer
 from cluster.transport.handed_over import HandedOver
+from cluster.transport.other_protocols import spoken_by
 from cluster.transport.poller import READABLE, WRITABLE, Poller
 
 Buffer = bytes | bytearray | memoryview | np.ndarray
@@ -310,8 +311,9 @@ class Connection:
         """Whether whole frames are in ``buffer[:limit]``, which then are what was received."""
         end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
         if follows == NOT_A_FRAME:
-            header = bytes(buffer[end : end + 32]).hex()
-            self.close(f"not a frame of at most {self.frame_length_max} bytes: {header}")
+            first = bytes(buffer[end : end + 32])
+            what = spoken_by(first) or first.hex()
+            self.close(f"not a frame of at most {self.frame_length_max} bytes: {what}")
             raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")
         if follows and self._check_header is not None:
             self._check_header(buffer, end)

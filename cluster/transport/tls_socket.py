@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import suppress
+from dataclasses import replace
 
-from cluster.errors import TlsFailed
-from cluster.transport.endpoint import Endpoint
+from cluster.errors import RemoteProtocolError, TlsFailed
+from cluster.protocol import link
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.message_frames import link_frame
 from cluster.transport.names import connect_within
+from cluster.transport.other_protocols import spoken_by
 from cluster.transport.tls import TlsFiles, client_context, describe_failure
 
 DIAGNOSIS_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 1.0
+HELLO = link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT)
 UNCHECKED = "speaks TLS; expected a file of authorities to check it by (--tls-ca, tls=, tlsCaFile)"
 
 
@@ -47,6 +55,30 @@ def diagnose(endpoint: Endpoint, files: TlsFiles | None) -> str:
         return str(error)
     except OSError:
         return ""
+
+
+def who_listens(endpoint: Endpoint) -> str:
+    """Why a gRPC client gets no answer at ``endpoint``, where that is not TLS; empty when it should."""
+    try:
+        with connect_within(endpoint, PROBE_TIMEOUT_S) as sock:
+            sock.sendall(link_frame(HELLO))
+            sock.settimeout(PROBE_TIMEOUT_S / 2)
+            try:
+                first = sock.recv(64)
+            except TimeoutError:
+                sock.sendall(b"\r\n\r\n")  # a server of HTTP waits for the end of a request
+                first = sock.recv(64)
+    except TimeoutError:
+        return f"silent for {PROBE_TIMEOUT_S:g} s"
+    except OSError as error:
+        return error.strerror or str(error)
+    if not first:
+        return "whoever listens there closes the connection"
+    if not (spoken := spoken_by(first)):
+        with suppress(RemoteProtocolError):
+            FrameSplitter().split(first)
+            return f"tcp: is spoken there: give {replace(endpoint, medium=Medium.TCP)}"
+    return "" if "gRPC" in spoken else spoken
 
 
 def _refusal_of(wrapped: ssl.SSLSocket, files: TlsFiles, peer: str) -> str:

@@ -61,10 +61,18 @@ def test_errors_of_services_and_events_are_printed_as_text(capsys, logs, errors_
 
 
 def test_what_members_answer_is_printed_as_text_and_not_as_markup(capsys, monkeypatch):
-    monkeypatch.setattr("cluster.cli.top.ask_members", lambda _: {0: Unreachable(WRITTEN)})
+    group = {"group": WRITTEN, "position": 1, "bytesBehind": 0}
+    found = {"memberId": 0, "isAlive": True, "electionState": None, "role": WRITTEN, "consumers": [group]}
+    with monkeypatch.context() as answered:
+        answered.setattr("cluster.cli.top._Endpoints.look", lambda _: [found | {"error": WRITTEN}])
+        assert main(["top", "--once", "--endpoints", "localhost:1"]) == 0
+    assert is_text(shown := capsys.readouterr().out) and shown.count("[/]") == 3
 
-    assert main(["top", "--once", "--endpoints", "localhost:1"]) == 1
-    assert is_text(capsys.readouterr().out)
+    for command in ("top", "status"):
+        monkeypatch.setattr(f"cluster.cli.{command}.ask_members", lambda _: {0: Unreachable(WRITTEN)})
+        assert main([command, "--endpoints", "localhost:1"]) == 1
+        shown = capsys.readouterr()
+        assert is_text(shown.out + shown.err) and "no member answers: " in shown.out + shown.err
 
 
 def test_error_lines_of_commands_jobs_and_the_source_are_text(capsys):

@@ -172,7 +172,7 @@ def test_when_no_member_answers_each_is_named():
         port = server.getsockname()[1]
     with pytest.raises(TimedOut, match=f"member 0: tcp:127.0.0.1:{port}: Connection refused"):
         RemoteLog(f"0=tcp:127.0.0.1:{port}", give_up_s=0.1)
-    with pytest.raises(TimedOut, match=f"member 3: 127.0.0.1:{port}: UNAVAILABLE"):
+    with pytest.raises(TimedOut, match=f"member 3: 127.0.0.1:{port}: Connection refused"):
         RemoteLog(f"3=127.0.0.1:{port}", give_up_s=0.1)
 
 
@@ -547,6 +547,17 @@ def test_silence_of_members_without_ids_names_their_endpoints_alone(members):
         member.is_up = False
     with pytest.raises(TimedOut, match=r"no member answers: down; down(?m:$)"):
         open_reader(members, endpoints="h0:1,h1:1")
+
+
+def test_that_nobody_answers_is_said_once_before_it_is_given_up(members, caplog):
+    for member in members:
+        member.is_up = False
+    with pytest.raises(TimedOut):
+        open_reader(members)
+    [said] = caplog.messages
+    assert (
+        said == "no member answers yet: member 0: down; member 1: down; member 2: down; asked for 19 s more"
+    )
 
 
 def test_a_range_that_is_known_to_be_committed_is_read_without_asking_all_members_again(monkeypatch):

@@ -31,4 +31,4 @@ def test_a_stream_without_its_files_or_its_thread_says_so(tmp_path, monkeypatch)
 
 def test_what_its_thread_raises_does_not_leave_the_session_waiting(monkeypatch):
     monkeypatch.setattr(grpc_client, "diagnose_call", fail)
-    assert ended(grpc_client.open_session(NOWHERE, None))[0].startswith("UNAVAILABLE: ")
+    assert ended(grpc_client.open_session(NOWHERE, None)) == ("gRPC has ended the stream", False)

@@ -1,0 +1,17 @@
+"""What else may speak at a port: told by the first bytes."""
+
+from __future__ import annotations
+
+import re
+
+_HTTP_2 = re.compile(rb"PRI \* HTTP/2|\x00.{2}\x04.{5}", re.DOTALL)  # a client's preface, a server's SETTINGS
+_HTTP_1 = re.compile(rb"HTTP/1|[A-Z]{3,7} /")
+
+
+def spoken_by(first: bytes) -> str:
+    """What is spoken by who says this first, for people; empty where that cannot be known."""
+    if _HTTP_2.match(first):
+        return "gRPC (HTTP/2) is spoken there, whose endpoints are plain host:port"
+    if _HTTP_1.match(first):
+        return "HTTP is spoken there, and by no member"
+    return ""
