@@ -16,6 +16,7 @@ returns: who keeps one copies it. ``on_message`` may return a ``ControlledAction
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -35,6 +36,8 @@ METHODS = (
     "on_session_lost",
     "on_extension_message",
 )
+
+LIKENESS = 0.94  # of a name to one of METHODS that was meant
 
 
 class ControlledAction(IntEnum):
@@ -238,10 +241,14 @@ class EgressDispatch:
 def as_dispatch(listener: object) -> EgressDispatch:
     """Take a callable, an object with some of ``METHODS``, or None for a client that does not listen.
 
-    ``ConfigurationError`` for anything else: it would hear nothing and never say so.
+    ``ConfigurationError`` for anything else, also a method whose name is nearly one of them: it would hear
+    nothing and never say so.
     """
     if listener is None:
         return EgressDispatch({})
+    for name in {name for name in dir(listener) if name.startswith("on_")}.difference(METHODS):
+        if meant := difflib.get_close_matches(name, METHODS, 1, LIKENESS):
+            raise ConfigurationError(f"egress_listener: {name} is never called; did you mean {meant[0]}?")
     methods = {name: getattr(listener, name) for name in METHODS if callable(getattr(listener, name, None))}
     if not methods:
         if not callable(listener):

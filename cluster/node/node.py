@@ -272,9 +272,10 @@ class ClusterNode:
     def _begin_again(self) -> None:
         """Wait until the disk is well, or until this member is to stop; whoever asks is still heard."""
         while not self._is_stop_asked:
+            self._reopen_asked_logs()
             left_ns = self._failures.due_ns - time.monotonic_ns()
             if left_ns > 0:
-                self._poller.wait(left_ns / 1e9)
+                self._poller.wait(min(left_ns, HOUSEKEEPING_INTERVAL_NS) / 1e9)
                 continue
             try:
                 self._begin_life()
@@ -359,9 +360,7 @@ class ClusterNode:
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
-            if self._is_reopen_asked:
-                self._is_reopen_asked = False
-                self.log.reopen_with(self._audit)
+            self._reopen_asked_logs()
             self._machine.refresh_certificates()
             self._show(life)
             life.update_activity()
@@ -370,6 +369,11 @@ class ClusterNode:
         if life.consensus_module.is_closed:
             self.stop()
         return work_count
+
+    def _reopen_asked_logs(self) -> None:
+        if self._is_reopen_asked:
+            self._is_reopen_asked = False
+            self.log.reopen_with(self._audit)
 
     def _show(self, life: MemberLife) -> None:
         """What is counted elsewhere, for those who read the counters file."""

@@ -191,5 +191,7 @@ def _what_is_missing(files: Files, folder: str | None, name: str = CATALOG_FILE_
     ]
     if members:
         of = "archives" if name == CATALOG_FILE_NAME else "members"
+        if len(members) == 1:
+            return f"{folder}: holds no {of[:-1]} itself, {members[0]} in it does: name that"
         return f"{folder}: holds several {of} ({', '.join(members)}), name one of them"
     return f"{folder}: not a member's directory, no {name} is in it"

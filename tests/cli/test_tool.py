@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -373,6 +374,10 @@ def test_what_is_about_one_member_or_changes_it_has_to_be_told_which(run, a_clus
     status, out, err = run(command, "--dir", a_cluster)
     assert (status, out) == (1, "")
     assert "holds several members (member-0, member-1, member-2), name one of them" in err
+    shutil.rmtree(a_cluster / "member-0")
+    shutil.rmtree(a_cluster / "member-1")
+    _, _, err = run(command, "--dir", a_cluster)
+    assert f"{a_cluster}: holds no member itself, member-2 in it does: name that" in err
 
 
 def test_what_a_leader_is_asked_for_finds_the_leader(run, a_cluster, monkeypatch):

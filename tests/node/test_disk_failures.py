@@ -140,7 +140,7 @@ def test_a_member_that_is_alone_lives_on_with_what_it_had_synced(tmp_path, opene
     assert found[-10:] == list(range(10))
 
 
-def test_a_member_that_waits_for_its_disk_can_be_stopped(tmp_path, opened, disks):
+def test_a_member_that_waits_for_its_disk_answers_a_hangup_and_can_be_stopped(tmp_path, opened, disks):
     cluster = Three(tmp_path, opened)
     failed = await_that(cluster.leader, "a leader")
     disks.failing[str(failed.config.path)] = 1_000
@@ -148,6 +148,9 @@ def test_a_member_that_waits_for_its_disk_can_be_stopped(tmp_path, opened, disks
         send(client, 10)
         client.await_committed(20)
     await_that(lambda: "is started again" in said(failed), "its disk fails")
+    failed._failures.due_ns = time.monotonic_ns() + 60 * 10**9
+    failed.reopen_logs()
+    await_that(lambda: "logs were opened again" in said(failed), "it answers")
     failed.close()
     assert not failed.is_running
     assert failed.error is None
