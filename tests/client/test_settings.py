@@ -104,8 +104,6 @@ def test_an_attempt_that_is_given_up_or_fails_leaves_nothing_open(leader):
 
 @pytest.mark.parametrize(("name", "meant"), [("on_mesage", "on_message"), ("on_new_leder", "on_new_leader")])
 def test_a_method_of_a_listener_that_is_never_called_is_refused_with_the_one_that_was_meant(name, meant):
-    listener = type(
-        "Listener", (EgressListener,), {name: print, "on_messages_of": print}
-    )
+    listener = type("Listener", (EgressListener,), {name: print, "on_messages_of": print})
     with pytest.raises(ConfigurationError, match=f"egress_listener: {name} is never called.*{meant}"):
         ClientContext("0=tcp:127.0.0.1:1", listener())
