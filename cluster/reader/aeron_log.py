@@ -26,6 +26,7 @@ from cluster.errors import (
     TimedOut,
 )
 from cluster.log.scan import last_message_end, split
+from cluster.log.term_event import term_event_in, time_unit_by
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import ArchiveRefusal, BoundedReplay
 from cluster.media.client_conductor import IDLE_S, ChannelRefused
@@ -37,7 +38,6 @@ from cluster.reader.aeron_member import CONSENSUS, AeronMember, member_endpoints
 from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.consensus_endpoints import parse_consensus_endpoints
 from cluster.reader.preference import FOLLOWER, LEADER, ReadPreference
-from cluster.reader.term_event import term_event, time_unit_by
 from cluster.transport.clock import monotonic_ns, pause
 
 TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends nothing
@@ -223,7 +223,7 @@ class AeronLog:
         if self._identity is None:
             if self.start_position == 0:
                 frame = self._frame_at(0)
-                event = None if frame is None else term_event(frame)
+                event = None if frame is None else term_event_in(frame)
                 if event is not None:
                     self._identity = LogIdentity(self._cluster_id, event.timestamp, event.log_session_id)
             elif self.start_position >= self.term_length:
@@ -264,7 +264,7 @@ class AeronLog:
         response = self._with_a_member(AeronMember.query)
         for position in (0, response.last_term_base_log_position):
             frame = self._frame_at(position) if position >= self.start_position else None
-            event = None if frame is None else term_event(frame)
+            event = None if frame is None else term_event_in(frame)
             if event is not None:
                 return event.time_unit or ClusterTimeUnit.MILLIS
         return time_unit_by(max((snapshot.timestamp for snapshot in response.snapshots), default=0))

@@ -24,6 +24,7 @@ from cluster.errors import (
 )
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
+from cluster.log.term_event import first_term_event, term_event_in, time_unit_by
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import header_at
@@ -33,7 +34,6 @@ from cluster.protocol.token import LogIdentity, identity_text, is_one_log
 from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
-from cluster.reader.term_event import term_event, time_unit_by
 from cluster.transport.clock import epoch_ms
 
 
@@ -294,17 +294,17 @@ class DirectoryLog:
             return self._term_event_at(0)
         state = self.state
         frame = read_first_frame(state.files, state.member.archive, state.descriptor.recording_id)
-        return term_event(frame) if frame is not None else None
+        return term_event_in(frame) if frame is not None else None
 
     def _term_event_at(self, position: int) -> NewLeadershipTermEvent | None:
-        """The event in the frame at ``position``, if it is one."""
-        end = position + self.term_length
-        try:
-            for _, run in FrameWalk(self._segments, self._params, position, end, chunk_length=4096):
-                return term_event(run.tobytes())
-        except (LogDamaged, OSError):
-            pass
-        return None
+        """That of the term whose base it is; None if it cannot be read."""
+        end = position + 2 * self.term_length  # padding may be before it
+
+        def read(at: int) -> np.ndarray:
+            walk = FrameWalk(self._segments, self._params, at, end, chunk_length=4096)
+            return next((run for _, run in walk), np.zeros(0, np.uint8))
+
+        return first_term_event(read, position, end)
 
     def _find_time_unit(self) -> ClusterTimeUnit:
         """From the event of any term that is still there, or from how large timestamps are."""

@@ -2,11 +2,14 @@
 
 import pytest
 
+from cluster.archive import Archive, RecordingLog
 from cluster.archive.node_state_file import NodeStateFile
+from cluster.member.disk.identity_keeper import IdentityKeeper
+from cluster.member.disk.member_files import MemberFiles
 from cluster.protocol.log import NewLeadershipTermEvent
 from tests.member.cluster_steps import entries
 from tests.member.in_memory.cluster import LONG_NS, SECOND
-from tests.member.in_memory.member import log_bytes
+from tests.member.in_memory.member import DIRECTORY, log_bytes
 from tests.member.parted import Parted, forget_identity
 
 
@@ -15,6 +18,7 @@ def _no_identity(monkeypatch):
     forget_identity(monkeypatch)
 
 
+CLUSTER, ARCHIVE = f"{DIRECTORY}/cluster", f"{DIRECTORY}/archive"
 HISTORY = "its log is of another history"
 
 
@@ -200,9 +204,10 @@ def test_the_events_are_read_where_terms_begin_also_after_padding():
     cluster.run_until(lambda: client.is_settled)
     cluster.await_level()
     assert 0 < left() <= 64  # an event takes 96 or more
-    cluster.leader.kill()
-    cluster.await_leader(3 * LONG_NS)
-    cluster.start(*(member.member_id for member in cluster.members if not member.is_running))
+    first = cluster.leader
+    first.kill()
+    second = cluster.await_leader(3 * LONG_NS)
+    first.start()
     cluster.await_level(3 * LONG_NS)
     cluster.run(SECOND)
 
@@ -217,3 +222,10 @@ def test_the_events_are_read_where_terms_begin_also_after_padding():
             (e.timestamp, e.leader_member_id) for e in written
         ]
         assert told.committed_position > written[-1].term_base_log_position
+    # The identity of a directory looks for it there, too.
+    first.stop()
+    archive = Archive.open(ARCHIVE, files=first.files, epoch_ms=lambda: 1)
+    recording_log = RecordingLog.open(CLUSTER, files=first.files, find_recording=archive.find_recording)
+    files = MemberFiles(archive, recording_log, None, None)
+    keeper = IdentityKeeper(cluster.context_of(first.member_id), files, print)
+    assert keeper._other_leader().leader_member_id == second.member_id

@@ -10,20 +10,20 @@ A list of one is taken only where nothing in the directory speaks of others: alo
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 
 from cluster.archive.identity_file import identity_line, read_identity, write_identity
 from cluster.archive.stored_recording import StoredRecording
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.identity import cluster_difference
-from cluster.errors import LogDamaged, OtherMembers, RemoteProtocolError, StorageError
+from cluster.errors import OtherMembers
+from cluster.log.term_event import first_term_event
 from cluster.member.disk.member_files import MemberFiles
-from cluster.protocol import decode
-from cluster.protocol.frame import HEADER_LENGTH, header_at
+from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
 from cluster.protocol.link import PromiseStatement
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
+from cluster.protocol.sbe import Buffer
 
 
 class IdentityKeeper:
@@ -128,7 +128,7 @@ class IdentityKeeper:
             )
         known = identity.first_log_session_id, identity.first_term_timestamp
         with self._stored_log() as stored:
-            first = None if stored is None else _term_event(stored.first_frame)
+            first = None if stored is None else _first_event(stored)
         if None not in known and first is not None:
             found = first.log_session_id, first.timestamp
             if found != known:
@@ -179,6 +179,10 @@ class IdentityKeeper:
         with self._stored_log() as stored:
             if stored is None:
                 return None
+
+            def read(position: int) -> Buffer:
+                return stored.read(position, HEADER_LENGTH)
+
             bases = {
                 entry.term_base_log_position
                 for entry in self._files.recording_log.entries
@@ -186,7 +190,7 @@ class IdentityKeeper:
             }
             for base in sorted(bases):
                 if stored.start_position <= base < stored.append_position:
-                    event = _term_event(partial(_frame_at, stored, base))
+                    event = first_term_event(read, base, stored.append_position)
                     if event is not None and event.leader_member_id != self._context.member_id:
                         return event
         return None
@@ -199,7 +203,7 @@ class IdentityKeeper:
         if not self._is_first_term_sought or identity is None or commit_position == 0:
             return False
         self._is_first_term_sought = False
-        event = None if recording is None else _term_event(recording.first_frame)
+        event = None if recording is None else _first_event(recording)
         if identity.first_term_timestamp is not None or event is None:
             return False
         self._write(
@@ -218,18 +222,6 @@ def _list(member_ids: tuple[int, ...]) -> str:
     return ", ".join(map(str, member_ids))
 
 
-def _frame_at(stored: StoredRecording, position: int) -> bytes:
-    return stored.read(position, HEADER_LENGTH).tobytes()
-
-
-def _term_event(read_frame: Callable[[], bytes]) -> NewLeadershipTermEvent | None:
-    """The event that a frame of the log begins with; None for anything else, and where it cannot be read."""
-    try:
-        frame = read_frame()
-        if len(frame) < HEADER_LENGTH:
-            return None
-        length = header_at(frame).frame_length - HEADER_LENGTH
-        message = decode(frame, HEADER_LENGTH, min(max(length, 0), len(frame) - HEADER_LENGTH))
-    except (LogDamaged, RemoteProtocolError, StorageError):  # a bad sector is the repair's to find
-        return None
-    return message if isinstance(message, NewLeadershipTermEvent) else None
+def _first_event(stored: StoredRecording) -> NewLeadershipTermEvent | None:
+    """That of the whole log; its frame is kept when the log's head is purged."""
+    return first_term_event(lambda _: stored.first_frame(), 0, HEADER_LENGTH)
