@@ -9,9 +9,14 @@
     log of A     0 ── 1 ── 2 ─────                 two histories: 1 was committed, so whoever led later had it
     log of B     0 ── 3 ──────────
 
+    log of A     0 ────── 1 ═════════              two histories: ═ was committed in term 1, so whoever led
+    log of B     0 ────── 1 ── 2 ─                 later had it
+
 An event is known to be committed below a commit position, and before a later event of the same log: a leader
-writes its event only when a majority has all that is before it. An own last event may be the tail of a leader
-that died, and proves nothing. Neither does a term of recording.log without bytes: it may have been filled in.
+writes its event only when a majority has all that is before it. A commit position is told only where it was
+known in the term of the last event: that of a later term may be beyond the tail of a leader in between. An
+own last event may be the tail of a leader that died, and proves nothing. Neither does a term of recording.log
+without bytes: it may have been filled in.
 
 Who tells no events, or has none where it counts (the head of its log was purged), is of no other history.
 """
@@ -53,7 +58,28 @@ def history_difference(own: TermEvents, other: TermEvents) -> str | None:
         return _told_of_left_out(*found, "here", "there")
     if (found := _left_out(other, own)) is not None:
         return _told_of_left_out(*found, "there", "here")
+    if (later := _cut_off(own, other)) is not None:
+        return _told_of_cut_off(own, later, "here", "there")
+    if (later := _cut_off(other, own)) is not None:
+        return _told_of_cut_off(other, later, "there", "here")
     return None
+
+
+def _cut_off(one: TermEvents, other: TermEvents) -> TermEvent | None:
+    """The first event of ``other`` that is later than all of ``one``, and before what that has committed."""
+    for later in other.events if one.events else ():
+        is_later = later.leadership_term_id > one.events[-1].leadership_term_id
+        if is_later and later.term_base_log_position < one.committed_position:
+            return later
+    return None
+
+
+def _told_of_cut_off(one: TermEvents, later: TermEvent, where: str, elsewhere: str) -> str:
+    return (
+        f"the log is committed to position {one.committed_position} {where}, in term "
+        f"{one.events[-1].leadership_term_id}; {elsewhere} term {later.leadership_term_id} begins before "
+        f"that, at position {later.term_base_log_position}, {_told(later)}"
+    )
 
 
 def _left_out(one: TermEvents, other: TermEvents) -> tuple[TermEvent, TermEvent] | None:

@@ -150,7 +150,9 @@ class Parts:
 
     def _build_disk(self, random: Random, fetch: FetchRecordings, *, distrusts_log: bool) -> None:
         context, files, reporter = self.context, self.files, self._reporter
-        self.histories = MemberHistories(context, files, self.log, self.peers, self.unrelated, reporter)
+        self.histories = MemberHistories(
+            context, files, self.log, self.peers, self.unrelated, reporter, self._find_election
+        )
         self.repair = Repair(context, files, self.peers, reporter.event, distrusts_log=distrusts_log)
         self.promise_keeper = PromiseKeeper(
             context,

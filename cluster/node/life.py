@@ -312,6 +312,7 @@ class MemberLife:
         Raises StorageError, OSError.
         """
         self._is_orderly = True
+        self._committed_position = self.consensus_module.parts.histories.committed_position
         with self.opened:
             self.consensus_module.close()
             for service in self.services:
@@ -324,7 +325,7 @@ class MemberLife:
     def _note_end(self) -> None:
         """Everything is closed."""
         if self._is_orderly:
-            settings, position = self.settings, self.consensus_module.log.commit_position
+            settings, position = self.settings, self._committed_position
             self.files.life.end(position, (settings.archive_directory, settings.cluster_directory))
 
     def abandon(self) -> None:

@@ -73,6 +73,18 @@ def test_who_led_later_had_what_was_committed(one, other):
     assert "there it is missing, before term" in found
 
 
+@pytest.mark.parametrize(
+    "other",
+    [a_log(A, C.replace(term_base_log_position=600)), a_log(C, begin=800), a_log(A, C, event(3, 900))],
+    ids=["a later term", "of a purged log", "more of them"],
+)
+def test_a_later_term_does_not_begin_before_what_is_committed(other):
+    found = differ(a_log(A, committed=896), other)
+
+    assert found.startswith("the log is committed to position 896 here, in term 0; there term 2 begins ")
+    assert differ(a_log(A, committed=600), other) is None
+
+
 def test_the_head_of_a_log_that_was_purged_proves_nothing():
     whole = a_log(A, B, C, committed=900)
 

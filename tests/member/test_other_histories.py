@@ -8,7 +8,7 @@ from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.member_files import MemberFiles
 from cluster.protocol.log import NewLeadershipTermEvent
 from tests.member.cluster_steps import entries
-from tests.member.in_memory.cluster import LONG_NS, SECOND
+from tests.member.in_memory.cluster import LONG_NS, MS, QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY, log_bytes
 from tests.member.parted import Parted, forget_identity
 
@@ -186,6 +186,40 @@ def test_stale_copies_that_outvote_the_only_whole_member_take_nothing_from_it():
     assert not (whole.is_leading or whole.is_following)
     assert cluster.told(whole, "members 1, 2 are a majority")
     assert log_bytes(cluster.leader, 0, len(begin)) == begin
+
+
+def test_a_copy_that_led_alone_is_not_elected_over_what_the_others_have_committed_in_their_term():
+    """Their term goes on all the while, and its own is later; the leader dies as soon as it is back."""
+    cluster, elsewhere = Parted(), SimulatedCluster(3, 5, is_started=False, **QUICK)
+    copied = cluster.followers[0]
+    copied.kill()
+    cluster.commit(b"kept")
+    there = elsewhere.members[copied.member_id]
+    for folder in (CLUSTER, ARCHIVE, f"{DIRECTORY}/driver"):
+        there.files.make_directory(folder)
+    there.restore(copied.backup())
+    elsewhere.lists[there.member_id] = (there.member_id,)
+    there.start()
+    elsewhere.run_until(lambda: there.is_leading, 3 * LONG_NS)
+    elsewhere.run(SECOND)
+    there.kill()
+    copied.restore(there.backup())
+    copied.start()
+    cluster.run(20 * MS)
+    leader = cluster.leader
+    assert leader is not None and leader is not copied
+    had = log_bytes(leader, 0, leader.commit_position)
+    leader.kill()
+    cluster.run(LONG_NS)
+    leader.start()
+    cluster.await_leader(3 * LONG_NS)
+    cluster.commit(b"all")
+
+    assert cluster.told(leader, f"member {copied.member_id} is not counted: {HISTORY}: the log is ")
+    assert cluster.told(copied, "are a majority of one history")
+    for member in cluster.members:
+        if member is not copied:
+            assert log_bytes(member, 0, len(had)) == had
 
 
 def test_the_events_are_read_where_terms_begin_also_after_padding():

@@ -4,24 +4,19 @@ What two lists say is in cluster/consensus/histories.py. The events are read whe
 of terms: the event of a term is its first frame. Each is read once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-import numpy as np
-
-from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.election import Election
 from cluster.consensus.histories import EVENTS_MAX, fault_of_events, history_difference, majority_elsewhere
-from cluster.errors import ClusterError, RemoteProtocolError
-from cluster.log.frames import TYPE_DATA
-from cluster.log.runs import headers
+from cluster.errors import RemoteProtocolError
+from cluster.log.term_event import first_term_event
 from cluster.member.disk.member_files import MemberFiles
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.unrelated import Unrelated
-from cluster.protocol import decode
-from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.link_histories import TermEvent, TermEvents
-from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.transport.message_frames import link_frame
 
@@ -39,6 +34,7 @@ class MemberHistories:
         peers: Peers,
         unrelated: Unrelated,
         reporter: Reporter,
+        find_election: Callable[[], Election | None],
     ) -> None:
         self._quorum_threshold = context.quorum_threshold
         self._files = files
@@ -46,6 +42,8 @@ class MemberHistories:
         self._peers = peers
         self._unrelated = unrelated
         self._reporter = reporter
+        self._find_election = find_election
+        self._settled_position = 0  # the last commit position of which ``committed_position`` is true
         self.own = TermEvents(0, 0)  # as it was told last
         self._read: dict[tuple[int, int], TermEvent] = {}  # by term and base
         self._seen: tuple[object, ...] = ()
@@ -58,11 +56,11 @@ class MemberHistories:
 
         What is committed is noted. Raises StorageError.
         """
+        self._settled_position = self.committed_position
         seen = self._state()
         if seen != self._seen:
             self._seen = seen
-            if (position := self._log.commit_position) > self._files.life.committed_position:
-                self._files.life.commit(position)
+            self._note_commit()
             own = self._list()
             if own != self.own:
                 self.own = own
@@ -98,9 +96,16 @@ class MemberHistories:
             self._untold.add(member_id)
 
     def _compare(self, member_id: int) -> None:
-        found = history_difference(self.own, self._told[member_id])
+        own = self.own.replace(committed_position=self.committed_position)
+        found = history_difference(own, self._told[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
+            self._note_commit()  # the next life is to see it, too, and so is the other
+            self._seen = ()
+
+    def _note_commit(self) -> None:
+        if (position := self.committed_position) > self._files.life.committed_position:
+            self._files.life.commit(position)
 
     def _look_around(self) -> None:
         elsewhere = majority_elsewhere(self.own, self._told, self._quorum_threshold)
@@ -123,8 +128,15 @@ class MemberHistories:
         return self._files.archive.recording(recording_id).synced_position
 
     @property
-    def _committed_position(self) -> int:
-        return max(self._log.commit_position, self._files.life.committed_position)
+    def committed_position(self) -> int:
+        """What is known to be committed, and was known so in the term of the last own event."""
+        known = max(self._settled_position, self._files.life.committed_position)
+        last = self._files.recording_log.find_last_term()
+        last_event_term_id = self.own.events[-1].leadership_term_id if self.own.events else NULL_VALUE
+        is_known_there = last is not None and last.leadership_term_id == last_event_term_id
+        if is_known_there and self._find_election() is None:
+            return max(self._log.commit_position, known)
+        return known
 
     def _state(self) -> tuple[object, ...]:
         """What changes when an event is new, gone, or committed."""
@@ -132,12 +144,12 @@ class MemberHistories:
         if last is None:
             return ()
         base = last.term_base_log_position
-        return last.leadership_term_id, base, self._end > base, self._committed_position > base
+        return last.leadership_term_id, base, self._end > base, self.committed_position > base
 
     def _list(self) -> TermEvents:
         """The last events, as far back as all of them are there."""
         last = self._files.recording_log.find_last_term()
-        committed_position = self._committed_position
+        committed_position = self.committed_position
         if last is None or not self._files.archive.has_recording(last.recording_id):
             return TermEvents(0, committed_position)
         recording = self._files.archive.recording(last.recording_id)
@@ -170,18 +182,11 @@ class MemberHistories:
         term_id, position = entry.leadership_term_id, entry.term_base_log_position
         if (known := self._read.get((term_id, position))) is not None:
             return known
-        while position < end:
-            try:
-                frames = self._files.archive.whole_frames(entry.recording_id, position, end, _READ_BYTES)
-                found = _first_message(frames)
-            except (ClusterError, OSError):
-                return None
-            if found is not None or not len(frames):
-                break
-            position += len(frames)  # padding: the event did not fit before it
-        else:
-            return None
-        if not isinstance(found, NewLeadershipTermEvent) or found.leadership_term_id != term_id:
+        archive, recording_id = self._files.archive, entry.recording_id
+        found = first_term_event(
+            lambda at: archive.whole_frames(recording_id, at, end, _READ_BYTES), position, end
+        )
+        if found is None or found.leadership_term_id != term_id:
             return None
         return TermEvent(
             term_id,
@@ -190,11 +195,3 @@ class MemberHistories:
             found.leader_member_id,
             found.log_session_id,
         )
-
-
-def _first_message(frames: np.ndarray) -> object | None:
-    """What the first frame that is no padding holds; None without one."""
-    for offset, header in headers(frames):
-        if header.type == TYPE_DATA:
-            return decode(frames, offset + HEADER_LENGTH, header.frame_length - HEADER_LENGTH)
-    return None
