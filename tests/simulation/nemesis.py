@@ -26,6 +26,7 @@ from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.standbys import StandbyOrders
+from tests.simulation.wrong_directories import WrongDirectories
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
@@ -84,6 +85,8 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         lists = OtherLists(self)
         self._draw_apart("other list", lists.strike, lists.random, 0.2, 2)
+        directories = WrongDirectories(self)
+        self._draw_apart("wrong directory", directories.strike, directories.random, 0.2, 2)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         self._standby_orders: StandbyOrders | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis
 
 
-class _Watch(Observer):
+class TakesNoPart(Observer):
     """Holds who is of another cluster to having no part in this one."""
 
     def on_turn(self, member: Member) -> None:
@@ -88,7 +88,7 @@ class OtherLists:
             history.clocks[member.member_id],
             self.random,
             history.next_incarnation,
-            observer=_Watch(),
+            observer=TakesNoPart(),
         )
         stray.name = f"stray {member.member_id}"
         stray.wake(history.world.now_ns)

@@ -10,6 +10,7 @@ A list of one is taken only where nothing in the directory speaks of others: alo
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from cluster.archive.identity_file import identity_line, read_identity, write_identity
 from cluster.archive.stored_recording import StoredRecording
@@ -188,6 +189,7 @@ class IdentityKeeper:
                 for entry in self._files.recording_log.entries
                 if entry.is_valid and entry.entry_type is TERM
             }
+            read = partial(stored.read, max_length=HEADER_LENGTH)
             for base in sorted(bases):
                 if stored.start_position <= base < stored.append_position:
                     event = first_term_event(read, base, stored.append_position)
