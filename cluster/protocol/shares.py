@@ -8,6 +8,7 @@ So whoever has less than others finds room where they find none, and nobody has 
 (Choudhury and Hahne, Dynamic queue length thresholds for shared-memory packet switches, 1998).
 """
 
+import ipaddress
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,13 +24,30 @@ def beyond_share(held: int, free: int) -> str:
     return f"has {held}, and {free} are free: one has at most {FREE_MULTIPLE} times as many as are free"
 
 
+def sharer_at(address: str) -> str:
+    """In whose share an address is: of IPv6 its /64, in which a host picks addresses at will.
+
+    ``address`` as sockets or gRPC name it; what is no address of IPv6 stands for itself.
+    """
+    text = address.replace("%5B", "").replace("%5D", "").strip("[]")
+    if ":" not in text:
+        return address
+    try:
+        found = ipaddress.IPv6Address(text)
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return text if found.is_loopback else str(ipaddress.ip_network((int(found) >> 64 << 64, 64)))
+
+
 def principal_text(principal: bytes) -> str:
     """The name of a principal, for people."""
     return ascii(principal.decode(errors="replace"))
 
 
 class Taken:
-    """How many of a bound each client has."""
+    """How many of a bound each client has, who is told by its address."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -40,11 +58,12 @@ class Taken:
 
     def beyond_share(self, client: str, free: int) -> str:
         """As the function, of what the client has."""
-        return beyond_share(self._counts[client], free)
+        return beyond_share(self._counts[sharer_at(client)], free)
 
     @contextmanager
     def by(self, client: str) -> Iterator[None]:
         """The client has one more."""
+        client = sharer_at(client)
         self._counts[client] += 1
         try:
             yield

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-from cluster.protocol.shares import Taken
+from cluster.protocol.shares import Taken, sharer_at
 from cluster.transport.grpc_core import grpc
 
 SOON_S = 1.0  # after it began; who waits for an answer has a time-out, and this is none
@@ -73,7 +73,7 @@ class ResetGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc is n
             self._resets.clear()
             self._cut_off.clear()
             self._window_end_s = now_s + RESETS_WINDOW_S
-        address = address_of(context)
+        address = sharer_at(address_of(context))
         self._resets[address] += 1
         if (count := self._resets[address]) <= RESETS_MAX:
             return

@@ -34,7 +34,7 @@ from cluster.log.connection_table import CLIENT, STRANGER
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import HEADER_LENGTH
-from cluster.protocol.shares import FillLevel
+from cluster.protocol.shares import FillLevel, sharer_at
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.handed_over import HandedOver
@@ -95,7 +95,7 @@ class _Client:
 
     def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
         self.connection = connection
-        self.host = host  # over TCP
+        self.host = host  # over TCP: in whose share it is
         self.address = host
         self.opened_ns = now_ns
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
@@ -296,14 +296,15 @@ class ClientPort:
         )
         if certificate_name is not None:
             connection.certificate_name = certificate_name
-        host = connection.peer_host
+        address = connection.peer_host
+        host = sharer_at(address)
         if why := self._make_room(host, handler):
             connection.close(why)
             self._report(f"a client was turned away: {why}")
             return
         connection.serve(STRANGER, self._connection_id)
         client = _Client(connection, host, now_ns)
-        client.address = peer or host
+        client.address = peer or address
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
 

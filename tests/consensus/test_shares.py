@@ -1,9 +1,11 @@
 """What one address or principal may take of sessions, lanes and consumer groups."""
 
+import pytest
+
 from cluster.protocol.consumer import Consumer, with_consumer
 from cluster.protocol.enums import EventCode
 from cluster.protocol.lane import REGISTRATION, Lane, with_lane
-from cluster.protocol.shares import FillLevel, beyond_share
+from cluster.protocol.shares import FillLevel, Taken, beyond_share, sharer_at
 from tests.consensus.session_language import TOKEN, Sessions, Watching
 
 RULE = ": one has at most 3 times as many as are free"
@@ -157,3 +159,34 @@ def test_one_principal_leaves_a_quarter_of_the_consumer_groups_to_others():
     told = f"consumer group h: principal 'eve' has 6, and 2 are free{RULE}"
     assert reported(11, "h", b"eve") == (EventCode.ERROR, f"{told} (consumers_max)")
     assert reported(12, "k", b"alice")[0] is EventCode.OK
+
+
+@pytest.mark.parametrize(
+    ("address", "sharer"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("", ""),
+        ("2001:db8:0:7:aa:bb:cc:dd", "2001:db8:0:7::/64"),
+        ("%5B2001:db8:0:7::1%5D", "2001:db8:0:7::/64"),
+        ("[2001:db8:0:8::1]", "2001:db8:0:8::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("::1", "::1"),
+        ("no:address", "no:address"),
+    ],
+)
+def test_addresses_of_one_network_of_ipv6_share(address, sharer):
+    assert sharer_at(address) == sharer
+
+
+def test_a_host_that_picks_another_address_for_each_session_has_one_share():
+    sessions = anybody(max_sessions=8)
+    opened = sum(opens_at(sessions, [number], f"2001:db8::{number}") for number in range(1, 9))
+    assert opened == 6
+    assert opens_at(sessions, [9], "2001:db8:0:1::1") == 1
+
+    readers = Taken()
+    with readers.by("2001:db8::1"), readers.by("2001:db8::2"), readers.by("2001:db8::3"):
+        assert readers.beyond_share("2001:db8::4", 1).startswith("has 3, and 1 are free")
+        assert not readers.beyond_share("2001:db8:0:1::1", 1)
+    assert readers.count == 0
