@@ -89,6 +89,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
 
+# What accept-data-loss says, and asks.
+_PROMISES_QUESTION = (
+    "member {member_id} has forgotten: {forgotten}",
+    "What no other member holds of that is lost. Its id, to go on",
+)
+_ALONE_QUESTION = (
+    "member {member_id} is to be the only one of a new cluster, without {forgotten}",
+    "No member of the old cluster may run, now or later. Its id, to go on",
+)
+
 _example = partial(example, "tool")
 
 
@@ -267,10 +277,9 @@ def accept_data_loss(
         cluster = find_cluster_directory(files, str(directory))
         forgotten = OTHERS_FORGOTTEN if alone else what_is_forgotten(files, cluster)
         if member is None and forgotten:
-            typer.echo(f"member {member_id} has forgotten: {forgotten}", err=True)
-            member = typer.prompt(
-                "What no other member holds of that is lost. Its id, to go on", type=int, err=True
-            )
+            what, question = _ALONE_QUESTION if alone else _PROMISES_QUESTION
+            typer.echo(what.format(member_id=member_id, forgotten=forgotten), err=True)
+            member = typer.prompt(question, type=int, err=True)
         if member not in (None, member_id):
             raise ConfigurationError(f"{directory} is of member {member_id}, not of member {member}")
         if alone:

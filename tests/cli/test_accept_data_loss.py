@@ -39,12 +39,12 @@ def state_of(directory: Path) -> PromiseState:
     return held.state
 
 
-def at_a_terminal(directory: Path, typed: str) -> tuple[int, str, str]:
+def at_a_terminal(directory: Path, typed: str, *options: str) -> tuple[int, str, str]:
     """Run the command at a terminal and type; return its status, its output and what the terminal shows."""
     terminal, theirs = pty.openpty()
     os.write(terminal, typed.encode())
     process = subprocess.Popen(
-        [*COMMAND, "tool", "accept-data-loss", "--dir", str(directory)],
+        [*COMMAND, "tool", "accept-data-loss", "--dir", str(directory), *options],
         stdin=theirs,
         stdout=subprocess.PIPE,
         stderr=theirs,
@@ -115,6 +115,15 @@ def test_accept_data_loss_names_the_member_and_leaves_a_note(run, directory):
     status, _, err = run("accept-data-loss", "--dir", directory, "--member", 0)
     assert status == 1
     assert "forgotten nothing" in err
+
+
+def test_who_is_to_go_on_alone_is_asked_in_words_of_its_own(directory):
+    status, out, shown = at_a_terminal(directory, "0\n", "--alone")
+
+    assert (status, out.startswith("member 0 is a cluster of one from now on")) == (0, True)
+    assert "member 0 is to be the only one of a new cluster, without the other members, and what of" in shown
+    assert "No member of the old cluster may run, now or later. Its id, to go on:" in shown
+    assert "has forgotten" not in shown and "no other member holds" not in shown
 
 
 def test_a_member_goes_on_alone_in_a_generation_of_its_own(run, directory):
