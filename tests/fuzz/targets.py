@@ -11,16 +11,27 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
 from cluster.archive.directory_lock import read_mark_header
-from cluster.archive.files import OsFiles
+from cluster.archive.files import Files, OsFiles
+from cluster.archive.identity_file import IDENTITY_FILE_NAME, identity_line, read_identity
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.backup.close import words_line
+from cluster.backup.make import next_members
+from cluster.consensus.histories import fault_of_events, history_difference, majority_elsewhere
+from cluster.consensus.identity import cluster_difference
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.log.entry_filter import EntryFilter, restored
+from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
 from cluster.protocol import decode, link, session, streams
 from cluster.protocol.consumer import positions_in
 from cluster.protocol.enums import AdminRequestType, ClusterComponentType
 from cluster.protocol.frame import frame
+from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.last_words import LastWords
+from cluster.protocol.life_note import LifeNote
+from cluster.protocol.link_histories import TermEvent, TermEvents
 from cluster.protocol.sbe import Message
 from cluster.protocol.service_link import ServiceHello, ServicePosition, ServiceRaised, decode_service_link
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotConsumer, SnapshotLane, SnapshotSession
@@ -182,6 +193,41 @@ def _make_mark_file(path: str) -> None:
     _shorten(path)
 
 
+class Checked(File):
+    """Of a file under a checksum: the inputs are what is under it, which others may have written as well."""
+
+    def __init__(self, name: str, read: Callable[[Files, str], object], corpus: Sequence[bytes]) -> None:
+        super().__init__(name, lambda path: read(OsFiles(), path), _writes(""))
+        self.corpus = corpus
+
+    def feed(self, data: bytes) -> str:
+        return super().feed(data + struct.pack("<I", zlib.crc32(data)))
+
+
+def _read_life(files: Files, path: str) -> int:
+    note = LifeNoteFile(files, str(Path(path).parent), boot_id="a boot", file_sync_level=1)
+    note.begin()
+    return note.committed_position
+
+
+def _read_identity(files: Files, path: str) -> object:
+    folder = str(Path(path).parent)
+    found = read_identity(files, folder, folder).identity
+    return found and (identity_line(found), cluster_difference(found, IDENTITY))
+
+
+def _read_closed(files: Files, path: str) -> object:
+    words = read_last_words(files, path)
+    return words_line(words), next_members([words, WORDS], (0, 1))
+
+
+def _compare_events(data: bytes) -> object:
+    told = decode(data)
+    if not isinstance(told, TermEvents) or fault_of_events(told) is not None:
+        return None
+    return history_difference(EVENTS, told), majority_elsewhere(EVENTS, {1: told, 2: told}, 2)
+
+
 def _text(parse: Callable[[dict[str, str], str], object]) -> Callable[[str], object]:
     return lambda path: parse(read_lines(path), path)
 
@@ -198,6 +244,9 @@ def _verify_token() -> Function:
     return Function(lambda credentials: verifier.verify(credentials, None), [b"secret", b"other"])
 
 
+IDENTITY = ClusterIdentity(0, 7, 8).with_members(0, (0, 1, 2))
+WORDS = LastWords(3, 2, 640, 1, True, True, (IDENTITY,))
+EVENTS = TermEvents(0, 640, (TermEvent(0, 0, 1000, 0, 7), TermEvent(2, 480, 2000, 1, 8)))
 SERVICE_MESSAGES = (
     ServiceHello(0, 1, 1 << 16),
     ServicePosition(64, 0, 0),
@@ -283,6 +332,10 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "mark-file": lambda: File(
         "cluster-mark.dat", lambda path: read_mark_header(OsFiles(), path), _make_mark_file
     ),
+    "identity-file": lambda: Checked(IDENTITY_FILE_NAME, _read_identity, [IDENTITY.encode_body()]),
+    "life-file": lambda: Checked(LIFE_FILE_NAME, _read_life, [LifeNote(640, 0, False, "a boot").encode()]),
+    "closed-file": lambda: Checked(CLOSED_FILE_NAME, _read_closed, [WORDS.encode()]),
+    "term-events": lambda: Function(_compare_events, [EVENTS.encode()]),
     "rights-file": lambda: File("rights", _text(parse_rights), _writes("alice: write, read\n*: admin\n")),
     "tokens-file": lambda: File(
         "tokens", _text(parse_tokens), _writes(f"# who\nalice: {token_digest(b'secret')!s}\n")

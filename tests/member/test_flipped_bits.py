@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from cluster.archive.identity_file import IDENTITY_FILE_NAME
+from cluster.member.disk.life_note import LIFE_FILE_NAME
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
     CatalogHeader,
@@ -49,10 +51,18 @@ def node_state_fields(data):  # type: ignore[no-untyped-def]
     yield from ((word, WORD) for word in range(0, 72, WORD))
 
 
+def words(data):  # type: ignore[no-untyped-def]
+    """Of a small file under one checksum: eight bytes at a time."""
+    yield from ((begin, min(2 * WORD, len(data) - begin)) for begin in range(0, len(data), 2 * WORD))
+
+
 FILES = {
     f"archive/{CATALOG_FILE_NAME}": catalog_fields,
     f"cluster/{RECORDING_LOG_FILE_NAME}": recording_log_fields,
     f"cluster/{NODE_STATE_FILE_NAME}": node_state_fields,
+    f"cluster/{IDENTITY_FILE_NAME}": words,
+    f"archive/{IDENTITY_FILE_NAME}": words,
+    f"cluster/{LIFE_FILE_NAME}": words,
 }
 
 
