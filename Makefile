@@ -9,7 +9,7 @@ SHELL      := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test budget slow lint conformance sim interop faults bench docs lock clean
+.PHONY: help setup java demo test budget slow lint conformance sim interop faults bench docs lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ $(STAMP): requirements.lock pyproject.toml .ci/setup conf/ivysettings.xml
 	@.ci/setup
 	@touch $(PACKAGES) $@
 
+# Java may be lost after set-up; each test of Spark would fail then, for itself.
+java: $(STAMP)
+	@.ci/setup java
+
 demo: $(STAMP)  ## A year of flights through three members, Spark and Delta, in a few minutes
 	@$(PYTHON_BIN) -m jobs.demo $(ARGS)
 
@@ -33,7 +37,7 @@ WORKERS    := 3
 FAST       := -m 'not interop and not faults and not slow'
 TIMEFORMAT := make test: %R s; processor time %U s user, %S s system
 export TIMEFORMAT
-test: $(if $(ARGS),$(PACKAGES),$(STAMP))  ## Types, style and layers, then every fast test and a first slice of the simulator
+test: $(if $(ARGS),$(PACKAGES),java)  ## Types, style and layers, then every fast test and a first slice of the simulator
 ifdef ARGS
 	@time $(PYTHON_BIN) -m pytest -q -n $(WORKERS) $(FAST) $(ARGS)
 else
@@ -47,7 +51,7 @@ budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one ha
 # An eighth of the tests, by whole files: make slow PART=0/8. So with faults.
 SHARE = $(if $(PART),--part $(PART))
 
-slow: $(STAMP)  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories
+slow: java  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories
 	@$(PYTHON_BIN) -m pytest -q -n 2 -m slow $(SHARE) $(ARGS)
 
 STYLE = $(PYTHON_BIN) -m ruff check . && $(PYTHON_BIN) -m mypy
@@ -65,12 +69,12 @@ FROM  ?= 1
 sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM=1, or SEED=91
 	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
 
-interop: $(STAMP)  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
+interop: java  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
 	@.ci/node
 	@$(PYTHON_BIN) -m pytest -q -m interop $(ARGS)
 
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
-faults: $(STAMP)  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
+faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
 	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(SHARE)) $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shutil
 import subprocess
 import sys
@@ -528,3 +529,36 @@ def test_setup_knows_java_whatever_it_says_before_its_version(tmp_path, version,
     function = setup[begin : setup.index("\n}", begin) + 2]
     java = a_java(tmp_path, version)
     assert subprocess.run(["bash", "-c", f"{function}; java_is_new_enough {java}"]).returncode == status
+
+
+def test_that_java_was_lost_after_set_up_is_said_in_one_line(tmp_path):
+    setup = tmp_path / ".ci" / "setup"
+    setup.parent.mkdir()
+    setup.write_text((ROOT / ".ci/setup").read_text().replace("/usr/lib/jvm", str(tmp_path / "jvm")))
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("dirname", "sed"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+
+    def said() -> tuple[int, str]:
+        bash = str(shutil.which("bash"))
+        done = subprocess.run([bash, setup, "java"], stderr=subprocess.PIPE, text=True, env={"PATH": str(tools)})
+        return done.returncode, done.stderr
+
+    status, line = said()
+    assert (status, line.count("\n")) == (1, 1) and line.startswith("setup: Java 17 or newer is needed"), line
+    a_java(tmp_path / "jvm" / "17", "17.0.15")
+    assert said() == (0, "")
+
+
+def test_make_asks_for_java_before_it_runs_tests_of_spark():
+    env = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+
+    def planned(*words: str) -> str:
+        make = ["make", "--dry-run", *words]
+        return subprocess.run(make, capture_output=True, text=True, check=True, cwd=ROOT, env=env).stdout
+
+    for target in ("test", "slow", "interop", "faults"):
+        lines = planned(target)
+        assert 0 <= lines.find(".ci/setup java") < lines.index("pytest"), target
+    assert ".ci/setup java" not in planned("test", "ARGS=tests/consensus"), "which needs packages alone"
