@@ -138,6 +138,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(Failures(Path(failures)))
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Modules and tests stay as long as the process: the garbage collector need not look at them."""
+    gc.disable()
+    yield
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     keep_points(items)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cluster.log.append import append_message, message_end_position
-from cluster.log.frames import LogParams, framed_length
+from cluster.log.frames import LogParams
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import CloseReason, ClusterTimeUnit
 from cluster.protocol.log import NewLeadershipTermEvent, SessionCloseEvent, SessionOpenEvent, TimerEvent
@@ -53,7 +53,7 @@ class LogWriter:
 
     def _begin_of(self, message: bytes, end: int) -> int:
         """Where the message's first frame lies: behind the padding, if there is any."""
-        return end - framed_length(len(message), self.params.mtu)
+        return end - message_end_position(0, len(message), self.params)
 
     def term(self, leadership_term_id: int, leader_member_id: int = 0) -> None:
         self.leadership_term_id = leadership_term_id

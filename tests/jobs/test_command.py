@@ -541,8 +541,8 @@ def test_that_java_was_lost_after_set_up_is_said_in_one_line(tmp_path):
         (tools / tool).symlink_to(str(shutil.which(tool)))
 
     def said() -> tuple[int, str]:
-        bash = str(shutil.which("bash"))
-        done = subprocess.run([bash, setup, "java"], stderr=subprocess.PIPE, text=True, env={"PATH": str(tools)})
+        command = [str(shutil.which("bash")), str(setup), "java"]
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, env={"PATH": str(tools)})
         return done.returncode, done.stderr
 
     status, line = said()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-import duckdb
-import polars
 import pyarrow as pa
 import pytest
 
@@ -50,6 +48,9 @@ def running(tmp_path_factory):
 @pytest.mark.parametrize("over", ["endpoints", "dir"])
 def test_duckdb_and_polars_read_the_log_of_a_cluster_that_runs(running, over):
     """Each stream ends where the log was committed when it was made; the next one has what came since."""
+    import duckdb  # what takes a second to import, and nobody else needs
+    import polars
+
     place = {"endpoints": running.endpoints, "dir": str(running.leader().config.path)}
     with (
         LogReader.open(**{over: place[over]}) as reader,
