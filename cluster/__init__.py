@@ -85,9 +85,16 @@ __all__ = list(_MODULE_OF)
 def __getattr__(name: str) -> Any:
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'cluster' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    try:
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+    except ModuleNotFoundError as error:
+        from cluster.errors import ExtraNeeded, need
+
+        if not isinstance(error, ExtraNeeded):
+            need("node")
+        raise
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MODULE_OF])
+    return sorted(_MODULE_OF)

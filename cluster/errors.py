@@ -305,3 +305,28 @@ class TlsFailed(RemoteProtocolError):
 
 # What a member's turn is meant to raise: it ends a life of the member. All else is an UnexpectedError.
 FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)
+
+
+class ExtraNeeded(ModuleNotFoundError):
+    """A part of the package was imported without what it needs; the text says how to install that."""
+
+
+# One module of each package that the extra brings.
+_MODULES_OF_EXTRAS = {
+    "reader": ("numba", "numpy", "pyarrow"),
+    "node": (
+        *("numba", "numpy", "pyarrow", "cryptography", "grpc_health", "grpc_reflection", "hdrh"),
+        *("google", "pydantic", "rich", "structlog", "typer"),
+    ),
+}
+
+
+def need(extra: str) -> None:
+    """Raise ExtraNeeded unless all that the extra brings is there."""
+    from importlib.util import find_spec  # which takes 20 ms of an import
+
+    for name in _MODULES_OF_EXTRAS[extra]:
+        if find_spec(name) is None:
+            raise ExtraNeeded(
+                f"{name} is not installed; expected pip install 'pyspark-cluster[{extra}]'", name=name
+            )

@@ -5,3 +5,7 @@ Read first: ``main.py``. A module of a command has ``app``, a ``typer.Typer``: w
 command (``cluster send``), with several a group of them (``cluster log dump``). What goes wrong is a
 ClusterError: one line on standard error and its exit status, never a traceback.
 """
+
+from cluster.errors import need
+
+need("node")

@@ -40,7 +40,7 @@ Example:
 Jobs, each with options of its own and an example in its --help:
 {}
 
-They need the extra [spark], the demo [demo]; --writer delta-rs needs [delta-rs] alone.
+They need the extra [spark], the demo [demo]; --writer delta-rs needs [delta] alone.
 """.format("\n".join(f"- {name:<13} {what}" for name, what in JOBS.items()))
 
 THE_REST_IS_THE_JOBS = {

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cluster.protocol.link import TakenNumber, answer_id_of, split_answer_id
 
 SAY_BYTES = 64 * 1024  # of answers, which the leader hears of at once
@@ -25,13 +23,15 @@ class AnswerProgress:
         """Of the last answer of each service."""
         return tuple(TakenNumber(split_answer_id(last)[1], service) for service, last in self._last.items())
 
-    def take(self, answer_ids: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """A mask of the answers that did not come before."""
-        fresh = np.ones(len(answer_ids), bool)
-        for row, answer_id in enumerate(answer_ids.tolist()):
+    def take(self, answer_ids: list[int], lengths: list[int]) -> list[int]:
+        """The rows of the answers that did not come before."""
+        fresh = []
+        for row, answer_id in enumerate(answer_ids):
             service_id, number = split_answer_id(answer_id)
             expected = self._last.get(service_id, answer_id_of(service_id, 0)) + 1
-            fresh[row] = answer_id == expected and not self.fault
+            if answer_id == expected and not self.fault:
+                fresh.append(row)
+                self._unsaid_bytes += lengths[row] + 1
             if answer_id == expected:
                 self._last[service_id] = answer_id
             elif number == 0:
@@ -40,7 +40,6 @@ class AnswerProgress:
                 self.fault = (
                     f"answers {split_answer_id(expected)[1]} to {number - 1} of service {service_id} are lost"
                 )
-        self._unsaid_bytes += int(lengths[fresh].sum()) + int(fresh.sum())
         return fresh
 
     def rest_ns(self, now_ns: int, *, is_held: bool) -> int | None:

@@ -35,13 +35,11 @@ from cluster.client.standing import ClientStanding, Standing
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
-from cluster.protocol.token import PositionToken, identity_of, identity_text
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
 from cluster.service.payload import Payload, check_length
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
-from cluster.transport.member_status import member_status
 
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 
@@ -442,6 +440,9 @@ class ClusterClient(ClientStanding, BlockingCalls):
         asks the leader which log this is, for ``message_timeout`` at most; raises ClusterError when it does
         not answer, and AuthenticationRejected for a client that may not read.
         """
+        from cluster.protocol.token import PositionToken, identity_of, identity_text
+        from cluster.transport.member_status import member_status
+
         if self._cluster is None:
             context = self._context
             status = member_status(

@@ -75,8 +75,8 @@ class EgressAdapter:
         timestamps, offsets, lengths = messages.timestamps, messages.offsets, messages.lengths
         numbers = messages.numbers
         if self._taken is not None:
-            fresh = self._taken.take(messages.answer_ids, lengths)
-            if not fresh.any():
+            fresh = self._taken.take(messages.answer_ids.tolist(), lengths.tolist())
+            if not fresh:
                 return
             timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
             numbers = numbers[fresh]

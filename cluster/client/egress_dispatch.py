@@ -22,9 +22,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from cluster.errors import ClusterError, ConfigurationError
+from cluster.protocol.arrays import np
 from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
 
 METHODS = (
@@ -169,13 +168,13 @@ class EgressDispatch:
             rows = zip(
                 batch.timestamps.tolist(),
                 batch.offsets.tolist(),
-                (batch.offsets + batch.lengths).tolist(),
+                batch.lengths.tolist(),
                 strict=True,
             )
             row = 0
             try:
-                for row, (timestamp, begin, end) in enumerate(rows, 1):
-                    action = on_message(session_id, timestamp, view[begin:end])
+                for row, (timestamp, begin, length) in enumerate(rows, 1):
+                    action = on_message(session_id, timestamp, view[begin : begin + length])
                     if action.__class__ is ControlledAction and action <= ControlledAction.BREAK:
                         self.rows_done = row - (action is ControlledAction.ABORT)
                         return

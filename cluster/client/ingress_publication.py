@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-import numpy as np
-
 from cluster.errors import RemoteProtocolError
 from cluster.protocol import Message, decode, link, session, streams
+from cluster.protocol.arrays import np
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, describe_member

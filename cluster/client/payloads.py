@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from cluster.errors import LocalProtocolError
 from cluster.log.session_frames import join_payloads
+from cluster.protocol.arrays import np
 from cluster.service.payload import Payload
 
 # A sequence of bytes, (buffer, offsets, lengths), or a pyarrow array of binary or string values.

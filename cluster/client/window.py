@@ -16,10 +16,9 @@ from bisect import bisect_right
 from collections import deque
 from typing import Protocol
 
-import numpy as np
-
 from cluster.log.resend import frame_end, restamp, skip_messages
 from cluster.log.session_frames import FRAME_OVERHEAD, frame_ingress, join_payloads
+from cluster.protocol.arrays import np
 from cluster.protocol.frame import align, frame_header
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.streams import INGRESS

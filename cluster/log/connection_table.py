@@ -4,7 +4,7 @@ Whoever owns a connection says here what it is; the connection itself says what 
 straight through. A kernel leaves those with a ``STATE`` other than 0, and those of kind 0, to Python.
 """
 
-import numpy as np
+from cluster.protocol.arrays import np
 
 ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)

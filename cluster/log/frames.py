@@ -11,10 +11,9 @@ predecessor is not there.
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_u16, put_i64, zero_bytes
+from cluster.protocol.arrays import np
 
 # Beside the kernels because what is cached is not checked by cluster/protocol; a test holds them equal to
 # cluster/protocol.

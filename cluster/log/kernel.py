@@ -10,14 +10,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from numba import config, njit
-
-from cluster.log.kernel_cache import KernelCache
+from cluster.log.compiler import config, njit
 
 # Every module of this folder that a kernel of another module takes constants or functions from.
 SHARED_MODULES = (
     "kernel",
+    "compiler",
     "memory",
+    "memory_instructions",
     "crc",
     "frames",
     "append",
@@ -64,6 +64,8 @@ def kernel(
         if not config.DISABLE_JIT:  # type: ignore[attr-defined]
             assert function.__closure__ is None, "the cache cannot see what it closes over change"
             fingerprint = _fingerprint((function.__module__, *modules), _FINGERPRINT)
+            from cluster.log.kernel_cache import KernelCache  # which needs numba
+
             # Not numba's cache, whose reading prepares for compiling first: 0.2 s of CPU of each
             # process. Code that counts references calls functions that are made known then.
             cache = dispatcher._cache = KernelCache(function, fingerprint, _OPTIONS["_nrt"])  # type: ignore[attr-defined]

@@ -3,16 +3,16 @@
 A view per field would cost more than the field, so a load is one machine instruction here, inlined into the
 kernel. **Nothing checks bounds**: a kernel proves an offset in range before it touches it. With compilation
 off (``NUMBA_DISABLE_JIT=1``) or bounds checks on (``NUMBA_BOUNDSCHECK=1``) the same functions are plain code
-that asserts its bounds, which is how the tests look for a kernel that did not.
+that asserts its bounds, which is how the tests look for a kernel that did not. Without numba they are
+Python's ``struct``, which checks bounds by itself.
 
 Integers come out as int64, whatever their width in memory. Values are truncated on their way in.
 """
 
-import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+import struct
+
+from cluster.log.compiler import HAS_NUMBA, config, njit, types
+from cluster.protocol.arrays import np
 
 # The only kinds of arrays that kernels take.
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
@@ -21,75 +21,33 @@ WORDS = types.Array(types.int64, 1, "C", readonly=True)
 WORDS_OUT = types.Array(types.int64, 1, "C")
 I64 = types.int64
 
+if not HAS_NUMBA:
 
-def _address(context, builder, array_type, array, offset):  # type: ignore[no-untyped-def]
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [offset])
+    def _plain(kind):  # type: ignore[no-untyped-def]
+        layout = struct.Struct(kind)
+        unpack_from, pack_into, mask = layout.unpack_from, layout.pack_into, (1 << 8 * layout.size) - 1
+        return lambda buffer, at: unpack_from(buffer, at)[0], lambda buffer, at, value: pack_into(
+            buffer, at, value & mask
+        )
 
+    get_u8, put_u8 = _plain("<B")
+    get_u16, get_u32, get_i32, get_i64 = (_plain(kind)[0] for kind in ("<H", "<I", "<i", "<q"))
+    put_i32, put_i64 = _plain("<I")[1], _plain("<Q")[1]
 
-def _loader(bits: int, signed: bool):  # type: ignore[no-untyped-def]
-    word = ir.IntType(bits)
+    def copy_bytes(target, target_offset, source, source_offset, length):  # type: ignore[no-untyped-def]
+        end = source_offset + length
+        memoryview(target)[target_offset : target_offset + length] = memoryview(source)[source_offset:end]
 
-    def load(typing_context, buffer, offset):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            address = _address(context, builder, signature.args[0], *arguments)
-            value = builder.load(builder.bitcast(address, word.as_pointer()))
-            value.align = 1
-            if bits == 64:
-                return value
-            return (builder.sext if signed else builder.zext)(value, ir.IntType(64))
+    def zero_bytes(target, offset, length):  # type: ignore[no-untyped-def]
+        target[offset : offset + length] = bytes(length)
 
-        return types.int64(buffer, types.int64), codegen
+elif not config.DISABLE_JIT and not config.BOUNDSCHECK:  # type: ignore[attr-defined]
+    from cluster.log.memory_instructions import copier, loader, storer, zeroer
 
-    return intrinsic(load)
-
-
-def _storer(bits: int):  # type: ignore[no-untyped-def]
-    word = ir.IntType(bits)
-
-    def store(typing_context, buffer, offset, value):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            address = _address(context, builder, signature.args[0], *arguments[:2])
-            value = arguments[2] if bits == 64 else builder.trunc(arguments[2], word)
-            builder.store(value, builder.bitcast(address, word.as_pointer())).align = 1
-            return context.get_dummy_value()
-
-        return types.void(buffer, types.int64, types.int64), codegen
-
-    return intrinsic(store)
-
-
-def _copier():  # type: ignore[no-untyped-def]
-    def copy(typing_context, target, target_offset, source, source_offset, length):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            to = _address(context, builder, signature.args[0], *arguments[:2])
-            of = _address(context, builder, signature.args[2], *arguments[2:4])
-            cgutils.raw_memcpy(builder, to, of, arguments[4], 1)
-            return context.get_dummy_value()
-
-        i64 = types.int64
-        return types.void(target, i64, source, i64, i64), codegen
-
-    return intrinsic(copy)
-
-
-def _zeroer():  # type: ignore[no-untyped-def]
-    def zero(typing_context, target, offset, length):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            to = _address(context, builder, signature.args[0], *arguments[:2])
-            cgutils.memset(builder, to, arguments[2], 0)
-            return context.get_dummy_value()
-
-        return types.void(target, types.int64, types.int64), codegen
-
-    return intrinsic(zero)
-
-
-if not config.DISABLE_JIT and not config.BOUNDSCHECK:  # type: ignore[attr-defined]
-    get_u8, get_u16, get_u32 = _loader(8, False), _loader(16, False), _loader(32, False)
-    get_i32, get_i64 = _loader(32, True), _loader(64, True)
-    put_u8, put_i32, put_i64 = _storer(8), _storer(32), _storer(64)
-    copy_bytes, zero_bytes = _copier(), _zeroer()
+    get_u8, get_u16, get_u32 = loader(8, False), loader(16, False), loader(32, False)
+    get_i32, get_i64 = loader(32, True), loader(64, True)
+    put_u8, put_i32, put_i64 = storer(8), storer(32), storer(64)
+    copy_bytes, zero_bytes = copier(), zeroer()
 else:
 
     @njit

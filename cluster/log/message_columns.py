@@ -1,6 +1,6 @@
 """Messages as columns over one buffer of payloads, filled by a kernel, read by numpy."""
 
-import numpy as np
+from cluster.protocol.arrays import np
 
 # The columns in ``words``, each as long as there are rows.
 SESSION_IDS, TIMESTAMPS, OFFSETS, LENGTHS, EXTRA, NUMBERS = range(6)

@@ -6,12 +6,11 @@ but frames is wrong, and the earlier that is seen the less of it is kept.
 
 from collections.abc import Iterator
 
-import numpy as np
-from numba import types
-
+from cluster.log.compiler import types
 from cluster.log.frames import FLAGS_MASK, HEADER_LENGTH, TYPE_DATA, align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
+from cluster.protocol.arrays import np
 from cluster.protocol.frame import DataFrameHeader, header_at
 from cluster.protocol.sbe import Buffer
 

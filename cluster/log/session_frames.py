@@ -8,10 +8,8 @@ payloads: a row is (session id, timestamp, offset, length).
 
 from collections.abc import Sequence
 
-import numpy as np
-from numba import types
-
 from cluster.errors import LocalProtocolError
+from cluster.log.compiler import types
 from cluster.log.frames import (
     COMMIT_ACK_FRAME_LENGTH,
     COMMIT_ACK_SBE_HEADER,
@@ -64,6 +62,7 @@ from cluster.log.session_table import (
     SessionTable,
     find_slot,
 )
+from cluster.protocol.arrays import np
 
 FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
 # In an answer's frame, which lies in no term: the number of the message that it answers, in its session.

@@ -10,10 +10,9 @@ it, and a look-up is one probe. At most half of the index is taken, so a probe e
 
 from collections.abc import Iterable
 
-import numpy as np
-
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64, WORDS_OUT
+from cluster.protocol.arrays import np
 
 NULL_VALUE = -1
 

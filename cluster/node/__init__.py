@@ -15,3 +15,7 @@
 
 Never: decide anything that the consensus module decides.
 """
+
+from cluster.errors import need
+
+need("node")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, NamedTuple, TypeAlias, dataclass_transform
 
-import numpy as np
+from cluster.protocol.arrays import np
 
 NULL_I32: Final = -(2**31)
 NULL_I64: Final = -(2**63)

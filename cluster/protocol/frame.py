@@ -11,8 +11,7 @@ Sources: DataHeaderFlyweight, FrameDescriptor, LogBufferDescriptor, ExclusivePub
 import struct
 from typing import Final, NamedTuple
 
-import numpy as np
-
+from cluster.protocol.arrays import np
 from cluster.protocol.sbe import Buffer
 
 FRAME_ALIGNMENT: Final = 32

@@ -29,9 +29,8 @@ import struct
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
-import numpy as np
-
 from cluster.errors import LocalProtocolError, LogDamaged, RemoteProtocolError
+from cluster.protocol.arrays import np
 from cluster.protocol.declare import (
     NULL_I32,
     NULL_I64,
@@ -109,7 +108,7 @@ class Composite(_Tuple, metaclass=Declaration):
     _layout: ClassVar[Layout]
     _fields: ClassVar[tuple[str, ...]]
     BLOCK_LENGTH: ClassVar[int]
-    DTYPE: ClassVar[np.dtype[Any]]
+    DTYPE: ClassVar[Any]  # of numpy: the fields before groups and var data
     LATER_PARTS: ClassVar[int] = 0  # of the groups and var data, the last ones: older writers end before them
 
     @classmethod

@@ -10,7 +10,11 @@ whose head is purged.
 Nothing here writes to a member, takes part in consensus, or shows what is not committed without saying so.
 """
 
-from cluster.protocol.token import LogIdentity
-from cluster.reader.log_reader import LogReader
+from cluster.errors import need
+
+need("reader")
+
+from cluster.protocol.token import LogIdentity  # noqa: E402
+from cluster.reader.log_reader import LogReader  # noqa: E402
 
 __all__ = ["LogIdentity", "LogReader"]

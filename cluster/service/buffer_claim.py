@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.errors import LocalProtocolError
-from cluster.service.channel import Room
+from cluster.service.room import Room
 
 
 class Claimed(NamedTuple):

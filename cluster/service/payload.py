@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-import numpy as np
-
 from cluster.errors import LocalProtocolError
+from cluster.protocol.arrays import np
 
 Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
 

@@ -11,7 +11,11 @@
 Nothing here waits or reads a clock: what takes an hour is over in seconds, and goes the same way each time.
 """
 
-from cluster.testing.client import SimulatedClient
-from cluster.testing.cluster import SimulatedCluster
+from cluster.errors import need
+
+need("node")
+
+from cluster.testing.client import SimulatedClient  # noqa: E402
+from cluster.testing.cluster import SimulatedCluster  # noqa: E402
 
 __all__ = ["SimulatedClient", "SimulatedCluster"]

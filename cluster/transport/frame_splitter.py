@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import NOT_A_FRAME, whole_frames
+from cluster.protocol.arrays import np
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.transport.other_protocols import spoken_by
 from cluster.transport.sockets import FRAME_LENGTH_MAX

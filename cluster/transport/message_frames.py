@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-import numpy as np
-
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import headers
 from cluster.protocol import Message, decode, streams
+from cluster.protocol.arrays import np
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
 
 

@@ -20,11 +20,10 @@ import socket
 from collections import deque
 from collections.abc import Callable, Sequence
 
-import numpy as np
-
 from cluster.errors import RemoteProtocolError
 from cluster.log.connection_table import IS_ENDING, IS_KEPT, IS_PAUSED, IS_QUEUED
 from cluster.log.runs import NOT_A_FRAME, whole_frames
+from cluster.protocol.arrays import np
 from cluster.protocol.enums import Offer
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.other_protocols import spoken_by

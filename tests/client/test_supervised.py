@@ -13,7 +13,8 @@ from cluster.protocol.link import TakenNumber, answer_id_of
 
 
 def take(progress: AnswerProgress, *answer_ids: int, length: int = 10) -> list[bool]:
-    return progress.take(np.array(answer_ids), np.full(len(answer_ids), length)).tolist()
+    fresh = progress.take(list(answer_ids), [length] * len(answer_ids))
+    return [row in fresh for row in range(len(answer_ids))]
 
 
 def ids(service_id: int, *numbers: int) -> list[int]:
