@@ -93,7 +93,10 @@ class AsyncClusterClient(ClientStanding):
         egress_listener: object = None,
         **settings: Unpack[ClientSettings],
     ) -> Connecting:
-        """Open a session, by ``await`` or ``async with``; takes and raises what ``ClusterClient`` does."""
+        """Open a session, by ``await`` or ``async with``.
+
+        Takes the settings that ``help(ClusterClient.connect)`` lists, and raises what that raises.
+        """
         return Connecting(lambda: AsyncConnect(endpoints, egress_listener, **settings))
 
     # -- sending --

@@ -77,9 +77,24 @@ class ClusterClient(ClientStanding, BlockingCalls):
         """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
 
         Over gRPC and ``tcp:`` one member that can be reached is enough: it names the others. Of ``ipc:``
-        endpoints name every member's, and of ``tcp:`` where ``tcp_ingress`` is not ``auto``. ``settings`` are
-        those of ``ClientContext``. What is not given comes from the environment (``environment.py``),
-        endpoints from CLUSTER_ENDPOINTS.
+        endpoints name every member's, and of ``tcp:`` where ``tcp_ingress`` is not ``auto``. What is not
+        given comes from the environment, endpoints from CLUSTER_ENDPOINTS. ``egress_listener``: a callable
+        ``(cluster_session_id, timestamp, payload)``, or an object with methods of ``EgressListener``.
+
+        Settings, with their defaults; ``ClientContext`` says more:
+
+            credentials=b""             who the client is: bytes, or a CredentialsSupplier
+            client_name=""              for people, at most 100 characters
+            message_timeout_s=5.0       seconds to connect, and for a leader to answer
+            new_leader_timeout_s=None   seconds without a leader; None: as the cluster announces
+            keep_alive_interval_s=1.0   seconds of silence before a keep-alive; None: no thread
+            window_bytes=67108864       bytes of messages that may be sent and not committed
+            reopen=False                open another session when one is lost
+            supervised=False            the members keep answers until the client has them
+            lane=None                   a Lane: the cluster counts its rows
+            consumer=None               a Consumer: report how far a group is, and nothing else
+            cluster_id=-1               refuse members of another cluster; -1 takes any
+            tls=None                    TlsFiles, paths of PEM files: where the members speak TLS
 
         A thread of its own keeps the session alive and follows the leader, unless ``keep_alive_interval_s``
         is None. In a process that is forked off the copy raises ClientClosed, and leaves the session alone.

@@ -16,7 +16,6 @@ returns: who keeps one copies it. ``on_message`` may return a ``ControlledAction
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -240,14 +239,20 @@ class EgressDispatch:
 def as_dispatch(listener: object) -> EgressDispatch:
     """Take a callable, an object with some of ``METHODS``, or None for a client that does not listen.
 
-    ``ConfigurationError`` for anything else, also a method whose name is nearly one of them: it would hear
-    nothing and never say so.
+    ``ConfigurationError`` for anything else, and for a method that nobody calls though its name is like one
+    of them: it would hear nothing and never say so.
     """
     if listener is None:
         return EgressDispatch({})
-    for name in {name for name in dir(listener) if name.startswith("on_")}.difference(METHODS):
-        if meant := difflib.get_close_matches(name, METHODS, 1, LIKENESS):
-            raise ConfigurationError(f"egress_listener: {name} is never called; did you mean {meant[0]}?")
+    for name in dir(listener):
+        if name.startswith("on_") and name not in METHODS and callable(getattr(listener, name)):
+            from difflib import get_close_matches  # which nobody else needs
+
+            if meant := get_close_matches(name, METHODS, 1, LIKENESS):
+                where = f"{type(listener).__name__}.{name}"
+                raise ConfigurationError(
+                    f"egress_listener: {where} is never called; did you mean {meant[0]}?"
+                )
     methods = {name: getattr(listener, name) for name in METHODS if callable(getattr(listener, name, None))}
     if not methods:
         if not callable(listener):

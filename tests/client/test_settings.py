@@ -1,15 +1,17 @@
 """Where a client's settings come from, and connecting a step at a time."""
 
+import ast
+import re
 import typing
 from dataclasses import fields
 
 import pytest
 
-from cluster import AsyncConnect, ClusterClient
+from cluster import AsyncConnect, ClusterClient, EgressListener
 from cluster.client import ClientContext
 from cluster.client.connecting import ConnectState
 from cluster.client.context import ClientSettings
-from cluster.client.egress_listener import EgressListener
+from cluster.client.egress_dispatch import as_dispatch
 from cluster.client.environment import VARIABLES, settings_in
 from cluster.errors import ConfigurationError, TimedOut
 from cluster.node.config_keys import KEYS
@@ -102,8 +104,24 @@ def test_an_attempt_that_is_given_up_or_fails_leaves_nothing_open(leader):
             attempt.wait(0.01)
 
 
-@pytest.mark.parametrize(("name", "meant"), [("on_mesage", "on_message"), ("on_new_leder", "on_new_leader")])
-def test_a_method_of_a_listener_that_is_never_called_is_refused_with_the_one_that_was_meant(name, meant):
-    listener = type("Listener", (EgressListener,), {name: print, "on_messages_of": print})
-    with pytest.raises(ConfigurationError, match=f"egress_listener: {name} is never called.*{meant}"):
-        ClientContext("0=tcp:127.0.0.1:1", listener())
+def test_the_help_of_connect_names_every_setting_with_its_default():
+    listed = dict(re.findall(r"^ {12}(\w+)=(\S+)", ClusterClient.connect.__doc__, re.MULTILINE))
+    for field in fields(ClientContext):
+        if field.init and field.name not in ("ingress_endpoints", "egress_listener"):
+            default = listed.pop(field.name)
+            assert ast.literal_eval(default) == field.default, field.name
+    assert not listed
+
+
+@pytest.mark.parametrize("name", ["on_mesage", "on_session_lostt", "on_new_leaders"])
+def test_a_listener_with_a_method_that_is_never_called_is_refused(name):
+    class Listener(EgressListener):
+        def on_messages_of(self):
+            """Of the user's own."""
+
+    setattr(Listener, name, lambda self, *told: None)
+    with pytest.raises(ConfigurationError, match=rf"egress_listener: Listener\.{name} is never called; did"):
+        as_dispatch(Listener())
+    Listener.on_fire = lambda self: None
+    delattr(Listener, name)
+    as_dispatch(Listener())

@@ -24,7 +24,6 @@ from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
 from cluster.protocol.link import PromiseStatement
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
-from cluster.protocol.sbe import Buffer
 
 
 class IdentityKeeper:
@@ -180,10 +179,6 @@ class IdentityKeeper:
         with self._stored_log() as stored:
             if stored is None:
                 return None
-
-            def read(position: int) -> Buffer:
-                return stored.read(position, HEADER_LENGTH)
-
             bases = {
                 entry.term_base_log_position
                 for entry in self._files.recording_log.entries
