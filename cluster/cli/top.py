@@ -35,19 +35,20 @@ Examples:
 --dir shows everything that the members' counters files have, --endpoints what a member reports of itself.
 With --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role",
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
-"bytesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit position is below the
-greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before; null while the member
-replays its log. Of a backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState"
-is its state, lag how far it is below what the members had committed when it heard of them last, and
-"nextQuery" when it asks the members for a new snapshot. serviceLag is how far the slowest service is below
-the commit position (--dir). "consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of
-which at most 64 are shown. clockOffsetMs is how far the member's clock is ahead of as many others' as make
-a majority with it, negative where it shows less (--dir). A member whose process is gone is "not running" at
-once; one whose process takes no turns for 10 s gives "no answer".
-If no member answers at the first look with --endpoints, the command ends with 1 and the reasons.
-"waitsFor" are the members that one without its promises has to hear before it takes part:
-docs/operations.md says when, and what to do when they never come. "certificateEnds" is when the certificate
-ends that a member shows over TLS; it takes a new one from its files without a restart.
+"bytesPerSecond", "messagesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit
+position is below the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before;
+null while the member replays its log. messagesPerSecond is what a leader took of clients meanwhile. Of a
+backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState" is its state, lag
+how far it is below what the members had committed when it heard of them last, and "nextQuery" when it asks
+the members for a new snapshot. serviceLag is how far the slowest service is below the commit position.
+"consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of which at most 64 are shown.
+clockOffsetMs is how far the member's clock is ahead of as many others' as make a majority with it, negative
+where it shows less. A member whose process is gone is "not running" at once; one whose process takes no
+turns for 10 s gives "no answer". If no member answers at the first look with --endpoints, the command
+ends with 1 and the reasons. "waitsFor" are the members that one without its promises has to hear
+before it takes part: docs/operations.md says when, and what to do when they never come. "certificateEnds"
+is when the certificate ends that a member shows over TLS; it takes a new one from its files without a
+restart.
 """
 
 
@@ -86,7 +87,7 @@ def top(
         if as_json or once or not sys.stdout.isatty():
             while True:
                 members = rates.added_to(source.look())
-                _print(members, as_json, counters)
+                _print(members, rates.committed_before, as_json, counters)
                 if once:
                     raise typer.Exit(0 if any(member["isAlive"] for member in members) else 1)
                 time.sleep(interval)
@@ -150,7 +151,8 @@ class Directories:
         standing = by_counters(types, values)
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         commit_position = value_of.get(Id.COMMIT_POSITION)
-        is_alive = reader.is_live(time.time_ns() // 1_000_000) and not self._is_gone(folder)
+        now_ms = time.time_ns() // 1_000_000
+        is_alive = reader.is_live(now_ms) and not self._is_gone(folder)
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
@@ -169,6 +171,7 @@ class Directories:
             "leaderMemberId": value_of.get(Id.LEADER_MEMBER_ID) if is_alive else None,
             **standing,
             **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
+            "uptimeMs": now_ms - reader.header.start_timestamp if is_alive else None,
             **by_label(next((r.label for r in records if r.type_id == Id.CONSENSUS_MODULE_ERRORS), "")),
             "counters": [
                 {
@@ -354,25 +357,33 @@ def with_lag(members: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return members
 
 
+RATES = {"bytesPerSecond": "commitPosition", "messagesPerSecond": "ingressMessages"}
+
+
 class _Rates:
-    """How fast members commit, from one look to the next."""
+    """How fast members commit and take messages, from one look to the next."""
 
     def __init__(self) -> None:
-        self._before: dict[int, tuple[float, int]] = {}  # by member: when, and the commit position then
+        self._before: dict[tuple[int, str], tuple[float, int]] = {}  # by member and rate: when, and what then
+        self.committed_before: int | None = None  # by any member, at the look before
 
     def added_to(self, members: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The members with ``bytesPerSecond``; None at the first look and while a member replays its log."""
+        """The members with their ``RATES``; None at the first look and while a member replays its log."""
         now = time.monotonic()
         before, self._before = self._before, {}
+        committed = [position for (_, rate), (_, position) in before.items() if rate == "bytesPerSecond"]
+        self.committed_before = max(committed, default=None)
         for member in members:
-            member_id, position = member["memberId"], member.get("commitPosition")
-            member["bytesPerSecond"] = None
-            if position is None or not member["isAlive"] or member["electionState"] not in ("CLOSED", None):
-                continue
-            self._before[member_id] = now, position
-            since, earlier = before.get(member_id, (now, position))
-            if since < now:
-                member["bytesPerSecond"] = round((position - earlier) / (now - since))
+            is_closed = member["isAlive"] and member["electionState"] in ("CLOSED", None)
+            for rate, key in RATES.items():
+                place, value = (member["memberId"], rate), member.get(key)
+                member[rate] = None
+                if value is None or not is_closed:
+                    continue
+                self._before[place] = now, value
+                since, earlier = before.get(place, (now, value))
+                if since < now:
+                    member[rate] = max(0, round((value - earlier) / (now - since)))
         return members
 
 
@@ -382,7 +393,9 @@ def _check_somebody(members: list[dict[str, Any]]) -> None:
         raise TimedOut(f"no member answers: {'; '.join(member['error'] for member in members)}")
 
 
-def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None:
+def _print(
+    members: list[dict[str, Any]], committed_before: int | None, as_json: bool, counters: bool
+) -> None:
     if as_json:
         shown = [
             member if counters else {k: v for k, v in member.items() if k != "counters"} for member in members
@@ -390,7 +403,7 @@ def _print(members: list[dict[str, Any]], as_json: bool, counters: bool) -> None
         print(json.dumps({"time": time.time(), "members": shown}), flush=True)
         return
     console = _console()
-    for part in _screen(members, counters, console):
+    for part in [*_header(members, committed_before), *_screen(members, counters, console)]:
         console.print(part)
 
 
@@ -409,8 +422,39 @@ def _watch(source: Directories | _Endpoints, rates: _Rates, interval: float, cou
     with Live(console=_console(), screen=True, auto_refresh=False) as live:
         while True:
             members = rates.added_to(source.look())
-            live.update(Group(*_screen(members, counters, live.console)), refresh=True)
+            header = _header(members, rates.committed_before)
+            live.update(Group(*header, *_screen(members, counters, live.console)), refresh=True)
             time.sleep(interval)
+
+
+def _header(members: list[dict[str, Any]], committed_before: int | None) -> list[str]:
+    """The verdict with its reasons, and what the leader does; nothing where not all members are seen."""
+    from datetime import UTC, datetime
+
+    from cluster.cli.verdict import judge_members
+
+    members = [member for member in _printable(members) if "backupState" not in member]
+    count = max((member.get("memberCount") or 0 for member in members), default=0)
+    if not members or len(members) < count:
+        return []
+    judged = judge_members(members, len(members), datetime.now(UTC), committed_before)
+    facts = [f"{judged.verdict}: {judged.may_stop} of {len(members)} may stop"]
+    if (leader := judged.leader) is not None:
+        facts += [f"member {leader['memberId']} leads", f"term {leader['leadershipTermId']}"]
+        if (uptime_ms := leader.get("uptimeMs")) is not None:
+            facts.append(f"up {_duration(uptime_ms // 1_000)}")
+        for rate, unit in (("messagesPerSecond", "messages/s"), ("bytesPerSecond", "bytes/s")):
+            if leader.get(rate) is not None:
+                facts.append(f"{leader[rate]:,} {unit}")
+    return [", ".join(facts), *(f"{message.severity}: {message.text}" for message in judged.messages)]
+
+
+def _duration(seconds: int) -> str:
+    """In the two largest units."""
+    days, hours, minutes = seconds // 86_400, seconds // 3_600 % 24, seconds // 60 % 60
+    if days:
+        return f"{days} d {hours} h"
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds % 60} s"
 
 
 def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> list[RenderableType]:

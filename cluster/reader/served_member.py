@@ -118,13 +118,15 @@ class ServedMember:
                         continue
                     types, values = counters.types_and_values()
                     consumers = counters.labels_and_values(CounterTypeId.CONSUMER_POSITION)
+                    uptime_ms = epoch_ms() - counters.header.start_timestamp
                     named = counters.labels_and_values(CounterTypeId.CONSENSUS_MODULE_ERRORS)
             except ClusterError:
                 continue
             by_type = dict(zip(types, values, strict=True))
             by_type[CounterTypeId.CLIENT_SESSION] = types.count(CounterTypeId.CLIENT_SESSION)
             groups = {consumer_group_of(label): value for label, value in consumers.items()}
-            return by_type, groups, by_counters(types, values) | by_label(next(iter(named), ""))
+            standing = by_counters(types, values) | by_label(next(iter(named), ""))
+            return by_type, groups, standing | {"uptimeMs": uptime_ms}
         return {}, {}, {}
 
     def close(self) -> None:

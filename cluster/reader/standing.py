@@ -22,6 +22,7 @@ UNITS_PER_SECOND = {
 }  # fmt: skip
 _COUNTS = (
     "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
+    "ingressMessages", "memberCount", "uptimeMs",
     "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
 )  # fmt: skip
 KEYS: dict[str, type] = {**dict.fromkeys(_COUNTS, int), "snapshotTime": str, "version": str}
@@ -43,6 +44,8 @@ def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
         "timedOutClients": value_of.get(Id.CLIENT_TIMEOUTS),
         "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
         **({"logRoom": room} if (room := value_of.get(Id.LOG_ROOM, -1)) >= 0 else {}),  # else without a bound
+        "ingressMessages": value_of.get(Id.INGRESS_MESSAGES),
+        "memberCount": types.count(Id.LINK_IS_UP) + 1 if Id.INGRESS_MESSAGES in value_of else None,
     }
 
 

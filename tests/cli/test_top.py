@@ -8,7 +8,7 @@ from rich.console import Console
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.top import Directories, _Endpoints, _Rates, _screen
+from cluster.cli.top import Directories, _Endpoints, _header, _Rates, _screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -102,6 +102,26 @@ def test_a_column_of_which_nothing_is_known_is_left_out():
     known = [{k: v for k, v in member.items() if k not in ("elections", "errors")} for member in MEMBERS]
 
     assert "elections" not in shown(known, 160) and "sessions" in shown(known, 160)
+
+
+def test_the_header_judges_the_members_where_all_are_seen():
+    leader = {**MEMBERS[0], "memberCount": 3, "uptimeMs": 11_520_000, "messagesPerSecond": 7_000}
+    header = _header([leader, *MEMBERS[1:]], None)
+    assert header == [
+        "at-risk: 0 of 3 may stop, member 0 leads, term 12, up 3 h 12 min, 7,000 messages/s, 123,456 bytes/s",
+        "warning: member 2 does not run",
+    ]
+    assert _header([leader], None) == [], "of one of three nobody can say it"
+    assert _header([{"memberId": None, "isAlive": True, "backupState": "BACKING_UP"}], None) == []
+
+
+def test_the_header_says_who_lags_since_the_look_before():
+    members = [{**member, "isAlive": True} for member in MEMBERS]
+    rates = _Rates()
+    rates.added_to([{**member} for member in members])
+    rates.added_to([*members[:2], {**members[2], "commitPosition": 9_876_540_000}])
+    last = {**members[2], "commitPosition": 9_876_540_000}
+    assert "member 2 lags" in "\n".join(_header([*members[:2], last], rates.committed_before))
 
 
 def test_a_rate_is_of_what_is_committed_and_not_of_a_replay(monkeypatch):
