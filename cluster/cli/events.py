@@ -72,15 +72,20 @@ def events(
     if level not in LEVELS:
         raise ConfigurationError(f"--level is {level!r}; expected one of {', '.join(LEVELS)}")
     after = _time_of(since)
-    logs = _logs(default_directory(directory))
+    logs = logs_in(default_directory(directory))
     while True:
-        for event in heapq.merge(*(log.lines() for log in logs), key=lambda event: event.time):
+        for event in by_time(logs):
             is_wanted = event.time >= after and LEVELS.index(event.level) >= LEVELS.index(level)
             if is_wanted and (not members or event.member in members):
-                print(json.dumps(event.fields) if as_json else _text(event), flush=follow)
+                print(json.dumps(event.fields) if as_json else event_text(event), flush=follow)
         if not follow:
             return
         time.sleep(POLL_S)
+
+
+def by_time(logs: list[EventLog]) -> Iterator[Event]:
+    """What has come into any of the logs since the last call, by time."""
+    return heapq.merge(*(log.lines() for log in logs), key=lambda event: event.time)
 
 
 def _time_of(since: str | None) -> datetime:
@@ -101,7 +106,7 @@ def _time_of(since: str | None) -> datetime:
     return given if given.tzinfo else given.astimezone()
 
 
-def _logs(directory: Path) -> list[_Log]:
+def logs_in(directory: Path) -> list[EventLog]:
     """The logs of every member in a directory. Raises NotAClusterDirectory."""
     from cluster.cli.top import member_id_of
 
@@ -111,7 +116,7 @@ def _logs(directory: Path) -> list[_Log]:
         names = [name for name in LOG_NAMES if (folder / name).exists() or (folder / f"{name}.1").exists()]
         if not names:
             continue
-        found += [_Log(folder / name, member_id_of(folder)) for name in names]
+        found += [EventLog(folder / name, member_id_of(folder)) for name in names]
     if not found:
         raise NotAClusterDirectory(
             f"{directory}: no {', '.join(LOG_NAMES)} is in it or in a member's directory in it"
@@ -119,7 +124,7 @@ def _logs(directory: Path) -> list[_Log]:
     return found
 
 
-class _Log:
+class EventLog:
     """One log and the file before it, read on from where the last call of ``lines`` ended."""
 
     def __init__(self, path: Path, member: int) -> None:
@@ -196,7 +201,8 @@ def _said(fields: dict[str, Any]) -> str:
     return f"{fields.get('event')}{rest}"
 
 
-def _text(event: Event) -> str:
+def event_text(event: Event) -> str:
+    """A line for people."""
     at = event.time.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     level = "" if event.level == "info" else f"{event.level.upper()}: "
     return f"{at}Z  {'-' if event.member < 0 else event.member:>3}  {level}{printable(event.text)}"

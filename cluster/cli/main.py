@@ -39,6 +39,7 @@ PANELS = {
     "Every day": {
         "up": "Run a whole cluster on this machine, one process per member.",
         "status": "Say whether a cluster is healthy, how much it can lose, and what to do.",
+        "live": "Show a cluster on a page of its own, as it runs or as it was.",
         "events": "Show what happened to all members, in the order of time.",
         "top": "Watch roles, positions, lag, sessions and counters of the members.",
         "snapshot": "Have all members take a snapshot, from which they start the next time.",

@@ -52,6 +52,7 @@ ELSEWHERE = {
     "cluster sim --seed 17": "tests/cli/test_sim.py::"
     "test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again",
     "cluster bench": COMMANDS + "test_bench_counts_what_comes_back",
+    "cluster live": "tests/cli/test_live.py::test_a_stopped_directory_becomes_a_story_which_is_served_whole",
     "cluster events": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster status --dir backup": BACKUPS
     + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",

@@ -1,0 +1,114 @@
+"""``cluster live``: a page that shows a cluster as it runs, or as it was."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cluster.cli.connecting import connects
+from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, default_directory
+from cluster.errors import NotAClusterDirectory, PortInUse, StorageError
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE
+
+if TYPE_CHECKING:
+    from cluster.cli.live_story import Looks
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+LOOK_INTERVAL_S = 0.5
+
+EPILOG = """\b
+Examples:
+  cluster live
+  cluster live --endpoints 127.0.0.1:9000 --port 8080
+  cluster live --dir cluster-data --out story.html --seconds 30
+  cluster live --story story.html
+
+The page needs no network and nothing to be installed. It is served on loopback, and asks for the status
+twice a second. The directory may have stopped: then the page plays what the members' logs say of roles,
+elections and terms. --out writes a story instead, one file that can be mailed: of so many seconds of a
+running cluster, or of the logs of a stopped one. --story serves such a file.
+"""
+
+
+@app.command(epilog=EPILOG)
+@connects
+def live(
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            "--dir", help=f"A whole cluster's directory or a copy of one; or set {DIRECTORY_VARIABLE}."
+        ),
+    ] = None,
+    endpoints: OptionalEndpoints = None,
+    story: Annotated[Path | None, typer.Option(metavar="FILE", help="Show this story.")] = None,
+    port: Annotated[int, typer.Option(help="Where to serve the page; 0: where there is room.", min=0)] = 0,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a story there, and serve nothing.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="How long a story of a running cluster is.", min=0)] = 10.0,
+) -> None:
+    """Show a cluster on a page: its members, terms, positions, rates and events."""
+    from cluster.cli.live_story import Frame, Looks, frames_of_events, page
+    from cluster.cli.status_document import status_document
+
+    if sum(given is not None for given in (directory, endpoints, story)) > 1:
+        raise typer.BadParameter("give one of --dir, --endpoints and --story", param_hint="--dir")
+    if story is not None:
+        _serve(_read(story), None, port)
+        return
+    if directory is None:
+        endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE) or None
+    place = None if endpoints is not None else default_directory(directory)
+
+    def look() -> dict[str, Any]:
+        return status_document(place or Path(), endpoints)
+
+    looks = Looks(look, place)
+    first: Frame = {"status": look(), "events": []}
+    frames = None
+    if place is not None and not any(member["isAlive"] for member in first["status"]["members"]):
+        try:
+            frames = frames_of_events(place, first["status"])
+        except NotAClusterDirectory:  # a copy without its logs
+            frames = [first]
+    if out is None:
+        _serve(page(frames), None if frames else looks, port)
+        return
+    if frames is None:
+        frames = [first]
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            time.sleep(LOOK_INTERVAL_S)
+            frames.append(looks.frame())
+    try:
+        out.write_text(page(frames))
+    except OSError as error:
+        raise StorageError(out, error.errno, "cannot be written") from None
+    print(f"{out}: {len(frames)} frames")
+
+
+def _read(story: Path) -> str:
+    try:
+        return story.read_text()
+    except OSError as error:
+        raise StorageError(story, error.errno, "cannot be read") from None
+
+
+def _serve(text: str, looks: Looks | None, port: int) -> None:
+    """Serve the page until Ctrl-C; where ``looks`` are given, its frames too."""
+    from cluster.cli.http_port import HttpPort
+    from cluster.cli.live_pages import LivePages
+
+    try:
+        sock = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise PortInUse(f"127.0.0.1:{port}: {error.strerror}") from None
+    print(f"http://127.0.0.1:{sock.getsockname()[1]}/", flush=True)
+    asyncio.run(HttpPort(sock, LivePages(text, looks).answer).run())

@@ -1,0 +1,54 @@
+"""What ``cluster live`` answers: the page, and the newest frame for every page that asks."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPStatus
+
+from cluster.cli.http_port import Request, Response
+from cluster.cli.live_story import EVENTS_MAX, Looks
+from cluster.errors import ClusterError
+
+FRESH_S = 0.4  # however many pages are open, there are no more looks than that
+POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
+OWN_NAMES = ("127.0.0.1", "localhost")
+
+
+class LivePages:
+    """``looks`` is None where the page has its frames within."""
+
+    def __init__(self, text: str, looks: Looks | None) -> None:
+        self._text = text.encode()
+        self._looks = looks
+        self._events: deque[str] = deque(maxlen=EVENTS_MAX)
+        self._looking = ThreadPoolExecutor(1)
+        self._looked_s = float("-inf")
+        self._frame = b""
+
+    async def answer(self, request: Request) -> Response:
+        """The page at /, a frame at /frame; nothing to a site whose name has come to stand for this host."""
+        if request.headers.get("host", "").partition(":")[0] not in OWN_NAMES:
+            return Response(HTTPStatus.FORBIDDEN, b"this page is for this host\n")
+        if request.path == "/":
+            headers = {"Content-Security-Policy": POLICY}
+            return Response(HTTPStatus.OK, self._text, "text/html; charset=utf-8", headers)
+        if request.path != "/frame" or self._looks is None:
+            return Response(HTTPStatus.NOT_FOUND, b"/ is the page\n")
+        try:
+            frame = await asyncio.get_running_loop().run_in_executor(self._looking, self._newest, self._looks)
+        except ClusterError as error:
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
+        return Response(HTTPStatus.OK, frame, "application/json")
+
+    def _newest(self, looks: Looks) -> bytes:
+        """In the one thread that looks. Raises ClusterError."""
+        if time.monotonic() - self._looked_s >= FRESH_S:
+            frame = looks.frame()
+            self._events.extend(frame["events"])
+            self._frame = json.dumps({**frame, "events": list(self._events)}).encode()
+            self._looked_s = time.monotonic()
+        return self._frame
