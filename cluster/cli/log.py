@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, endpoints_unless
+from cluster.cli.members import (
+    ConsensusEndpoints,
+    OptionalEndpoints,
+    check_is_alone,
+    endpoints_unless,
+    text_or_none,
+)
 from cluster.cli.verbs import Verb, Verbs
 from cluster.errors import LogDamaged, StorageError, printable
 
@@ -46,6 +52,7 @@ Examples:
   cluster log tail --dir cluster-data/member-0
   cluster log tail -n 100 --follow --endpoints 127.0.0.1:9000
   cluster log tail --type SESSION_OPEN --dir cluster-data/member-0
+  cluster log tail --consensus-endpoints 10.0.0.5:9003,10.0.0.6:9003 --aeron-dir /dev/shm/aeron
 """
 
 EXPORT = """\b
@@ -99,7 +106,7 @@ ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
 AeronDirectory = Annotated[
-    Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, if not where its mark file says.")
+    Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, or of a media driver here.")
 ]
 FromPosition = Annotated[
     int | None, typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0)
@@ -139,6 +146,7 @@ def dump(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    consensus_endpoints: ConsensusEndpoints = None,
     at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
@@ -150,9 +158,8 @@ def dump(
 ) -> None:
     """Print the entries in order, one a line."""
     _check_range(from_position, to_position)
-    with _open(
-        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least, types, sessions
-    ) as reader:
+    places = directory, cluster_directory, archive_directory, aeron_directory
+    with _open(*places, endpoints, consensus_endpoints, at_least, types, sessions) as reader:
         diagnostics = _Diagnostics(reader)
         shown = payload or (Payload.base64 if as_json else Payload.text)
         if not follow:
@@ -174,6 +181,7 @@ def tail(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    consensus_endpoints: ConsensusEndpoints = None,
     at_least: AtLeast = None,
     count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
     types: Types = [],  # noqa: B006 - never changed
@@ -183,9 +191,8 @@ def tail(
     as_json: AsJson = False,
 ) -> None:
     """Print the last entries, and with --follow those that come."""
-    with _open(
-        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least, types, sessions
-    ) as reader:
+    places = directory, cluster_directory, archive_directory, aeron_directory
+    with _open(*places, endpoints, consensus_endpoints, at_least, types, sessions) as reader:
         diagnostics = _Diagnostics(reader)
         shown = payload or (Payload.base64 if as_json else Payload.text)
         end = reader.commit_position() if follow else reader.end_position()
@@ -206,6 +213,10 @@ def export(
     archive_directory: ArchiveDirectory = None,
     aeron_directory: AeronDirectory = None,
     endpoints: OptionalEndpoints = None,
+    consensus_endpoints: ConsensusEndpoints = None,
+    cluster_id: Annotated[
+        int, typer.Option(help="With --consensus-endpoints: the cluster's id, for --append.")
+    ] = 0,
     at_least: AtLeast = None,
     from_position: FromPosition = None,
     to_position: ToPosition = None,
@@ -227,9 +238,8 @@ def export(
             )
         format = Format(suffix)
     _check_range(from_position, to_position)
-    with _open(
-        directory, cluster_directory, archive_directory, aeron_directory, endpoints, at_least
-    ) as reader:
+    places = directory, cluster_directory, archive_directory, aeron_directory
+    with _open(*places, endpoints, consensus_endpoints, at_least, cluster_id=cluster_id) as reader:
         diagnostics = _Diagnostics(reader)
         if is_appended:
             _append(reader, file, as_json)
@@ -256,21 +266,30 @@ def _open(
     archive_directory: Path | None,
     aeron_directory: Path | None,
     endpoints: str | None,
+    consensus_endpoints: str | None,
     at_least: str | None,
     types: Sequence[str] = (),
     sessions: Sequence[int] = (),
+    cluster_id: int = 0,
 ) -> LogReader:
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
     given = (directory, cluster_directory, archive_directory)
-    endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
     entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
+    if consensus_endpoints is not None:
+        check_is_alone(consensus_endpoints, endpoints, *given)
+        return LogReader.open(
+            consensus_endpoints=consensus_endpoints,
+            aeron_dir=text_or_none(aeron_directory),
+            at_least=at_least,
+            cluster_id=cluster_id,
+            entry_filter=entry_filter,
+        )
+    endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
     if endpoints is not None:
         return LogReader.open(endpoints=endpoints, at_least=at_least, entry_filter=entry_filter)
-    dir, cluster_dir, archive_dir, aeron_dir = (
-        None if path is None else str(path) for path in (*given[:1], *given[1:], aeron_directory)
-    )
+    dir, cluster_dir, archive_dir, aeron_dir = map(text_or_none, (*given, aeron_directory))
     return LogReader.open(
         dir=dir,
         cluster_dir=cluster_dir,

@@ -36,6 +36,31 @@ OptionalEndpoints = Annotated[
     ),
 ]
 
+# Of a command that can read a real Aeron Cluster.
+ConsensusEndpoints = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST",
+        help="Or consensus endpoints, host:port,..., of a real Aeron Cluster that runs.",
+    ),
+]
+MediaDriverDirectory = Annotated[
+    Path | None,
+    typer.Option("--aeron-dir", help="With --consensus-endpoints: of the media driver on this host."),
+]
+
+
+def check_is_alone(consensus_endpoints: str | None, *others: object) -> None:
+    """Raise BadParameter for a real Aeron Cluster that is given beside other members or directories."""
+    if consensus_endpoints is not None and any(other is not None for other in others):
+        raise typer.BadParameter(
+            "give it without --endpoints and directories", param_hint="--consensus-endpoints"
+        )
+
+
+def text_or_none(path: Path | None) -> str | None:
+    return None if path is None else str(path)
+
 
 def _serving(directory: Path | None) -> Path | None:
     if directory is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,10 +14,14 @@ from cluster.cli import backups, change, consumers, control, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
+    ConsensusEndpoints,
+    MediaDriverDirectory,
     OptionalEndpoints,
     OptionalMemberDirectory,
     ask_members,
+    check_is_alone,
     endpoints_unless,
+    text_or_none,
 )
 from cluster.cli.running_member import leads, mark_of, status_in
 from cluster.cli.verbs import Verbs, example
@@ -429,17 +434,40 @@ def _leads_at(endpoints: str) -> bool:
 @app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
 @connects
 def list_members(
-    directory: OptionalMemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+    directory: OptionalMemberDirectory = None,
+    endpoints: OptionalEndpoints = None,
+    consensus_endpoints: ConsensusEndpoints = None,
+    aeron_directory: MediaDriverDirectory = None,
+    as_json: AsJson = False,
 ) -> None:
     """Ask the running member who leads and who its members are."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
-    status = _statuses(endpoints)[0] if endpoints is not None else status_in(str(directory))
-    found = {
-        "leaderMemberId": status.leader_member_id,
-        "memberId": status.member_id,
-        "activeMembers": status.ingress_endpoints,
-    }
+    if consensus_endpoints is not None:
+        check_is_alone(consensus_endpoints, endpoints, directory)
+        found = _listed_by(consensus_endpoints, aeron_directory)
+    else:
+        endpoints = endpoints_unless(directory is not None, endpoints)
+        status = _statuses(endpoints)[0] if endpoints is not None else status_in(str(directory))
+        found = {
+            "leaderMemberId": status.leader_member_id,
+            "memberId": status.member_id,
+            "activeMembers": status.ingress_endpoints,
+        }
     print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
+
+
+def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[str, Any]:
+    """What a member of a real Aeron Cluster says that is asked over its own medium."""
+    from cluster.reader.aeron_log import AeronLog
+    from cluster.reader.aeron_member import INGRESS, member_endpoints
+
+    with closing(AeronLog(consensus_endpoints, aeron_dir=text_or_none(aeron_directory))) as log:
+        response = log.backup_response()
+    members = member_endpoints(response.cluster_members)
+    return {
+        "leaderMemberId": response.leader_member_id,
+        "memberId": response.member_id,
+        "activeMembers": ",".join(f"{member_id}={ends[INGRESS]}" for member_id, ends in members.items()),
+    }
 
 
 @app.command(

@@ -30,6 +30,7 @@ from cluster.log.term_event import term_event_in, time_unit_by
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import ArchiveRefusal, BoundedReplay
 from cluster.media.client_conductor import IDLE_S, ChannelRefused
+from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
@@ -125,7 +126,9 @@ class AeronLog:
             purged = [error for error in failures.values() if isinstance(error, LogPurged)]
             is_over = self._now_ns() > deadline_ns
             if purged and (is_over or len(purged) == len(failures)):
-                raise LogPurged(_describe(failures), min(error.start_position for error in purged))
+                start = min(error.start_position for error in purged)
+                self._recording = self._recording.replace(start_position=start)
+                raise LogPurged(_describe(failures), start)
             if is_over:
                 raise failures.get(DRIVER) or TimedOut(f"no member goes on: {_describe(failures)}")
             self._wait(RETRY_INTERVAL_S)
@@ -216,6 +219,10 @@ class AeronLog:
     def close(self) -> None:
         self._close_client()
 
+    def backup_response(self) -> BackupResponse:
+        """What the first member that can says of itself, its leader and all members."""
+        return self._with_a_member(AeronMember.query)
+
     # ---- what the log is
 
     @property
@@ -241,12 +248,12 @@ class AeronLog:
 
     def await_start(self) -> int:
         """Asks all members that answer: what one has purged another may still have."""
-        if self.start_position > 0:
-            recordings = [self._with_a_member(AeronMember.recording)]
+        recordings = [self._with_a_member(AeronMember.recording)]
+        if recordings[0].start_position > 0:
             for member in list(self._members.values())[1:]:
                 with contextlib.suppress(ClusterError):
                     recordings.append(member.recording())
-            self._recording = min(recordings, key=lambda recording: recording.start_position)
+        self._recording = min(recordings, key=lambda recording: recording.start_position)
         return self.start_position
 
     @property
@@ -261,7 +268,7 @@ class AeronLog:
 
     def _find_time_unit(self) -> ClusterTimeUnit:
         """From the event of the first or of the last term; or from how large timestamps are."""
-        response = self._with_a_member(AeronMember.query)
+        response = self.backup_response()
         for position in (0, response.last_term_base_log_position):
             frame = self._frame_at(position) if position >= self.start_position else None
             event = None if frame is None else term_event_in(frame)
@@ -354,7 +361,7 @@ class AeronLog:
         elif tip.is_over:
             self._tip = None
         elif self._now_ns() - self._tip_moved_ns > QUIET_NS:
-            self._with_a_member(AeronMember.query)  # one that has lost its leader does not answer
+            self.backup_response()  # one that has lost its leader does not answer
             self._tip_moved_ns = self._now_ns()
         return has_moved
 

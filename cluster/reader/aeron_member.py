@@ -21,7 +21,7 @@ from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 CONSENSUS_STREAM = 108
 RESPONSE_STREAM = 109
 ENDPOINTS = 5  # of a member, after its id: ingress, consensus, log, catch-up, archive
-CONSENSUS, ARCHIVE_CONTROL = 1, 4
+INGRESS, CONSENSUS, ARCHIVE_CONTROL = 0, 1, 4
 
 
 def member_endpoints(cluster_members: str) -> dict[int, list[str]]:

@@ -8,6 +8,7 @@ import json
 from datetime import datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,10 +17,12 @@ from cluster.cli.log import EntryType
 from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from cluster.log.entry_filter import TEMPLATE_IDS
+from cluster.reader import LogReader
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
 from tests.reader.object_store import object_store
 from tests.reader.real import as_read, expected, members
+from tests.reader.scripted_aeron import Script, open_scripted
 
 GROUP = "log"
 
@@ -306,3 +309,17 @@ def test_a_member_s_directory_may_be_named_from_within(run, monkeypatch):
     for path in (".", "archive", "cluster", Path.cwd()):
         status, out, _ = run("tail", "-n", 1, "--dir", path, "--json")
         assert (status, json.loads(out)["endPosition"]) == (0, 250_144)
+
+
+def test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints(run, monkeypatch):
+    with LogReader.open(dir=str(members() / "member-0")) as reader:
+        data = np.concatenate([block for _, block in reader.blocks()])
+        scripts = [Script(member, data, reader.term_length) for member in range(3)]
+    with open_scripted(monkeypatch, scripts):
+        places = ["--consensus-endpoints", "host:9000,host:9001,host:9002"]
+        printed = [run("dump", *places), run("dump", "--dir", members() / "member-0")]
+        assert printed[0] == printed[1]
+        assert run("tail", "-n", "3", *places)[1].splitlines() == printed[0][1].splitlines()[-3:]
+    for beside in (["--endpoints", "a:1"], ["--dir", "d"], ["--archive-dir", "a"]):
+        status, _, err = run("dump", *places, *beside)
+        assert (status, "give it without --endpoints and directories" in err) == (2, True)

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 
@@ -26,6 +27,7 @@ from cluster.transport.clock import epoch_ms
 from tests.archive.logs import T0, a_log
 from tests.archive.members import Member, live_counters, write_member
 from tests.reader.real import a_copy, members, said
+from tests.reader.scripted_aeron import Script, open_scripted
 
 GROUP = "tool"
 
@@ -399,3 +401,17 @@ def test_without_a_leader_that_is_said(run, tmp_path):
         DirectoryLock.take(OsFiles(), lock_of, CLUSTER_MARK_FILE_NAME, epoch_ms()).release()
     status, _, err = run("snapshot", "--dir", tmp_path)
     assert (status, err) == (1, f"{tmp_path}: none of its members runs\n")
+
+
+def test_list_members_asks_a_real_cluster_over_its_own_medium(capsys, monkeypatch):
+    scripts = [Script(member, np.zeros(64, np.uint8), 65536) for member in range(3)]
+    scripts[0].members = "|".join(f"{m},in:{m},consensus:{m},log:{m},up:{m},archive:{m}" for m in range(3))
+    with open_scripted(monkeypatch, scripts):
+        command = ["tool", "list-members", "--json", "--consensus-endpoints", "host:9000"]
+        assert main(command) == 0
+        assert json.loads(capsys.readouterr().out) == {
+            "leaderMemberId": 0,
+            "memberId": 0,
+            "activeMembers": "0=in:0,1=in:1,2=in:2",
+        }
+        assert main([*command, "--dir", "d"]) == 2

@@ -64,6 +64,8 @@ ELSEWHERE = {
     + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",
     "cluster log tail --follow": README,
     "cluster log tail -n 100 --follow": README,
+    "cluster log tail --consensus-endpoints": "tests/cli/test_log.py::"
+    "test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints",
     "cluster log dump --endpoints": "tests/reader/test_remote.py::"
     "test_every_medium_gives_what_the_directory_gives",
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"

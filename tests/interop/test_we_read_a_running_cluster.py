@@ -83,7 +83,7 @@ def start_again(folder: Path, member_id: int) -> RealNode:
         node = cluster_node(folder, member_id, *MEMBER)
         refusals = node.errors().count("active mark file")
         while node.errors().count("active mark file") == refusals:
-            assert time.monotonic() < deadline, node.errors()
+            assert time.monotonic() < deadline, node.errors() + log.read_text()
             if log.read_text().count('"event":"state"') > lives:
                 return node
             time.sleep(0.1)
@@ -212,3 +212,27 @@ def test_without_a_driver_or_a_cluster_that_is_said(aeron_dir, tmp_path):
         LogReader.open(
             consensus_endpoints="nowhere.invalid:1", aeron_dir=aeron_dir, timeout_s=0.5, give_up_s=1.0
         )
+
+
+@pytest.mark.timeout(300)
+def test_spark_reads_it_and_a_checkpoint_goes_on_with_a_directory(tmp_path, nodes, aeron_dir, spark):
+    over_media = {"consensusEndpoints": CONSENSUS, "aeronDir": aeron_dir, "maxBytesPerPartition": "64k"}
+    in_files = {"clusterDir": str(nodes[0].directory)}
+    copied, checkpoint = str(tmp_path / "copied"), str(tmp_path / "checkpoint")
+
+    def copy(options: dict[str, str]) -> None:
+        rows = spark.readStream.format("cluster").options(**options, startingOffsets="earliest").load()
+        query = rows.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+        query.trigger(availableNow=True).start(copied).awaitTermination()
+
+    for phase, options in (("1", over_media), ("2", in_files), ("3", over_media)):
+        workload(tmp_path, *WALK, "--phase", phase)
+        with open_reader(aeron_dir) as reader:
+            end = await_committed(reader, nodes)
+        copy(options)
+    expected = [entry["position"] for entry in entries_in(nodes[0], end)]
+    found = sorted(row.position for row in spark.read.parquet(copied).select("position").collect())
+    assert found[: len(expected)] == expected
+    assert len(found) == len(set(found))
+    batch = spark.read.format("cluster").options(**over_media, endingOffsets=f'{{"position": {end}}}').load()
+    assert sorted(row.position for row in batch.select("position").collect()) == expected

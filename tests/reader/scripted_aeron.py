@@ -10,6 +10,7 @@ import numpy as np
 from cluster.errors import LogPurged, MediaDriverError, TimedOut
 from cluster.log.scan import scan
 from cluster.media.aeron_archive import ArchiveRefusal
+from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.reader import LogReader, aeron_log
@@ -33,7 +34,7 @@ class Script:
     stalls_at: int | None = None  # where it sends nothing more, once
     loses_driver_at: int | None = None  # where the client is given up, once
     replays: list[tuple[int, int]] = field(default_factory=list)
-    queries: int = 0
+    members: str = ""  # as the member names them
 
     def __post_init__(self) -> None:
         self.commit = self.commit or len(self.data)
@@ -95,8 +96,9 @@ class ScriptedMember:
 
     def poll_response(self) -> bool:
         if self.script.answers:
-            self.script.queries += 1
-            self.response = BackupResponse(1, 0, 0, 0, 0, 0, 7, 0, self.script.member_id)
+            self.response = BackupResponse(
+                1, 0, 0, 0, 0, 0, 7, 0, self.script.member_id, cluster_members=self.script.members
+            )
         return self.response is not None
 
     def query(self) -> BackupResponse:
@@ -173,6 +175,8 @@ def _of(scripts: dict[str, Script]) -> Any:
     def init(
         self: ScriptedMember, aeron: Any, endpoint: str, file_io_max: int | None, timeout_s: float
     ) -> None:
+        if endpoint not in scripts:
+            raise ChannelRefused(f"{endpoint} is not reached")
         ScriptedMember.__init__(self, scripts[endpoint])
 
     return init

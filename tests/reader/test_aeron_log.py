@@ -7,6 +7,7 @@ import pytest
 
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.reader import LogReader
+from cluster.reader.aeron_log import AeronLog
 from cluster.reader.aeron_member import member_endpoints
 from cluster.reader.consensus_endpoints import parse_consensus_endpoints
 from tests.reader import real
@@ -119,6 +120,14 @@ def test_members_are_asked_in_the_order_that_is_preferred(monkeypatch, scripts, 
     assert [script.member_id for script in scripts if script.replays] == [expected]
 
 
+def test_one_endpoint_is_enough_for_all_members_are_asked_that_it_names(monkeypatch, whole, scripts):
+    scripts[0].members = "|".join(f"{m},in:1,host:{9000 + m},log:1,up:1,archive:1" for m in range(4))
+    with open_scripted(monkeypatch, scripts):
+        log = AeronLog("host:9000", spread=0)
+        assert {member.member_id for member in log._members.values()} == {0, 1, 2}
+        log.close()
+
+
 def test_equals_are_spread_over_readers(monkeypatch, scripts):
     asked = []
     for spread in range(4):
@@ -145,6 +154,18 @@ def test_what_all_members_have_purged_is_said_with_where_the_log_begins(monkeypa
         with pytest.raises(LogPurged, match="position 0 was purged") as purged:
             list(reader.entries(0))
         assert purged.value.start_position == term_length
+
+
+def test_a_log_that_is_purged_while_it_is_read_begins_later_from_then_on(monkeypatch, whole, scripts):
+    term_length, entries, _ = whole
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.earliest_position() == 0
+        for script in scripts:
+            script.start = term_length
+        assert reader.start_position == 0, "nobody has been asked since"
+        with pytest.raises(LogPurged):
+            list(reader.entries(0, entries[-1]["endPosition"]))
+        assert reader.start_position == reader.retained_from(0) == reader.earliest_position() == term_length
 
 
 def test_members_that_do_not_answer_are_named_after_a_while(monkeypatch, scripts):
