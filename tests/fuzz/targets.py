@@ -25,6 +25,8 @@ from cluster.errors import ClusterError
 from cluster.log.entry_filter import EntryFilter, restored
 from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
 from cluster.protocol import decode, link, session, streams
+from cluster.protocol.archive_control import ControlResponse, ControlResponseCode, decode_archive_answer
+from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.consumer import positions_in
 from cluster.protocol.enums import AdminRequestType, ClusterComponentType
 from cluster.protocol.frame import frame
@@ -58,6 +60,12 @@ CLIENT_MESSAGES: tuple[Message, ...] = (
     session.SessionCloseRequest(0, 1),
     session.ChallengeResponse(2, 1, b"an answer"),
     session.AdminRequest(0, 1, 3, AdminRequestType.SNAPSHOT),
+)
+ARCHIVE_ANSWERS = (
+    ControlResponse(1, 2, 3, ControlResponseCode.ERROR, 0x010B00, "no").encode(),
+    struct.pack("<HHHH", 80, 22, 101, 12)
+    + RecordingDescriptor(1, 2, 3, 4, -1, 0, -1, 0, 1, 2, 3, 4, 100, "a", "b", "c").encode_body(),
+    struct.pack("<HHHHq", 8, 106, 101, 12, 1),
 )
 LINK_MESSAGES: tuple[Message, ...] = (
     link.Hello(-1, -1, 0, VERSION, link.ConnectionKind.CLIENT),
@@ -317,6 +325,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "service-messages": lambda: Function(
         lambda data: decode_service_link(data, 0, len(data)), [m.encode() for m in SERVICE_MESSAGES]
     ),
+    "archive-answers": lambda: Function(decode_archive_answer, ARCHIVE_ANSWERS),
     "json-payloads": lambda: Payload(_decode_json, OBJECTS),
     "thinned-blocks": lambda: Function(_restore, THINNED),
     "snapshots": lambda: Function(_taken_from_snapshot, SNAPSHOT),
