@@ -82,6 +82,7 @@ ELSEWHERE = {
 }
 # Texts whose blocks have a test of their own.
 OWN_TESTS = (
+    "docs/aeron.md",
     "docs/backup.md",
     "docs/clients.md",
     "docs/replay.md",
