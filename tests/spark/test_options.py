@@ -314,6 +314,10 @@ def test_what_spark_asks_without_options_is_answered_as_a_table():
             {"clusterDir": "/m", "consensusEndpoints": "a:9003"},
             "option consensusEndpoints is given, and clusterDir: give one",
         ),
+        (
+            {"consensusEndpoints": "a:1", "service": "a:B"},
+            "option service is given, and consensusEndpoints, which is not for it: give one",
+        ),
         ({"consensusEndpoints": "a"}, "consensusEndpoints is 'a': consensus endpoint 'a': expected host"),
         ({"consensusEndpoints": "a:1", "clusterId": "x"}, "option clusterId is 'x'; expected a number"),
         ({"clusterDir": "/m", "aeronDir": "/d"}, "option aeronDir goes with consensusEndpoints"),
