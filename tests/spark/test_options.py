@@ -307,26 +307,6 @@ def test_what_spark_asks_without_options_is_answered_as_a_table():
         ({"endpoints": "0=a:9000", "clusterDir": "/members/0"}, "both are given"),
         ({"endpoints": "0=a:9000", "archiveDir": "/archive"}, "archiveDir goes with clusterDir"),
         (
-            {"endpoints": "0=a:9000", "consensusEndpoints": "a:9003"},
-            "option consensusEndpoints is given, and endpoints: give one",
-        ),
-        (
-            {"clusterDir": "/m", "consensusEndpoints": "a:9003"},
-            "option consensusEndpoints is given, and clusterDir: give one",
-        ),
-        (
-            {"consensusEndpoints": "a:1", "service": "a:B"},
-            "option service is given, and consensusEndpoints, which is not for it: give one",
-        ),
-        ({"consensusEndpoints": "a"}, "consensusEndpoints is 'a': consensus endpoint 'a': expected host"),
-        ({"consensusEndpoints": "a:1", "clusterId": "x"}, "option clusterId is 'x'; expected a number"),
-        ({"clusterDir": "/m", "aeronDir": "/d"}, "option aeronDir goes with consensusEndpoints"),
-        ({"clusterDir": "/m", "aeronFileIoMax": "64k"}, "option aeronFileIoMax goes with consensusEndpoints"),
-        (
-            {"consensusEndpoints": "a:1", "minPartitions": "9"},
-            "option minPartitions is 9, more than aeronReplaysMax, which is 8",
-        ),
-        (
             {"clusterDir": "/m", "readPreference": "any"},
             "readPreference goes with endpoints, which is not given",
         ),
@@ -593,10 +573,3 @@ def test_a_directory_has_no_scheme():
         assert says.startswith(
             f"option clusterDir is '{text}'; expected directories on this host, without a scheme"
         )
-
-
-def test_a_read_of_a_real_cluster_takes_no_more_replays_than_said():
-    given = {"consensusEndpoints": "a:9003", "readPreference": "leader", "requestTimeoutMs": "9"}
-    assert SourceOptions.parse(given).plan_limits.max_partitions == 8
-    assert SourceOptions.parse(given | {"aeronReplaysMax": "3"}).plan_limits.max_partitions == 3
-    assert SourceOptions.parse({"endpoints": "a:1"}).plan_limits.max_partitions == 200

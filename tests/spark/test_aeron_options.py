@@ -1,0 +1,47 @@
+"""The options of a read of a real Aeron Cluster over its own medium."""
+
+from __future__ import annotations
+
+import pytest
+
+from cluster.errors import ConfigurationError
+from spark_connector.options import SourceOptions
+
+
+@pytest.mark.conformance("P-17")
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            {"endpoints": "0=a:9000", "consensusEndpoints": "a:9003"},
+            "option consensusEndpoints is given, and endpoints: give one",
+        ),
+        (
+            {"clusterDir": "/m", "consensusEndpoints": "a:9003"},
+            "option consensusEndpoints is given, and clusterDir: give one",
+        ),
+        (
+            {"consensusEndpoints": "a:1", "service": "a:B"},
+            "option service is given, and consensusEndpoints, which is not for it: give one",
+        ),
+        ({"consensusEndpoints": "a"}, "consensusEndpoints is 'a': consensus endpoint 'a': expected host"),
+        ({"consensusEndpoints": "a:1", "clusterId": "x"}, "option clusterId is 'x'; expected a number"),
+        ({"clusterDir": "/m", "aeronDir": "/d"}, "option aeronDir goes with consensusEndpoints"),
+        ({"clusterDir": "/m", "aeronFileIoMax": "64k"}, "option aeronFileIoMax goes with consensusEndpoints"),
+        (
+            {"consensusEndpoints": "a:1", "minPartitions": "9"},
+            "option minPartitions is 9, more than aeronReplaysMax, which is 8",
+        ),
+    ],
+)
+def test_what_a_read_of_a_real_cluster_cannot_be_is_refused(options, says):
+    with pytest.raises(ConfigurationError) as error:
+        SourceOptions.parse(options)
+    assert says in str(error.value)
+
+
+def test_a_read_of_a_real_cluster_takes_no_more_replays_than_said():
+    given = {"consensusEndpoints": "a:9003", "readPreference": "leader", "requestTimeoutMs": "9"}
+    assert SourceOptions.parse(given).plan_limits.max_partitions == 8
+    assert SourceOptions.parse(given | {"aeronReplaysMax": "3"}).plan_limits.max_partitions == 3
+    assert SourceOptions.parse({"endpoints": "a:1"}).plan_limits.max_partitions == 200
