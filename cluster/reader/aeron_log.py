@@ -328,21 +328,32 @@ class AeronLog:
     def _open_tip(self, member: AeronMember, recorded: int) -> BoundedReplay:
         """A replay that does not end, from a place near the end on where a frame begins and all is committed.
 
-        That is the begin of the last term of the recording, or of an earlier one: an archive refuses to begin
-        beyond the commit position.
+        That is the begin of the last term of the recording, or of an earlier one. What is beyond the commit
+        position an archive refuses; only what it has sent, however, shows that its begin is not.
         """
-        least = max(self.start_position, self._commit_position)
-        begin, step = max(recorded - recorded % self.term_length, least), self.term_length
+        least = self._commit_position = max(self.start_position, self._commit_position)
+        last = max(recorded - FRAME_ALIGNMENT, 0)  # in the last frame
+        begin, step = max(last - last % self.term_length, least), self.term_length
         while True:
             try:
                 replay = member.replay(begin, WITHOUT_END)
-                break
+                if begin == least or self._has_sent(replay):
+                    self._commit_position = max(least, replay.position)
+                    return replay
+                replay.stop()
             except ArchiveRefusal:
                 if begin == least:
                     raise
-                begin, step = max(begin - step, least), 2 * step
-        self._commit_position = max(self._commit_position, replay.position)
-        return replay
+            begin, step = max(begin - step, least), 2 * step
+
+    def _has_sent(self, replay: BoundedReplay) -> bool:
+        """Whether a frame arrives."""
+        deadline_ns = self._now_ns() + int(LEVEL_S * 1e9)
+        while replay.poll(self._scratch) == 0:
+            if self._now_ns() > deadline_ns:
+                return False
+            self._wait(IDLE_S)
+        return True
 
     def _drain_tip(self) -> bool:
         """Take what has arrived; whether anything has. What is over, or its member silent, is let go."""

@@ -30,6 +30,7 @@ class Script:
     commit: int = 0  # by default all
     start: int = 0
     answers: bool = True
+    refuses: bool = True  # a replay from beyond the commit position; else it waits
     breaks_at: int | None = None  # where a replay ends, once
     stalls_at: int | None = None  # where it sends nothing more, once
     loses_driver_at: int | None = None  # where the client is given up, once
@@ -124,7 +125,7 @@ class ScriptedMember:
         script.replays.append((position, length))
         if position < script.start:
             raise LogPurged(f"position {position} was purged", script.start)
-        if position > script.commit:
+        if position > script.commit and script.refuses:
             raise ArchiveRefusal("beyond the limit", 0)
         return ScriptedReplay(script, position, length)
 

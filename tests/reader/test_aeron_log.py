@@ -68,6 +68,20 @@ def test_nothing_beyond_the_commit_position_is_read_or_named(monkeypatch, whole,
         assert reader.commit_position() == entries[-1]["endPosition"]
 
 
+@pytest.mark.parametrize("refuses", [True, False])
+@pytest.mark.parametrize("terms", [0, 1, 2])
+def test_an_archive_that_waits_where_it_should_refuse_shows_nothing_uncommitted(
+    monkeypatch, whole, scripts, refuses, terms
+):
+    """The last term of a recording may begin beyond the commit position, as of a member cut off."""
+    term_length, entries, _ = whole
+    committed = next(e["endPosition"] for e in entries if e["endPosition"] > terms * term_length)
+    for script in scripts:
+        script.commit, script.refuses = committed, refuses
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert (reader.end_position(), reader.commit_position()) == (committed, committed)
+
+
 @pytest.mark.parametrize("how", ["breaks_at", "stalls_at", "loses_driver_at"])
 def test_what_breaks_off_at_one_member_goes_on_at_the_next(monkeypatch, whole, scripts, how):
     _, entries, _ = whole
