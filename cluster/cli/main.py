@@ -59,6 +59,7 @@ PANELS = {
         "node": "Run one member from a configuration file.",
         "service": "Run one of a member's services in a process of its own.",
         "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
+        "bundle": "Gather what describes a cluster into one file, without secrets.",
         "certs": "Make a certificate authority, and certificates of members and clients.",
         "principal": "Write the file of principals that a member's authenticator goes by.",
         "tool": "See, control, repair and restore members, as Aeron's ClusterTool does.",

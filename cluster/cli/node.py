@@ -19,18 +19,25 @@ Examples:
   cluster node --config conf/member-0.toml
   cluster node --config cluster.toml --member-id 2
   CLUSTER_MAX_SESSIONS=64 cluster node --config conf/node.toml --dir /data/node
+  cluster node --check conf/member-0.toml
 
 conf/node.toml has every key with its default and what it is for; the environment variable CLUSTER_KEY wins
 over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
 {"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
 DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGRTMIN, with
 status 75, which asks whoever runs the member to start it again (`cluster restart`). SIGHUP opens logs again.
+
+--check runs nothing. It prints the keys that are given, each with its value, where it is from, and what a
+change of it takes; with --json all keys, {"file", "keys": [{"key", "value", "text", "source", "takes"}],
+"problems"}.
+Exit status: 0 fine, 1 no member would start with it on this host, 2 no configuration.
 """
 
 
 @app.command(epilog=EPILOG)
 def node(
-    config: Annotated[Path, typer.Option(help="The member's TOML file.")],
+    config: Annotated[Path | None, typer.Option(help="The member's TOML file.")] = None,
+    check: Annotated[Path | None, typer.Option(help="Check this TOML file, and run nothing.")] = None,
     member_id: Annotated[
         int | None, typer.Option(help="Which member this is, over what the file says.")
     ] = None,
@@ -43,11 +50,16 @@ def node(
     from cluster.node import config_text
     from cluster.node.memory import check_address_space
 
-    check_address_space()
     options: dict[str, Any] = {"member_id": member_id, "dir": directory}
-    loaded = config_text.load(
-        config, overrides={key: value for key, value in options.items() if value is not None}
-    )
+    overrides = {key: value for key, value in options.items() if value is not None}
+    if check is not None and config is None:
+        from cluster.cli import node_check
+
+        raise typer.Exit(0 if node_check.check(check, overrides, as_json=as_json) else 1)
+    if config is None or check is not None:
+        raise typer.BadParameter("give one of --config and --check", param_hint="--config")
+    check_address_space()
+    loaded = config_text.load(config, overrides=overrides)
     for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
     if moved := config_text.told_if_moved(config, loaded):

@@ -47,9 +47,20 @@ def load(
     environment: Mapping[str, str] | None = None,
 ) -> NodeConfig:
     """A member's configuration, as ``load_keys``. The clients' variables are no keys of it."""
+    return load_with_places(path, overrides=overrides, environment=environment)[0]
+
+
+def load_with_places(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[NodeConfig, dict[str, str]]:
+    """The same with the place of each key that is given: the file, a variable, an option."""
     environment = os.environ if environment is None else environment
     own = {name: value for name, value in environment.items() if not name.startswith(CLIENT_VARIABLES)}
-    return load_keys(NodeConfig, path, prefix=ENVIRONMENT_PREFIX, overrides=overrides, environment=own)
+    values, places = _gather(NodeConfig, path, ENVIRONMENT_PREFIX, overrides, own)
+    return _validated(NodeConfig, path, values, places), places
 
 
 def load_keys(
@@ -66,10 +77,20 @@ def load_keys(
     to the working directory. Raises ConfigurationError that names the place, the key, its value and what was
     expected.
     """
+    return _validated(model, path, *_gather(model, path, prefix, overrides, environment))
+
+
+def _gather(
+    model: type[BaseModel],
+    path: str | os.PathLike[str] | None,
+    prefix: str,
+    overrides: Mapping[str, Any] | None,
+    environment: Mapping[str, str],
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The value of each key that is given, as it stands there, and the place that it is from."""
     values: dict[str, Any] = {} if path is None else values_in(path)
     places = dict.fromkeys(values, str(path))
-    keys = [key_of(name) for name in model.model_fields]
-    for key in keys:
+    for key in map(key_of, model.model_fields):
         variable = prefix + key.upper()
         if variable in environment:
             values[key] = environment[variable]
@@ -77,9 +98,19 @@ def load_keys(
     for key, value in (overrides or {}).items():
         values[key] = value
         places[key] = "option"
+    return values, places
+
+
+def _validated(
+    model: type[Config],
+    path: str | os.PathLike[str] | None,
+    values: Mapping[str, Any],
+    places: Mapping[str, str],
+) -> Config:
     try:
         return model.model_validate(values)
     except ValidationError as error:
+        keys = [key_of(name) for name in model.model_fields]
         raise ConfigurationError(
             "; ".join(_explain(details, places, path, keys) for details in error.errors())
         ) from None

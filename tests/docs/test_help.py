@@ -35,6 +35,10 @@ ELSEWHERE = {
     "cluster up": UP + "test_what_runs_is_said_with_a_command_that_works",
     "cluster snapshot": README,
     "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
+    "cluster node --check": "tests/cli/test_node_check.py::"
+    "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
+    "cluster bundle": "tests/cli/test_bundle.py::"
+    "test_a_bundle_describes_each_member_in_files_that_programs_read",
     "cluster node": UP + "test_a_member_that_died_is_started_again_by_its_own_file",
     "CLUSTER_MAX_SESSIONS=": "tests/node/test_config.py::"
     "test_the_environment_wins_over_the_file_and_an_option_over_both",

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import subprocess
+import tarfile
 from contextlib import suppress
 
 import pytest
@@ -59,6 +60,11 @@ def test_three_members_take_messages_over_every_medium_and_start_again_over_thei
         events = run("events", "--dir", str(up.directory)).stdout.splitlines()
         assert [line for line in events if "role CANDIDATE -> LEADER" in line]
         assert events == sorted(events, key=lambda line: line.partition(" ")[0])
+        bundled = run("bundle", "--dir", str(up.directory), "--json", "--out", str(tmp_path / "all.tar.gz"))
+        assert json.loads(bundled.stdout)["files"] > 30, bundled.stderr
+        with tarfile.open(tmp_path / "all.tar.gz") as bundle:
+            logs = [bundle.extractfile(f) for f in bundle if f.name.endswith("/node.log")]
+            assert ['"stacks"' in log.read().decode() for log in logs if log] == [True] * 3
         assert up.stop() == (0, "", "")
         assert not any(is_alive(up.pid(i)) for i in range(3))
 

@@ -1,0 +1,196 @@
+"""``cluster bundle``: what somebody needs to look into a cluster from elsewhere, in one file without secrets.
+
+What is taken is named here, file by file and command by command: no key, certificate, token or password file,
+nothing of the log, and nothing that services print.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cluster.cli.members import default_directory
+from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
+
+LOGS = ("node.log.1", "node.log", "audit.log.1", "audit.log", "backup.log.1", "backup.log")
+NOTES = ("data-loss-accepted",)  # within the cluster directory
+LOG_BYTES_MAX = 8 << 20  # of each log its end
+STACKS_TIMEOUT_S = 2.0
+PACKAGES = ("pyspark-cluster", "numba", "numpy", "pyarrow", "grpcio", "cryptography", "pyspark")
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster bundle --dir cluster-data
+  cluster bundle --dir cluster-data/member-0 --out member-0.tar.gz
+
+The members may run or have stopped. One that runs writes the stacks of its threads into its node.log first.
+The file has versions, clocks, the verdict of `cluster status`, and of each member its effective
+configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, and
+how full its disk is. It has no certificate, key, token or password, no message, and nothing that services
+print.
+"""
+
+
+@app.command(epilog=EPILOG)
+def bundle(
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="A whole cluster's directory, or a member's.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Gather what describes a cluster into one file, without secrets."""
+    directory = default_directory(directory)
+    members = _members(directory)
+    now = datetime.now(UTC)
+    name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
+    file = out or Path(f"{name}.tar.gz")
+    try:
+        with tarfile.open(file, "w:gz") as archive:
+            os.chmod(file, 0o600)
+            count = 0
+            for path, data in _contents(directory, members):
+                info = tarfile.TarInfo(f"{name}/{path}")
+                info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
+                archive.addfile(info, io.BytesIO(data))
+                count += 1
+    except OSError as error:
+        raise StorageError(file, error.errno, "cannot be written") from None
+    size = file.stat().st_size
+    if as_json:
+        print(json.dumps({"file": str(file), "files": count, "bytes": size}))
+    else:
+        print(f"{file}: {count} files of {len(members)} members, {size:,} bytes")
+
+
+def _members(directory: Path) -> list[Path]:
+    from cluster.archive.files import OsFiles
+    from cluster.reader.member_directory import find_cluster_directory, members_in
+
+    if not directory.is_dir():
+        raise NotAClusterDirectory(
+            f"{directory}: no such directory; expected a cluster's or a member's, by --dir"
+        )
+    members = [Path(member) for member in members_in(OsFiles(), str(directory))]
+    if not members:
+        find_cluster_directory(OsFiles(), str(directory))  # says what is missing
+    return members or [directory]
+
+
+def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes]]:
+    yield "versions.json", _json(_versions())
+    yield "clocks.json", _json(_clocks())
+    yield "status.json", _said("status", "--dir", str(directory), "--json")
+    for member in members:
+        _ask_for_stacks(member)
+    for member in members:
+        folder = member.resolve().name
+        yield f"{folder}/counters.json", _said("top", "--dir", str(member), "--once", "--counters", "--json")
+        for verb in ("describe", "recording-log", "recovery-plan", "errors"):
+            yield f"{folder}/{verb}.json", _said("tool", verb, "--dir", str(member), "--json")
+        yield f"{folder}/archive.json", _said("archive", "describe", "--dir", str(member), "--json")
+        yield f"{folder}/disk.json", _json(_disk(member))
+        if (member / "node.toml").exists():
+            yield (
+                f"{folder}/configuration.json",
+                _said("node", "--check", str(member / "node.toml"), "--json"),
+            )
+        for path in (*(member / name for name in LOGS), *(member / "cluster" / name for name in NOTES)):
+            if path.is_file():
+                yield f"{folder}/{path.name}", _end_of(path)
+
+
+def _json(value: Any) -> bytes:
+    return json.dumps(value, indent=1).encode() + b"\n"
+
+
+def _said(*arguments: str) -> bytes:
+    """What a command prints, its errors included."""
+    from cluster.cli.main import main
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        status = main(arguments)
+    ended = f"exit status {status}\n" if status not in (0, 1) or not out.getvalue() else ""
+    return (out.getvalue() + ended).encode()
+
+
+def _versions() -> dict[str, Any]:
+    packages = {}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            packages[name] = metadata.version(name)
+    return {
+        "python": sys.version,
+        "platform": platform.platform(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "packages": packages,
+    }
+
+
+def _clocks() -> dict[str, Any]:
+    return {
+        "utc": datetime.now(UTC).isoformat(),
+        "zone": time.strftime("%Z %z"),
+        "monotonicS": time.monotonic(),
+        "sinceBootS": time.clock_gettime(time.CLOCK_BOOTTIME),
+    }
+
+
+def _disk(member: Path) -> dict[str, Any]:
+    usage = shutil.disk_usage(member)
+    files = {
+        str(path.relative_to(member)): path.stat().st_size
+        for path in sorted(member.rglob("*"))
+        if path.is_file()
+    }
+    return {"total": usage.total, "free": usage.free, "files": files}
+
+
+def _ask_for_stacks(member: Path) -> None:
+    """Have a running member of ours write them into node.log, and wait until they are there."""
+    from cluster.archive.files import OsFiles
+    from cluster.cli.running_member import mark_of
+    from cluster.reader.member_directory import find_cluster_directory, holds_lock
+
+    log = member / "node.log"
+    try:
+        if not holds_lock(OsFiles(), find_cluster_directory(OsFiles(), str(member))) or not log.exists():
+            return
+        end = log.stat().st_size
+        os.kill(mark_of(str(member)).pid, signal.SIGUSR2)
+    except (ClusterError, OSError):
+        return  # it has ended meanwhile, or is another user's
+    deadline = time.monotonic() + STACKS_TIMEOUT_S
+    while time.monotonic() < deadline:
+        with log.open("rb") as lines:
+            lines.seek(end)
+            if b'"stacks"' in lines.read():
+                return
+        time.sleep(0.02)
+
+
+def _end_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - LOG_BYTES_MAX, 0))
+        return file.read()

@@ -1,0 +1,88 @@
+"""``cluster bundle``: what is in it, and what never is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tarfile
+from pathlib import Path
+
+from cluster.node.config_text import write
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
+from tests.security.planted import Planted
+
+GROUP = "bundle"
+PAYLOAD = b"payload of somebody's message"
+
+
+def a_cluster_with_secrets(folder: Path) -> tuple[Path, Planted]:
+    """Two stopped members whose secrets lie among their files, under names that a member does not know."""
+    folder.mkdir()
+    planted = Planted(folder)
+    for member_id in (0, 1):
+        member = folder / f"member-{member_id}"
+        log = a_log(3)
+        log.message(PAYLOAD)
+        write_member(member, log)
+        shutil.copy(planted.file("token"), member / "tokens")
+        shutil.copy(planted.tls.key, member / "cluster" / "key.pem")
+        (member / "output.log").write_bytes(
+            b"a service prints " + (planted.secrets / "password").read_bytes()
+        )
+        (member / "node.log").write_text('{"event": "starts"}\n')
+        write(
+            member / "node.toml",
+            {
+                "dir": str(member),
+                "authenticator": "token",
+                "authenticator_file": str(member / "tokens"),
+                "tls_certificate": planted.tls.certificate,
+                "tls_key": str(member / "cluster" / "key.pem"),
+                "tls_ca": planted.tls.ca,
+            },
+        )
+    return folder, planted
+
+
+def contents(file: Path) -> dict[str, bytes]:
+    with tarfile.open(file) as bundle:
+        found = {info.name.partition("/")[2]: bundle.extractfile(info) for info in bundle}
+        return {name: data.read() for name, data in found.items() if data is not None}
+
+
+def test_a_bundle_has_no_secret_no_message_and_nothing_that_services_print(run, tmp_path):
+    folder, planted = a_cluster_with_secrets(tmp_path / "c")
+    status, out, err = run("--dir", folder, "--out", tmp_path / "all.tar.gz", "--json")
+    assert (status, err) == (0, "")
+    found = contents(tmp_path / "all.tar.gz")
+    assert json.loads(out)["files"] == len(found) > 20
+    for name, data in found.items():
+        planted.assert_not_in(data, name)
+        assert PAYLOAD not in data, name
+    assert (tmp_path / "all.tar.gz").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_bundle_describes_each_member_in_files_that_programs_read(run, tmp_path):
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    assert run("--dir", folder / "member-1", "--out", tmp_path / "one.tar.gz")[0] == 0
+    found = contents(tmp_path / "one.tar.gz")
+    described = {
+        name: json.loads(data)
+        for name, data in found.items()
+        if name.endswith(".json") and "counters" not in name
+    }
+    assert {"versions.json", "clocks.json", "status.json"} < set(described)
+    assert set(found) - set(described) == {"member-1/node.log", "member-1/counters.json"}
+    keys = {key["key"]: key for key in described["member-1/configuration.json"]["keys"]}
+    assert keys["authenticator"]["value"] == "token"
+    assert described["member-1/recording-log.json"][0]["type"] == "TERM"
+    assert "cluster/recording.log" in described["member-1/disk.json"]["files"]
+
+
+def test_a_directory_without_members_is_named_and_no_file_is_written(run, tmp_path):
+    (tmp_path / "empty").mkdir()
+    for directory in (tmp_path / "empty", tmp_path / "nowhere"):
+        status, out, err = run("--dir", directory, "--out", tmp_path / "x.tar.gz")
+        assert (status, out) == (1, "") and str(directory) in err
+    assert not (tmp_path / "x.tar.gz").exists()
