@@ -23,6 +23,7 @@ from cluster.node.hosted_service import OnServiceError
 from cluster.node.memory import settle_memory
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
+from cluster.node.service_manager import ServiceManager
 from cluster.node.supervisor import (
     RESTART_SIGNAL,
     RESTART_STATUS,
@@ -70,6 +71,7 @@ def run(
     ``on_service_error`` as by ClusterNode, where there is no supervisor to be told.
     """
     signals.pass_over()
+    manager = ServiceManager({} if link is not None else os.environ)  # of a supervisor it is none of ours
     try:
         node = ClusterNode(
             config,
@@ -81,7 +83,7 @@ def run(
         signals.answer(node.log, node.reopen_logs)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
-                signal.signal(number, lambda *_: node.stop())
+                signal.signal(number, lambda *_: (manager.notify("STOPPING=1"), node.stop()))
         if link is None:
             ignore_signals_at_exit()
         else:
@@ -89,6 +91,9 @@ def run(
         tell(link, event="listening")
         if on_listening is not None:
             on_listening()
+        manager.notify("READY=1")
+        if (watchdog := manager.watchdog()) is not None:
+            node.watch(watchdog.fd, select.EPOLLIN, watchdog)
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         node.run()

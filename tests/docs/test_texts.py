@@ -59,6 +59,9 @@ ELSEWHERE = {
     "cluster events --dir": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster node --check": "tests/cli/test_node_check.py::"
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
+    "docker ": "tests/node/test_deploy.py::"
+    "test_the_image_is_built_of_what_there_is_and_runs_as_nobody_in_particular",
+    "kubectl ": "tests/node/test_deploy.py::test_the_parts_of_the_stateful_set_fit_together",
     "cluster bundle": "tests/cli/test_bundle.py::"
     "test_a_bundle_has_no_secret_no_message_and_nothing_that_services_print",
     "cluster bench --endpoints": "tests/client/test_commands.py::test_bench_counts_what_comes_back",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cluster.errors import ConfigurationError
-from spark_connector.options import SourceOptions
+from spark_connector.options.cluster_options import SourceOptions
 
 
 @pytest.mark.conformance("P-17")
