@@ -11,6 +11,7 @@ from cluster.cli.tables import columns_of
 from cluster.errors import ClusterError
 from cluster.node import config_text
 from cluster.node.config_keys import KEYS
+from cluster.node.config_types import key_of
 
 if TYPE_CHECKING:
     from cluster.node.config import NodeConfig
@@ -40,7 +41,7 @@ def check(path: Path, overrides: dict[str, Any], *, as_json: bool) -> bool:
 
 
 def _described(key: str, config: NodeConfig, place: str) -> dict[str, Any]:
-    names = {config_text.key_of(name): name for name in type(config).model_fields}
+    names = {key_of(name): name for name in type(config).model_fields}
     value = getattr(config, names[key])
     is_read_again = key in READ_AGAIN and bool(value)
     return {

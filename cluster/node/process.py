@@ -78,12 +78,17 @@ def run(
             on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
             on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
         )
+
+        def stop() -> None:
+            manager.notify("STOPPING=1")
+            node.stop()
+
         restart = _Restart(node)
         signal.signal(RESTART_SIGNAL, restart)
         signals.answer(node.log, node.reopen_logs)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
-                signal.signal(number, lambda *_: (manager.notify("STOPPING=1"), node.stop()))
+                signal.signal(number, lambda *_: stop())
         if link is None:
             ignore_signals_at_exit()
         else:
