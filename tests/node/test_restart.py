@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from pathlib import Path
 
 import pytest
 
 from cluster import ClusterClient
-from tests.node.processes import DEADLINE_S, Up, await_that, run
+from tests.node.processes import DEADLINE_S, Up, await_that, is_alive, run
 
 SERVICE = """
 from cluster import ClusteredService
@@ -121,7 +123,8 @@ def test_a_restart_loads_the_code_and_the_keys_that_are_on_the_disk_then(tmp_pat
 
 def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):
     with Up(tmp_path / "c", members=1) as up:
-        assert run("restart", "--dir", str(up.member_dir(0))).returncode == 1
+        own = run("restart", "--dir", str(up.member_dir(0)))
+        assert (own.returncode, own.stdout) == (0, "member 0 restarted\n"), own.stderr
         alone = run("restart", "--dir", str(up.directory), "--json")
         assert (alone.returncode, alone.stdout) == (0, '{"memberId": 0, "outcome": "restarted"}\n'), (
             alone.stderr
@@ -130,6 +133,23 @@ def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):
     refused = run("restart", "--dir", str(up.directory))
     assert refused.returncode == 1
     assert refused.stderr == f"{up.member_dir(0)}: does not run; first start what is down\n"
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(300)
+def test_the_member_of_a_host_hands_over_and_restarts_where_all_others_follow(tmp_path):
+    with Up(tmp_path / "c") as up, ClusterClient.connect(up.endpoints) as client:
+        leader = up.leader
+        done = run("restart", "--dir", str(up.member_dir(leader)), timeout_s=3 * DEADLINE_S)
+        assert (done.returncode, done.stdout) == (0, f"member {leader} restarted\n"), done.stderr
+        client.offer(b"after it")
+        client.await_committed(DEADLINE_S)
+        assert client.leader_member_id != leader and not client.is_closed
+        dead, other = (leader + 1) % 3, (leader + 2) % 3
+        os.kill(up.pid(dead), signal.SIGKILL)
+        refused = run("restart", "--dir", str(up.member_dir(other)))
+        assert refused.returncode == 1 and "nothing is restarted" in refused.stderr
+        assert is_alive(up.pid(other))
 
 
 def test_up_gives_all_members_the_keys_that_are_set(tmp_path):
