@@ -448,7 +448,7 @@ def _check(options: JobOptions) -> None:
         import deltalake  # noqa: F401
     except ImportError:
         raise ConfigurationError(
-            f"--writer {DELTA_RS} needs the package deltalake: pip install 'pyspark-cluster[{DELTA_RS}]'"
+            f"--writer {DELTA_RS} needs the package deltalake: pip install 'pyspark-cluster[delta]'"
         ) from None
     if is_name(options.table):
         raise ConfigurationError(

@@ -220,7 +220,7 @@ def test_what_only_spark_can_do_is_refused(member_dir, table, arguments, said):
 
 def test_the_missing_package_is_named_with_the_extra(member_dir, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'pyspark-cluster\[delta-rs\]'"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'pyspark-cluster\[delta\]'"):
         run(member_dir, tmp_path / "log")
 
 
