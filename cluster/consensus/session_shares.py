@@ -3,7 +3,7 @@
 from itertools import chain
 
 from cluster.consensus.cluster_session import ClusterSession
-from cluster.protocol.shares import FREE_MULTIPLE, beyond_share, principal_text
+from cluster.protocol.shares import FREE_MULTIPLE, beyond_share, principal_text, sharer_at
 
 
 class SessionShares:
@@ -15,6 +15,10 @@ class SessionShares:
         self._max_sessions = max_sessions
         self._pending = pending
         self._sessions = sessions
+
+    def holder_at(self, address: str) -> str:
+        """In whose share a client at an address is, until its principal is known."""
+        return sharer_at(address)
 
     def refusal(self, holder: str | bytes, taken: int) -> str:
         """Why none is free for an address or a principal while ``taken`` are; empty when one is.

@@ -43,7 +43,6 @@ from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.response_channel import fault_of
 from cluster.protocol.resume import is_token_of
 from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest, SessionEvent
-from cluster.protocol.shares import sharer_at
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
 
 
@@ -122,7 +121,7 @@ class SessionManager:
             connection_id=connection_id,
             now_ns=now_ns,
         )
-        session.holder = sharer_at(self.port.address(connection_id))
+        session.holder = self._shares.holder_at(self.port.address(connection_id))
         self.next_session_id += is_leader
         if not is_leader:
             session.reject(EventCode.REDIRECT, self.port.ingress_endpoints(connection_id))
@@ -183,7 +182,7 @@ class SessionManager:
             self.table.slots["held"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
         session.connection_id = connection_id
         if isinstance(session.holder, str):
-            session.holder = sharer_at(self.port.address(connection_id))
+            session.holder = self._shares.holder_at(self.port.address(connection_id))
         session.has_open_event_pending = not has_heard_ok
         self.table.link(session.id, connection_id)
         self.table.slots["active_ns"][self.table.slot_of(session.id)] = now_ns
