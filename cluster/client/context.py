@@ -118,10 +118,12 @@ class ClientContext:
 
     @property
     def message_timeout_ns(self) -> int:
+        """``message_timeout_s`` in nanoseconds."""
         return int(self.message_timeout_s * SECOND_NS)
 
     @property
     def keep_alive_interval_ns(self) -> int | None:
+        """``keep_alive_interval_s`` in nanoseconds."""
         return None if self.keep_alive_interval_s is None else int(self.keep_alive_interval_s * SECOND_NS)
 
     def silence_timeout_ns(self, leader_heartbeat_timeout_ns: int | None) -> int:

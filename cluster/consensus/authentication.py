@@ -53,7 +53,9 @@ class Authenticator(Protocol):
         """Once, for a request that is not refused for other reasons."""
         ...
 
-    def on_challenge_response(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None: ...
+    def on_challenge_response(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
+        """The client has answered the challenge."""
+        ...
 
     def on_connected_session(self, session: SessionProxy, now_ms: int) -> None:
         """In every slow tick while the session is connected and not decided."""

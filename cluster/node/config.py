@@ -147,6 +147,7 @@ class NodeConfig(NodeKeys):
 
     @property
     def service_count(self) -> int:
+        """How many services the member has."""
         return len(self.services)
 
     @property
@@ -179,14 +180,17 @@ class NodeConfig(NodeKeys):
 
     @property
     def cluster_path(self) -> Path:
+        """Folder of the cluster's files: recording.log, counters, marks."""
         return self._path(self.cluster_dir) if self.cluster_dir else self.path / "cluster"
 
     @property
     def archive_path(self) -> Path:
+        """Folder of the recordings."""
         return self._path(self.archive_dir) if self.archive_dir else self.path / "archive"
 
     @property
     def driver_path(self) -> Path:
+        """Folder of the sockets of one host (``driver_dir``)."""
         return self._path(self.driver_dir) if self.driver_dir else self.path / "driver"
 
     def _path(self, text: str) -> Path:

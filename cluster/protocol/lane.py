@@ -72,10 +72,12 @@ class Lane:
 
     @property
     def is_registration(self) -> bool:
+        """Whether it registers a batch as a whole (partition -1)."""
         return self.partition == REGISTRATION
 
     @property
     def is_forgetting(self) -> bool:
+        """Whether it has the members drop the application's lanes."""
         return self.partition == FORGET
 
     def __str__(self) -> str:

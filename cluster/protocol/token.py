@@ -38,6 +38,7 @@ class PositionToken(NamedTuple):
     position: int
 
     def to_text(self) -> str:
+        """As ``parse_token`` reads it: JSON, the text of an offset of the Spark source."""
         return json.dumps({"v": TOKEN_VERSION, **self._asdict()})
 
     def is_of(self, cluster: str | None) -> bool:

@@ -176,10 +176,12 @@ class SimulatedClient(Process):
 
     @property
     def is_open(self) -> bool:
+        """Whether it has a session, which has not ended."""
         return self._client is not None and not self.why_closed
 
     @property
     def is_closed(self) -> bool:
+        """Whether its session has ended, or could not be opened (``why_closed``)."""
         return bool(self.why_closed)
 
     @property
@@ -194,6 +196,7 @@ class SimulatedClient(Process):
     # -- turning --
 
     def turn(self) -> int | None:
+        """For the virtual world: one turn of the program."""
         self.spend(TURN_NS)
         if self.is_closed:
             return None
@@ -238,4 +241,5 @@ class SimulatedClient(Process):
         self.received.append(bytes(payload))
 
     def tell(self, text: str) -> None:
+        """Add a line to the story."""
         self.world.trace.tell(self.now_ns, self.name, text)

@@ -57,6 +57,7 @@ class TokenCredentials:
         return read_secret(self.file)
 
     def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        """The same: our authenticators ask for nothing else."""
         return self.encoded_credentials()
 
 
@@ -76,6 +77,7 @@ class PasswordCredentials:
         return self.user.encode() + b":" + read_secret(self.file)
 
     def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        """The same: our authenticators ask for nothing else."""
         return self.encoded_credentials()
 
 

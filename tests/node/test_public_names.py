@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import cluster
+import cluster.testing
 
 PUBLIC_NAMES = set(
     [
@@ -143,3 +145,22 @@ def test_importing_cluster_and_asking_for_help_load_nothing_heavy():
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert result.returncode == 0, result.stderr
     assert "Usage: cluster" in result.stdout
+
+
+def test_every_public_name_and_what_it_has_says_what_it_is():
+    missing = []
+    for module in (cluster, cluster.testing):
+        for name in module.__all__:
+            value = getattr(module, name)
+            members = vars(value).items() if inspect.isclass(value) else ()
+            named = {
+                name: value,
+                **{f"{name}.{member}": item for member, item in members if member[0] != "_"},
+            }
+            for told, item in named.items():
+                function = getattr(item, "fget", getattr(item, "__func__", item))
+                if (inspect.isroutine(function) or inspect.isclass(function)) and not inspect.getdoc(
+                    function
+                ):
+                    missing.append(told)
+    assert not missing
