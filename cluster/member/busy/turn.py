@@ -135,6 +135,7 @@ MODULES = (
     "cluster.consensus.quorum",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
+    "cluster.protocol.cnc",
     "cluster.protocol.counter_types",
 )
 
