@@ -23,7 +23,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "interop"
-COORDINATE = ("io.aeron", "aeron-all", "1.51.0")
+COORDINATE = ("io.aeron", "aeron-all")
+VERSION = "1.51.0"
 JVM = [
     "--add-opens",
     "java.base/jdk.internal.misc=ALL-UNNAMED",
@@ -42,11 +43,11 @@ SHARED_MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gette
 
 
 @cache
-def jar() -> Path:
+def jar(version: str = VERSION) -> Path:
     """Aeron's jar, fetched when it is not there yet."""
     import pyspark
 
-    group, name, version = COORDINATE
+    group, name = COORDINATE
     path = BUILD / f"{name}-{version}.jar"
     if not path.exists():
         ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
