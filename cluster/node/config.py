@@ -166,6 +166,19 @@ class NodeConfig(NodeKeys):
             return _port_after(member.ingress_endpoint, 1)
         return self.tcp_ingress if member.member_id == self.member_id and self.tcp_ingress != "none" else ""
 
+    def listens_at(self, endpoint: str) -> str:
+        """Where this member listens, for an endpoint of its own that others are told."""
+        if not self.listen:
+            return endpoint
+        host = f"[{self.listen}]" if ":" in self.listen else self.listen
+        return f"{host}:{endpoint.rpartition(':')[2]}"
+
+    @property
+    def tcp_listen(self) -> str:
+        """``host:port`` at which it listens for plain TCP clients; empty for nowhere."""
+        endpoint = self.tcp_ingress_of(self.member)
+        return self.listens_at(endpoint) if self.tcp_ingress == "auto" else endpoint
+
     @property
     def metrics_address(self) -> str:
         """``host:port`` of this member's metrics; empty: none are served."""

@@ -64,6 +64,13 @@ class NodeKeys(BaseModel):
         `driver_dir`. An odd number is best.""",
         aeron="aeron.cluster.members",
     )
+    listen: str = _key(
+        "",
+        """The host at which this member listens, such as "0.0.0.0", where that is not what `members` tells
+        others: in a container, or where a host's name is another address inside. Ports are those of
+        `members`. When empty it listens at its endpoints in `members`.""",
+        unit="host",
+    )
     tcp_ingress: str = _key(
         "auto",
         """Where clients reach this member over plain TCP ("tcp:host:port" at the client): "auto" is the port

@@ -34,11 +34,11 @@ def check_exposure(config: NodeConfig) -> None:
 
 def listening(config: NodeConfig) -> dict[str, str]:
     """What a member listens at, by what that is for."""
-    found = {"the consensus endpoint": config.member.consensus_endpoint}
+    found = {"the consensus endpoint": config.listens_at(config.member.consensus_endpoint)}
     if config.grpc_gateway != "none":
-        found["the ingress endpoint"] = config.member.ingress_endpoint
-    if tcp_ingress := config.tcp_ingress_of(config.member):
-        found["tcp_ingress"] = tcp_ingress
+        found["the ingress endpoint"] = config.listens_at(config.member.ingress_endpoint)
+    if config.tcp_listen:
+        found["tcp_ingress"] = config.tcp_listen
     if metrics := config.metrics_address:
         found["metrics_endpoint"] = metrics
     return found

@@ -119,7 +119,7 @@ class Machine:
         config = self._config
         return MemberLinks(
             config.member_id,
-            parse_endpoint(f"tcp:{config.member.consensus_endpoint}"),
+            parse_endpoint(f"tcp:{config.listens_at(config.member.consensus_endpoint)}"),
             {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in config.cluster_members},
             secret=secrets.randbits(63),
             cluster_id=config.cluster_id,
@@ -135,8 +135,8 @@ class Machine:
     def open_clients(self, incarnation: int) -> ClientPort:
         config = self._config
         listen = [Endpoint(Medium.IPC, path=str(config.ipc_path))] if config.ipc_ingress else []
-        if tcp_ingress := config.tcp_ingress_of(config.member):
-            listen.append(parse_endpoint(f"tcp:{tcp_ingress}"))
+        if config.tcp_listen:
+            listen.append(parse_endpoint(f"tcp:{config.tcp_listen}"))
         self._clients = ClientPort(
             listen,
             poller=self.poller,
@@ -217,7 +217,7 @@ class Machine:
         from cluster.transport.grpc_gateway import GrpcGateway
 
         self._gateway = GrpcGateway(
-            parse_endpoint(self._config.member.ingress_endpoint),
+            parse_endpoint(self._config.listens_at(self._config.member.ingress_endpoint)),
             self._clients.connect,
             self._open_log,
             self._message_length_max,

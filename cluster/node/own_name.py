@@ -47,7 +47,7 @@ def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:
     Debian has a host's own name at 127.0.1.1.
     """
     own = host_within(config.member.consensus_endpoint)
-    if is_numeric(own) or own in LOOPBACK_HOSTS or not is_loopback(own):
+    if config.listen or is_numeric(own) or own in LOOPBACK_HOSTS or not is_loopback(own):
         return
     threading.Thread(target=_warn, args=(config, own, warn), name="own name", daemon=True).start()
 

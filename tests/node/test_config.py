@@ -258,6 +258,7 @@ USED_ELSEWHERE = {
         "members",
         "metrics_endpoint",
         "service_mode",
+        "listen",
         "tcp_ingress",
         "tls_ca",
         "tls_certificate",

@@ -5,8 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.errors import TimedOut
+from cluster.errors import ClusterError, TimedOut
 from cluster.node import exposure, own_name
+from cluster.node.node import ClusterNode
+from cluster.reader.remote import member_status
+from cluster.transport.endpoint import parse_endpoint
+from tests.node.processes import await_that, keys_of
 
 
 @pytest.fixture
@@ -16,7 +20,12 @@ def config():
         for i in range(2)
     ]
     return SimpleNamespace(
-        member=members[0], cluster_members=members, grpc_gateway="thread", tcp_ingress_of=lambda _: ""
+        member=members[0],
+        cluster_members=members,
+        grpc_gateway="thread",
+        listen="",
+        tcp_listen="",
+        listens_at=lambda endpoint: endpoint,
     )
 
 
@@ -54,3 +63,15 @@ def test_an_own_name_on_loopback_is_told_where_another_member_is_elsewhere(
             thread.join()
     assert len(told) == is_told
     assert not is_told or "db0 is 127.0.1.1 on this host, where member 1 at db1 cannot reach it" in told[0]
+
+
+def test_a_member_listens_at_an_address_that_it_tells_nobody(tmp_path):
+    keys = keys_of(tmp_path, listen="127.0.0.3")
+    with ClusterNode.launch(**keys) as node:
+        await_that(lambda: node.is_leader, "a leader")
+        port = int(node.config.member.ingress_endpoint.rpartition(":")[2])
+        for endpoint in (f"127.0.0.3:{port}", f"tcp:127.0.0.3:{port + 1}"):
+            status = member_status(parse_endpoint(endpoint))
+            assert status.ingress_endpoints == f"0=127.0.0.1:{port}"
+        with pytest.raises(ClusterError):
+            member_status(parse_endpoint(f"tcp:127.0.0.1:{port + 1}"))

@@ -36,6 +36,12 @@ def test_a_port_beside_those_of_members_counts_by_itself(key):
         check_exposure(config(**{key: "0.0.0.0:9001"}))
 
 
+def test_where_it_listens_counts_and_not_what_it_tells_others():
+    with pytest.raises(ConfigurationError, match=r"the consensus endpoint \[::\]:9002 is not on loopback"):
+        check_exposure(config(listen="::"))
+    check_exposure(config("192.168.1.7", "192.168.1.7", listen="127.0.0.1"))
+
+
 def test_a_name_counts_as_what_it_resolves_to(monkeypatch):
     answers = [(socket.AF_INET, 0, 0, "", (address, 0)) for address in ("127.0.0.1", "10.0.0.1")]
     monkeypatch.setattr(exposure.socket, "getaddrinfo", lambda *_, **__: answers)
