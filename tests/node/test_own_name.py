@@ -8,8 +8,8 @@ import pytest
 from cluster.errors import ClusterError, TimedOut
 from cluster.node import exposure, own_name
 from cluster.node.node import ClusterNode
-from cluster.reader.remote import member_status
 from cluster.transport.endpoint import parse_endpoint
+from cluster.transport.member_status import member_status
 from tests.node.processes import await_that, keys_of
 
 
