@@ -72,7 +72,7 @@ class JobOptions:
             trigger={"availableNow": True},
             master="",
             settings={},
-            arguments=argparse.Namespace(),
+            arguments=argparse.Namespace(checkpoint=None, conf=None),
             say=say,
         )
 

@@ -19,7 +19,7 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--dir", default="build/demo", help="where everything goes (default: %(default)s)")
-    parser.add_argument("--seconds", type=int, default=75, help="that the year takes (default: %(default)s)")
+    parser.add_argument("--seconds", type=int, default=45, help="that the year takes (default: %(default)s)")
     parser.add_argument("--flights", type=int, help="only the first so many flights of the year")
     parser.add_argument(
         "--base-port", type=int, help="of the members (default: the first free of 9000, 9100, …)"

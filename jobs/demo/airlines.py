@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +16,8 @@ from jobs.demo.flights import Compression
 if TYPE_CHECKING:
     from jobs.demo.flights import Carrier
 
-TURN_S = 0.02
+TURN_S = 0.005
+GAP_BEGINS_S = 0.25  # at most after a kill: what was committed before is still on its way
 SETTLE_S = 60  # how long after the last departure everything may take to be confirmed
 
 
@@ -29,12 +31,23 @@ class Airline:
         self.sent = 0
         self.confirmed = 0  # by the service, on egress
         self.leader_changes = 0
+        self.latencies: list[tuple[float, float]] = []  # seconds: since the first departure, until the answer
+        self._start_s = timetable.start_ms / 1000
+        self._offers: deque[tuple[int, float]] = deque()  # how many were sent by then
         self.client = ClusterClient.connect(
-            endpoints, egress_listener=self, client_name=carrier.name, credentials=carrier.code.encode()
+            endpoints,
+            egress_listener=self,
+            client_name=carrier.name,
+            credentials=carrier.code.encode(),
+            supervised=True,  # a leader dies in mid-year, and every answer comes once
         )
 
     def on_messages(self, batch) -> None:  # type: ignore[no-untyped-def]  # cluster.EgressBatch
         self.confirmed += len(batch)
+        now_s = time.time()
+        while self._offers and self._offers[0][0] <= self.confirmed:
+            offered_s = self._offers.popleft()[1]
+            self.latencies.append((offered_s - self._start_s, now_s - offered_s))
 
     def on_new_leader(self, *_: object) -> None:
         self.leader_changes += 1
@@ -47,6 +60,7 @@ class Airline:
             carrier = self.carrier
             if self.client.offer_batch((carrier.buffer, carrier.offsets[rows], carrier.lengths[rows])) > 0:
                 self.sent = until
+                self._offers.append((until, time.time()))
         self.client.poll_egress()
         if self.client.is_closed:
             raise ClusterError(f"the session of {self.carrier.name} ended: {self.client.why_closed}")
@@ -68,6 +82,9 @@ class Airlines:
         self.timetable = Compression.of(carriers, time.time_ns() // 1_000_000 + 1_000, duration_ms)
         self.airlines = [Airline(carrier, self.timetable, endpoints) for carrier in carriers]
         self.failure: BaseException | None = None
+        self._committed = 0
+        self._grown_at_s = time.monotonic()
+        self._gaps: list[tuple[float, float]] = []  # between two growths of what is committed
         self._is_stopping = threading.Event()
         self._is_done = threading.Event()
         self._thread = threading.Thread(target=self._run, name="airlines", daemon=True)
@@ -80,6 +97,7 @@ class Airlines:
                 now_ms = time.time_ns() // 1_000_000
                 for airline in self.airlines:
                     airline.do_work(now_ms)
+                self._note_commits()
                 if not self._is_done.is_set():
                     if all(airline.is_done for airline in self.airlines):
                         self._is_done.set()
@@ -93,6 +111,29 @@ class Airlines:
         except BaseException as error:
             self.failure = error
             self._is_done.set()
+
+    def _note_commits(self) -> None:
+        committed, now_s = self.committed, time.monotonic()
+        if committed > self._committed:
+            self._gaps.append((self._grown_at_s, now_s))
+            self._committed, self._grown_at_s = committed, now_s
+
+    def gap_after(self, killed_s: float) -> float | None:
+        """Seconds without a commit when a leader was killed then (monotonic); None while it goes on."""
+        around = [
+            end - begin for begin, end in self._gaps if end >= killed_s and begin <= killed_s + GAP_BEGINS_S
+        ]
+        return max(around, default=None)
+
+    @property
+    def leader_member_id(self) -> int:
+        """As the sessions know it."""
+        return self.airlines[0].client.leader_member_id
+
+    @property
+    def latencies(self) -> list[tuple[float, float]]:
+        """Of all offers, in seconds: since the first departure, and until the answer to its last flight."""
+        return [latency for airline in self.airlines for latency in airline.latencies]
 
     @property
     def total(self) -> int:

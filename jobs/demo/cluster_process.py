@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import signal
 import socket
@@ -33,6 +34,7 @@ class ClusterProcess:
         """
         port = free_base_port() if base_port is None else base_port
         self.directory = directory
+        self._again: dict[int, subprocess.Popen[bytes]] = {}  # members that were killed and started again
         self._errors = directory.with_suffix(".err")
         command = [sys.executable, "-m", "cluster", "up", "--json", "--members", str(MEMBERS)]
         command += ["--dir", str(directory), "--service", service, "--base-port", str(port)]
@@ -72,22 +74,33 @@ class ClusterProcess:
         """By Unix sockets, for clients on this host."""
         return str(self.started["ipcEndpoints"])
 
+    def kill(self, member_id: int) -> None:
+        """Kill a member as ``kill -9`` does; the others go on."""
+        os.kill(self.started["members"][member_id]["pid"], signal.SIGKILL)
+
+    def start_again(self, member_id: int) -> None:
+        """Start a member that was killed, as a person would: by its node.toml."""
+        config = Path(self.started["members"][member_id]["dir"]) / "node.toml"
+        with self._errors.open("ab") as errors:
+            self._again[member_id] = subprocess.Popen(
+                [sys.executable, "-m", "cluster", "node", "--config", str(config)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+
     def check(self) -> None:
-        """Raise ClusterError when the cluster's process is gone."""
-        status = self._process.poll()
-        if status is not None:
-            said = self._errors.read_text(errors="replace").strip()
-            raise ClusterError(f"the cluster ended with status {status} in the middle of it: {said}")
+        """Raise ClusterError when the cluster's process is gone, or a member's that was started again."""
+        for process in (self._process, *self._again.values()):
+            status = process.poll()
+            if status is not None:
+                said = self._errors.read_text(errors="replace").strip()
+                raise ClusterError(f"the cluster ended with status {status} in the middle of it: {said}")
 
     def stop(self) -> int:
-        """End all members in order, by force if that takes too long; returns the exit status."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-        return self._process.wait()
+        """End all members in order, by force if that takes too long; returns the worst exit status."""
+        return max((_stop(process) for process in (self._process, *self._again.values())), key=abs)
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +109,16 @@ class ClusterProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _stop(process: subprocess.Popen[bytes]) -> int:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    return process.wait()
 
 
 def free_base_port() -> int:

@@ -1,7 +1,8 @@
 """The two queries that run while the year passes: the Log into Delta, and statistics back into the Log.
 
-One is at work before the next one starts, and both before the year begins: Spark gives up on a query whose
-Python process takes more than ten seconds to come up, as it may where two start amid all the flights.
+The second one reads the table of the Log, so that the Log is read once, by one Python process, and starts
+once there is one. The first one is at work before the year begins: Spark gives up on a query whose Python
+process takes more than ten seconds to come up, as it may amid all the flights.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from jobs.demo import statistics
 from jobs.keeping import keeping
 from jobs.log_to_delta import log_job
-from jobs.streaming import read_log
 from spark_connector import start_query
 
 if TYPE_CHECKING:
@@ -29,25 +29,32 @@ class LiveQueries:
 
     def __init__(self, spark: SparkSession, endpoints: str, home: Path) -> None:
         source = {"endpoints": endpoints, "startingOffsets": "earliest"}
-        checkpoints = home / "checkpoints"
-        self._log = start_query(
-            keeping(spark, {str(home / "delta" / "log"): log_job()}, source, str(checkpoints / "log"))
-            .queryName("log_to_delta")
-            .trigger(processingTime=LOG_EVERY)
-        )
-        messages = read_log(spark, source | {"entryTypes": "SESSION_MESSAGE"}, MESSAGE_COLUMNS)
+        self._spark = spark
+        self._table = str(home / "delta" / "log")
+        self._checkpoints = home / "checkpoints"
         self._endpoints = endpoints
         self.answers = 0  # statistics that the sink has had acknowledged as committed
         self.answering_sessions = 0  # that the sink opened: one for each batch that had something to say
-        self._answers = start_query(
+        self._log = start_query(
+            keeping(spark, {self._table: log_job()}, source, str(self._checkpoints / "log"))
+            .queryName("log_to_delta")
+            .trigger(processingTime=LOG_EVERY)
+        )
+        self._of_log = Batches(self._log)
+        self._answers: StreamingQuery | None = None
+
+    def _start_answers(self) -> StreamingQuery:
+        log = self._spark.readStream.format("delta").load(self._table)
+        messages = log.where("entryType = 'SESSION_MESSAGE'").select(*MESSAGE_COLUMNS)
+        return (
             statistics.statistics(messages)
             .writeStream.queryName("answers")
             .outputMode("update")
             .foreachBatch(self._answer)
-            .option("checkpointLocation", str(checkpoints / "answers"))
+            .option("checkpointLocation", str(self._checkpoints / "answers"))
             .trigger(processingTime=ANSWER_EVERY)
+            .start()
         )
-        self._of_log = Batches(self._log)
 
     def _answer(self, changed: DataFrame, _: int) -> None:
         """Send the statistics that a batch changed. Sent again, they do no harm: the newest counts."""
@@ -67,14 +74,19 @@ class LiveQueries:
         return self._of_log.rows()
 
     def check(self) -> None:
-        """Raise what made a query fail."""
+        """Raise what made a query fail; start the second one when the first has written its table."""
+        if self._answers is None and self.rows:
+            self._answers = self._start_answers()
         for query in (self._log, self._answers):
-            failure = query.exception()
+            failure = None if query is None else query.exception()
             if failure is not None:
                 raise failure
 
     def finish_answers(self) -> None:
         """Answer what is in the Log by now, and stop answering."""
+        self._log.processAllAvailable()
+        self.check()
+        assert self._answers is not None, "the Log has at least its leadership term"
         self._answers.processAllAvailable()
         self._answers.stop()
 

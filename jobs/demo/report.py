@@ -1,4 +1,4 @@
-"""What the demo says at its end: delays by carrier, counts from three sides, and where everything is."""
+"""What the demo says at its end: delays by carrier, counts from three sides, where everything is, and SQL."""
 
 from __future__ import annotations
 
@@ -135,3 +135,12 @@ def say_where(screen: Screen, home: Path, picture: Path, status: int) -> None:
     screen.say("")
     ended = "stopped in order" if status == 0 else f"[red]ended with status {status}[/]"
     screen.say(f"three members {ended}; {screen.elapsed_s:.0f} s in all")
+    screen.say("")
+    screen.say("next, over the table of the Log:")
+    screen.say(f"  {query_of(home)}")
+
+
+def query_of(home: Path) -> str:
+    """What to type for SQL of one's own, with Delta's jars and settings from ``conf/``."""
+    select = "SELECT entryType, count(*), max(timestamp) FROM delta.`{}` GROUP BY 1 ORDER BY 2"
+    return f"SPARK_CONF_DIR=conf spark-sql -e '{select.format(home / 'delta' / 'log')}'"

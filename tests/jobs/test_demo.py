@@ -50,7 +50,9 @@ def test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else(tmp_pat
     assert "three sides counted the same" in said and "✗" not in said
     assert "three members stopped in order" in said
     assert "3,000" in next(line for line in said.splitlines() if "flights sent  " in line)
-    assert (home / "delays.png").stat().st_size > 20_000
+    assert "kill -9 of member" in said and "is started again" in said
+    assert "SPARK_CONF_DIR=conf spark-sql -e 'SELECT" in said
+    assert (home / "demo.png").stat().st_size > 20_000
     for table in ("log", "sessions", "timers", "leadership_terms"):
         assert (home / "delta" / table / "_delta_log").is_dir()
     assert processes_that_name(home) == []

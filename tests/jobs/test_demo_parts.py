@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from cluster import ClusterError, SessionMessageBatch
-from jobs.demo import counts, report, statistics
+from jobs.demo import counts, plot, report, statistics
 from jobs.demo.flights import HEADER, MAGIC, Compression, read_carriers
 from jobs.demo.screen import Screen
 from jobs.demo.service import FlightService
@@ -229,6 +229,16 @@ def test_the_log_reader_and_delta_count_the_same_kinds(spark, carriers):
 def test_what_was_sent_says_what_must_be_in_the_log():
     sent = counts.of_senders(flights=100, answers=7, sessions=18, leader_changes=1)
     assert sent.total() == 100 + 100 + 7 + 36 + 2
+
+
+def test_what_is_not_in_delta_yet_is_as_old_as_the_first_of_it():
+    samples = [(1.0, 10, 0), (2.0, 20, 10), (3.0, 30, 10), (4.0, 30, 30), (5.0, 30, 30)]
+    assert plot.lags(samples) == [0.0, 0.0, 1.0, 0.0, 0.0]
+
+
+def test_latencies_are_shown_by_the_second_of_their_offer():
+    latencies = [(0.1, 0.010), (0.9, 0.030), (2.5, 0.002)]
+    assert [(second, round(p50)) for second, p50, _ in plot.percentiles(latencies)] == [(0, 20), (2, 2)]
 
 
 def test_the_demo_clears_what_it_made_and_nothing_else(tmp_path):
