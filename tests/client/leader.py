@@ -40,6 +40,7 @@ class Leader:
         self.session_id = 41
         self.committed_max: int | None = None  # acknowledge no more than this many, None: all
         self.answers = 1  # echoes of each message
+        self.is_supervised = False  # they are numbered
         self.answers_late_s = 0.0  # how long after the acknowledgement echoes are sent
         self.closes_after: int | None = None  # close the session when the log is this long
         self._late: list[tuple[float, int, bytes]] = []  # (when, to whom, echoes)
@@ -121,7 +122,9 @@ class Leader:
             case SessionMessageHeader():
                 content = payload[SESSION_HEADER_LENGTH:]
                 self.log.append(content)
-                echo = answer_frame(1, self.session_id, KeptAnswer(0, 7, content, len(self.log)))
+                number = len(self.log)
+                answer = KeptAnswer(number * self.is_supervised, 7, content, number)
+                echo = answer_frame(1, self.session_id, answer)
                 if self.answers_late_s:
                     self._late.append((time.monotonic() + self.answers_late_s, self._connection_id, echo))
                     return b""
