@@ -97,4 +97,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(_MODULE_OF)
+    return sorted([*(name for name in globals() if name.startswith("__")), *_MODULE_OF])
