@@ -181,3 +181,14 @@ def test_a_1903_a_service_that_lags_behind_its_log_repeats_nothing_and_loses_not
         new_leader.poll(log.append, limit=20)
 
     assert [payload for _, payload in log.entries] == [b"c", b"d"]
+
+
+def test_what_the_log_shows_of_the_appended_ones_is_not_counted_as_appended_any_more():
+    pending, log = pending_of(b"a", b"b"), Log()
+    assert pending.poll(log.append) == 2
+
+    pending.sweep_follower(service_session_id(0, 1))
+    pending.enqueue(b"c")
+    assert pending.has_unappended
+    assert pending.poll(log.append) == 1
+    assert [payload for _, payload in log.entries] == [b"a", b"b", b"c"]
