@@ -5,12 +5,15 @@
                       --fork--> a process that hands itself on
                                 --fork--> the module, which thereby becomes the test's own child
 
-What is so started is a process like any other, but for its birth: it costs a hundredth of a second in the
-place of one or more. What a new interpreter would do differently is for tests that start one.
+What is so started is a process like any other, but for its birth and its end: it costs a hundredth of a
+second in the place of one or more. An interpreter that ends takes all of its modules apart, and so copies
+what it shared until then: a tenth of a second. What a new interpreter would do differently is for tests that
+start one.
 """
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -121,6 +124,29 @@ def _become(request: dict[str, Any], descriptors: list[int], found: list[str]) -
     sys.argv[:] = request["arguments"]
 
 
+def run(module: str) -> int:
+    """Run a module as ``python -m`` does; the exit status. What it raises beside that is raised."""
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        if not isinstance(end.code, int | None):
+            raise
+        return end.code or 0
+    return 0
+
+
+def end_at_once(status: int) -> None:
+    """End this process, in the interpreter's order, but leave its objects to the system."""
+    threading._shutdown()  # type: ignore[attr-defined]  # waits for threads
+    atexit._run_exitfuncs()
+    try:
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+    except OSError:
+        sys.exit(status)  # whoever read it has gone; the interpreter has a word and a status for that
+    os._exit(status)
+
+
 def _import_all() -> None:
     import cluster
     from cluster.log.append import message_end_position
@@ -137,4 +163,4 @@ if __name__ == "__main__":
     gc.collect()
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+    end_at_once(run(sys.argv[0]))
