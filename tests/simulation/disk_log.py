@@ -22,9 +22,12 @@ from cluster.protocol.recording_log import (
     decode_recording_log,
 )
 from cluster.protocol.sbe import kind_at
-from cluster.protocol.snapshot import SnapshotAnswer, SnapshotChecksum
+from cluster.protocol.snapshot import SnapshotAnswer, SnapshotAnswered, SnapshotChecksum
 from cluster.testing.disk import Disk, Inode
 from tests.simulation.violation import require
+
+# Records of which members may have kept some for different times, and the checksum over them.
+NOT_OF_THE_LOG = (SnapshotAnswer.KIND, SnapshotAnswered.KIND, SnapshotChecksum.KIND)
 
 if TYPE_CHECKING:
     from cluster.archive.recording import Recording
@@ -61,7 +64,7 @@ def without_kept_answers(data: bytes) -> bytes:
     frames, offset, messages = np.frombuffer(data, np.uint8), 0, []
     while offset < len(frames):
         message, offset = read_message(frames, offset, len(frames))
-        if message is not None and kind_at(message) not in (SnapshotAnswer.KIND, SnapshotChecksum.KIND):
+        if message is not None and kind_at(message) not in NOT_OF_THE_LOG:
             messages.append(message)
     return b"|".join(messages)
 
