@@ -168,6 +168,8 @@ class WrongDirectories:
             return
         if stray.is_alive:
             has_led = stray.is_leading and stray.commit_position == stray.append_position
+            # What a snapshot of its own stands for counts as committed in it, and in it alone.
+            has_led = has_led and stray.counters.snapshot_count.get() == 0
             if has_led:
                 history.invariants.log.startup_terms.add(stray.leadership_term_id)
             stray.kill()
