@@ -3,7 +3,7 @@
 Read first ``sbe.py`` (how a message is declared, and what a reader does with other versions), then
 ``frame.py`` (frames and positions). Messages of schema 111 are in ``session``, ``log``, ``service``,
 ``consensus``, ``backup`` and ``snapshot``; ours (schema 1111) in ``link``,
-``link_histories`` and ``life_note``. Files are in ``catalog``,
+``link_histories``, ``life_note`` and ``last_words``. Files are in ``catalog``,
 ``recording_log``, ``node_state``, ``mark_file``, ``cnc``, ``error_log``; strings in ``members``.
 
 This package never opens, reads or writes a file, and imports nothing of ours but ``cluster.errors``.
@@ -12,6 +12,7 @@ This package never opens, reads or writes a file, and imports nothing of ours bu
 from cluster.protocol import (
     backup,
     consensus,
+    last_words,
     life_note,
     link,
     link_histories,
@@ -41,6 +42,7 @@ __all__ = [
     "backup",
     "consensus",
     "decode",
+    "last_words",
     "life_note",
     "link",
     "link_histories",
