@@ -61,17 +61,6 @@ def test_a_table_that_lacks_columns_gets_them_and_keeps_its_rows(spark, table):
     assert delta_table(spark, table).history().count() == 2, "nothing is committed when nothing lacks"
 
 
-def test_a_table_with_columns_of_its_user_is_kept_on(spark, table, log):
-    from jobs.timers import timers, timers_job
-
-    job = timers_job()
-    open_table(spark, table, TIMERS)
-    noted = spark.createDataFrame([(-1, "mine")], "correlationId BIGINT, note STRING")
-    noted.write.format("delta").mode("append").option("mergeSchema", "true").save(table)
-    job.update(log, table, COMMIT, [])
-    assert read(spark, table).where("note IS NULL").count() == timers(log).count() > 0
-
-
 def test_a_table_of_something_else_is_refused_by_name(spark, table):
     spark.range(3).write.format("delta").save(table)
     with pytest.raises(ConfigurationError, match=rf"{table} has no column clusterSessionId.*; it has id"):
@@ -94,15 +83,18 @@ def schema(spark, tmp_path):
     spark.sql("DROP SCHEMA jobs_test CASCADE")
 
 
-def test_a_table_may_be_one_of_the_catalog(spark, log, schema):
-    from jobs.timers import timers_job
+def test_a_table_may_be_one_of_the_catalog_and_have_columns_of_its_user(spark, log, schema):
+    from jobs.timers import timers, timers_job
 
     name = f"{schema}.timers"
     assert open_table(spark, name, TIMERS) is None
+    noted = spark.createDataFrame([(-1, "mine")], "correlationId BIGINT, note STRING")
+    noted.write.format("delta").mode("append").option("mergeSchema", "true").saveAsTable(name)
     timers_job().update(log, name, COMMIT, [])
     append(read(spark, name).limit(0), name, Commit("another", 0, "{}"))
 
-    assert spark.table(name).count() == read(spark, name, version=1).count() > 0
+    assert spark.table(name).where("note IS NULL").count() == timers(log).count() > 0
+    assert spark.table(name).count() == read(spark, name, version=2).count()
     assert open_table(spark, name, TIMERS) == spark.table(name).agg({"lastPosition": "max"}).first()[0]
 
 
