@@ -8,6 +8,8 @@ majority, do not answer RequestVote. A member that has voted in a later term say
 term, and that the leader obeys.
 """
 
+import numpy as np
+
 from cluster.consensus import quorum
 from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
@@ -140,7 +142,12 @@ class Leader:
 
 
 class Follower:
-    """What an established follower knows of its leader."""
+    """What an established follower knows of its leader; ``words`` goes to kernels (``quorum.py``)."""
+
+    notified_commit_position = Word(quorum.NOTIFIED_COMMIT_POSITION)
+    time_of_last_leader_message_ns = Word(quorum.LAST_LEADER_MESSAGE_NS)
+    sent_position = Word(quorum.SENT_POSITION)
+    sent_ns = Word(quorum.SENT_NS)
 
     def __init__(
         self,
@@ -154,6 +161,8 @@ class Follower:
     ) -> None:
         assert leader_member_id != context.member_id
         assert leadership_term_id <= candidate_term_id  # what a vote has promised (I-9)
+        self.words = np.zeros(quorum.FOLLOWER_WORDS, np.int64)
+        self._words = self.words.data
         self.leadership_term_id = leadership_term_id
         self.leader_member_id = leader_member_id
         self.notified_commit_position = notified_commit_position

@@ -7,13 +7,12 @@ BASE     READ_AT, SERVED_AT       FLUSHED       PUBLICATION_POSITION     end of 
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.member.busy.words import (
-    BASE,
     COMPILED_SERVICE,
-    PUBLICATION_POSITION,
     READ_AT,
     SERVED_AT,
     SERVICE,
 )
+from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
 
 MOVED_FROM_BYTES = 1024 * 1024
 
@@ -25,7 +24,7 @@ def make_room(t):  # type: ignore[no-untyped-def]
     needed = w[READ_AT]
     if w[SERVICE] == COMPILED_SERVICE:
         needed = min(needed, w[SERVED_AT])
-    done, length = needed - w[BASE], w[PUBLICATION_POSITION] - needed
+    done, length = needed - t.log_end[BASE], t.log_end[PUBLICATION_POSITION] - needed
     if done >= MOVED_FROM_BYTES and done >= length:
         copy_bytes(t.log, 0, t.log, done, length)
-        w[BASE] = needed
+        t.log_end[BASE] = needed

@@ -7,7 +7,13 @@ Clients are never read here, and the AppendPosition of every 200 ms is Python's 
 """
 
 from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
-from cluster.consensus.quorum import is_position
+from cluster.consensus.quorum import (
+    LAST_LEADER_MESSAGE_NS,
+    NOTIFIED_COMMIT_POSITION,
+    SENT_NS,
+    SENT_POSITION,
+    is_position,
+)
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
 from cluster.log.frames import DONE, HEADER_LENGTH, LOG_STREAM, align_frame
@@ -30,24 +36,19 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.words import (
-    BASE,
     COMMIT_COUNTER,
     COMMIT_POSITION,
     ENTRY,
     FAILED,
-    LAST_LEADER_MESSAGE_NS,
     LEADER,
     LEADER_OUT,
     LEADERSHIP_TERM_ID,
-    NOTIFIED_COMMIT_POSITION,
     NOW_NS,
     PROCESSED,
-    PUBLICATION_POSITION,
     READ_AT,
     REASON,
-    SENT_NS,
-    SENT_POSITION,
 )
+from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
 
 
 @routine
@@ -85,7 +86,8 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
     frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
     if frames_end != end:
         return False
-    if not has_room(t, end - begin) or end - begin > t.log.size - (w[PUBLICATION_POSITION] - w[BASE]):
+    in_memory = t.log_end[PUBLICATION_POSITION] - t.log_end[BASE]
+    if not has_room(t, end - begin) or end - begin > t.log.size - in_memory:
         return False
     while begin < end:
         log_end = _log_end(buffer, begin, end)
@@ -113,15 +115,17 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
     while begin < end:
         log_end = _log_end(buffer, begin, end)
         if log_end > begin:
-            at = w[PUBLICATION_POSITION] - w[BASE]
+            at = t.log_end[PUBLICATION_POSITION] - t.log_end[BASE]
             copy_bytes(t.log, at, buffer, begin, log_end - begin)
             if not append(t, at, at + log_end - begin):
                 return False
-            w[PUBLICATION_POSITION] = t.recording[APPEND_POSITION]
+            t.log_end[PUBLICATION_POSITION] = t.recording[APPEND_POSITION]
             begin = log_end
             continue
-        w[LAST_LEADER_MESSAGE_NS] = w[NOW_NS]
-        w[NOTIFIED_COMMIT_POSITION] = max(w[NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT))
+        t.follower[LAST_LEADER_MESSAGE_NS] = w[NOW_NS]
+        t.follower[NOTIFIED_COMMIT_POSITION] = max(
+            t.follower[NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT)
+        )
         begin += align_frame(get_i32(buffer, begin))
     return True
 
@@ -134,12 +138,12 @@ def follower_work(t):  # type: ignore[no-untyped-def]
         return
     if not sync(t):
         return
-    if t.recording[SYNCED_POSITION] != w[SENT_POSITION]:
+    if t.recording[SYNCED_POSITION] != t.follower[SENT_POSITION]:
         set_position(t, w[LEADERSHIP_TERM_ID], t.recording[SYNCED_POSITION])
         if send_sealed(t, w[LEADER_OUT], True, t.log, 0, 0):
-            w[SENT_POSITION] = t.recording[SYNCED_POSITION]
-            w[SENT_NS] = w[NOW_NS]
-    limit = min(w[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
+            t.follower[SENT_POSITION] = t.recording[SYNCED_POSITION]
+            t.follower[SENT_NS] = w[NOW_NS]
+    limit = min(t.follower[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
     if w[PROCESSED] < limit:
         _poll_log(t, limit)
         serve_committed(t)
@@ -150,9 +154,9 @@ def follower_work(t):  # type: ignore[no-untyped-def]
 def _poll_log(t, limit):  # type: ignore[no-untyped-def]
     """Take the committed log into the sessions' counts, up to an entry that Python has to apply."""
     w = t.words
-    begin, end = w[READ_AT] - w[BASE], limit - w[BASE]
+    begin, end = w[READ_AT] - t.log_end[BASE], limit - t.log_end[BASE]
     status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
-    w[READ_AT] = w[BASE] + offset
+    w[READ_AT] = t.log_end[BASE] + offset
     if status == DONE:
         w[PROCESSED] = limit
     else:

@@ -40,7 +40,6 @@ from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
 from cluster.member.busy.words import (
-    BASE,
     CLUSTER_TIME,
     COMMIT_COUNTER,
     COMMIT_POSITION,
@@ -48,7 +47,6 @@ from cluster.member.busy.words import (
     COMMIT_TIME,
     ENTRY,
     FAILED,
-    FLUSHED,
     FOLLOWER_WORDS,
     INPUT_LIMIT,
     IS_COMMIT_UNSENT,
@@ -60,13 +58,13 @@ from cluster.member.busy.words import (
     NOW_NS,
     OUT,
     PROCESSED,
-    PUBLICATION_POSITION,
     READ_AT,
     REASON,
     ROOM,
     STREAM_POSITION,
     UNCOMMITTED_MAX,
 )
+from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
 
 COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
 CATCHUP = 1  # flag of an AppendPosition
@@ -122,16 +120,15 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
 def may_take_input(t):  # type: ignore[no-untyped-def]
     """Whether clients are read: they wait in their sockets for the majority, and for room."""
     w = t.words
-    position = w[PUBLICATION_POSITION]
+    position = t.log_end[PUBLICATION_POSITION]
     return position < w[INPUT_LIMIT] and position - w[COMMIT_POSITION] < w[UNCOMMITTED_MAX]
 
 
 @routine
 def fits_one_write(t):  # type: ignore[no-untyped-def]
     """Whether what another client sends can be written together with what was appended in this turn."""
-    w = t.words
     room = t.recorded.size - 2 * t.received.size  # of a message in fragments each has a header
-    return w[PUBLICATION_POSITION] - w[FLUSHED] <= room
+    return t.log_end[PUBLICATION_POSITION] - t.log_end[FLUSHED] <= room
 
 
 @routine
@@ -144,8 +141,8 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
     while offset < end and follows != NOT_A_FRAME:
         status, position, offset = append_run(
             t.log,
-            w[PUBLICATION_POSITION] - w[BASE],
-            w[PUBLICATION_POSITION],
+            t.log_end[PUBLICATION_POSITION] - t.log_end[BASE],
+            t.log_end[PUBLICATION_POSITION],
             t.params,
             t.received,
             offset,
@@ -156,14 +153,14 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             w[CLUSTER_TIME],
             w[NOW_NS],
         )
-        w[PUBLICATION_POSITION] = position
+        t.log_end[PUBLICATION_POSITION] = position
         if status != OUT_FULL:
             break
-        base = w[BASE]
+        base = t.log_end[BASE]
         if not flush(t):
             break
         make_room(t)
-        if w[BASE] == base:
+        if t.log_end[BASE] == base:
             w[REASON] |= ROOM
             break
     leave(t, descriptor, offset, received, end, follows)
@@ -173,7 +170,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
 def flush(t):  # type: ignore[no-untyped-def]
     """Write and send what was appended since the last time; False where Python must, or the disk failed."""
     w = t.words
-    begin, end = w[FLUSHED], w[PUBLICATION_POSITION]
+    begin, end = t.log_end[FLUSHED], t.log_end[PUBLICATION_POSITION]
     if begin == end:
         return True
     if not has_room(t, end - begin):
@@ -181,9 +178,9 @@ def flush(t):  # type: ignore[no-untyped-def]
         return False
     if w[MEASURED_POSITION] == 0:
         w[MEASURED_POSITION], w[MEASURED_FROM_NS] = end, read_clock(t)
-    if not append(t, begin - w[BASE], end - w[BASE]):
+    if not append(t, begin - t.log_end[BASE], end - t.log_end[BASE]):
         return False
-    w[FLUSHED] = end
+    t.log_end[FLUSHED] = end
     set_position(t, w[LEADERSHIP_TERM_ID], t.leadership[QUORUM_POSITION])
     for row in range(0, t.followers.size, FOLLOWER_WORDS):
         if t.followers[row + IS_LIVE]:
@@ -199,7 +196,7 @@ def flush(t):  # type: ignore[no-untyped-def]
 @routine
 def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     """Send a follower the log that was just written; False when it does not take all of it."""
-    base = t.words[BASE]
+    base = t.log_end[BASE]
     if t.followers[row + STREAM_POSITION] != begin:
         return False
     has_commit = t.words[IS_COMMIT_UNSENT] != 0
@@ -240,14 +237,14 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
 def _poll_log(t, limit):  # type: ignore[no-untyped-def]
     """Count the messages that are committed now; False for damage: the commit position stays."""
     w = t.words
-    end = limit - w[BASE]
+    end = limit - t.log_end[BASE]
     while True:
-        begin = w[READ_AT] - w[BASE]
+        begin = w[READ_AT] - t.log_end[BASE]
         status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
-        w[READ_AT] = w[BASE] + offset
+        w[READ_AT] = t.log_end[BASE] + offset
         if status == OTHER_MESSAGE:  # acted on when it was appended; what hangs on its commit is Python's
             _, offset = next_message(t.log, offset, end)
-            w[READ_AT] = w[BASE] + offset
+            w[READ_AT] = t.log_end[BASE] + offset
             w[REASON] |= ENTRY
         elif status == MALFORMED:
             w[PROCESSED] = max(w[PROCESSED], w[READ_AT])

@@ -38,6 +38,7 @@ from cluster.member.busy import words as at
 from cluster.member.busy.services import LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
+from cluster.member.log import log_words
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.protocol.consensus import AppendPosition, CommitPosition
@@ -115,6 +116,7 @@ class BusyTurns:
         sessions = agent.replica.sessions.table
         self._messages = DeliveredMessages(SERVICE_ROWS)
         self._follower_log: np.ndarray | None = None
+        self._follower_log_end = np.zeros(log_words.LOG_WORDS, np.int64)
         self._follower_log_of: Following | None = None
         self._scratch = np.zeros(at.SCRATCH, np.uint8)
         ack = np.frombuffer(link_frame(CommitAck(0, 0, 0, 0)), np.uint8)
@@ -131,9 +133,11 @@ class BusyTurns:
             connections=poller.table.words,
             by_connection=poller.table.index,
             members=agent.parts.members.words,
+            log_end=NO_WORDS,
             recording=NO_WORDS,
             proof=NO_WORDS,
             leadership=NO_WORDS,
+            follower=NO_WORDS,
             followers=self._followers,
             sessions=sessions.words,
             ranges=sessions.ranges,
@@ -215,9 +219,9 @@ class BusyTurns:
         needed = self._needed_position()
         if needed < publication.base and not publication.reach_back(needed):
             return None
-        self._lend_log(publication.base, publication.position)
+        self._use(log_end=publication.words, leadership=leader.leadership.words)
+        self._lend_log()
         outgoing = self._lend_links()
-        self._use(leadership=leader.leadership.words)
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
@@ -235,8 +239,6 @@ class BusyTurns:
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
         self._turn(publication.buffer, publication.params.words, recording)
 
-        publication.base, publication.position = self._two(at.BASE, at.PUBLICATION_POSITION)
-        publication.flushed_position = words[at.FLUSHED]
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             _, stream_position, is_live = self._followers[row : row + at.FOLLOWER_WORDS].tolist()
             if is_live and (stream := streams.get(member.id)) is not None:
@@ -265,8 +267,7 @@ class BusyTurns:
         ):
             return None
         assert recording is not None
-        base = self._lend_follower_log(phase, recording)
-        if base is None:
+        if not self._lend_follower_log(phase, recording):
             return None
         outgoing = self._lend_links()
         if follower.leader_member_id not in outgoing:
@@ -279,16 +280,10 @@ class BusyTurns:
             follower.leader_member_id,
             outgoing[follower.leader_member_id],
         )
-        words[at.NOTIFIED_COMMIT_POSITION] = follower.notified_commit_position
-        words[at.LAST_LEADER_MESSAGE_NS] = follower.time_of_last_leader_message_ns
-        words[at.SENT_POSITION], words[at.SENT_NS] = follower.sent_position, follower.sent_ns
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
         assert self._follower_log is not None
         self._turn(self._follower_log, subscription.params.words, recording)
 
-        follower.notified_commit_position = words[at.NOTIFIED_COMMIT_POSITION]
-        follower.time_of_last_leader_message_ns = words[at.LAST_LEADER_MESSAGE_NS]
-        follower.sent_position, follower.sent_ns = self._two(at.SENT_POSITION, at.SENT_NS)
         self._take_back_links(outgoing)
         self._take_back_log()
         if words[at.COMMIT_POSITION] > parts.log.commit_position:
@@ -296,28 +291,27 @@ class BusyTurns:
             parts.log.on_committed(words[at.COMMIT_POSITION])
         return self._end(recording)
 
-    def _lend_follower_log(self, phase: Following, recording: Recording) -> int | None:
-        """Have what is recorded and not processed in memory; the position that it begins at."""
+    def _lend_follower_log(self, phase: Following, recording: Recording) -> bool:
+        """Have what is recorded and not processed in memory; False where it is too much."""
         end = recording.append_position
         begin = self._needed_position()
-        words = self._words
-        if (
+        log_end = self._follower_log_end.data
+        if not (
             self._follower_log_of is phase
-            and words[at.PUBLICATION_POSITION] == end
-            and words[at.BASE] <= begin
+            and log_end[log_words.PUBLICATION_POSITION] == end
+            and log_end[log_words.BASE] <= begin
         ):
-            base = words[at.BASE]
-        else:
             if self._follower_log is None:
                 self._follower_log = np.empty(FOLLOWER_LOG_BYTES, np.uint8)
             if end - begin > FOLLOWER_LOG_BYTES // 4:
-                return None
+                return False
             if end > begin:
                 self._follower_log[: end - begin] = recording.read(begin, end - begin)
-            base = begin
+            log_end[log_words.BASE], log_end[log_words.PUBLICATION_POSITION] = begin, end
         self._follower_log_of = phase
-        self._lend_log(base, end)
-        return base
+        self._use(log_end=self._follower_log_end, follower=phase.follower.words)
+        self._lend_log()
+        return True
 
     # ---- what both lend
 
@@ -330,11 +324,10 @@ class BusyTurns:
     def _needed_position(self) -> int:
         return self._services.needed_position(self._agent.parts.processing.adapter.cursor.read_position)
 
-    def _lend_log(self, base: int, end: int) -> None:
+    def _lend_log(self) -> None:
         words = self._words
         cursor = self._agent.parts.processing.adapter.cursor
-        assert base <= self._needed_position()
-        words[at.BASE], words[at.PUBLICATION_POSITION], words[at.FLUSHED] = base, end, end
+        assert self._tables.log_end[log_words.BASE] <= self._needed_position()
         words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
         self._services.lend()
         if self._services.numbers is not None and self._tables.numbers is not self._services.numbers:

@@ -13,7 +13,6 @@ from cluster.log.session_table import SUPERVISED, find_slot
 from cluster.member.busy.egress import fits_egress, put_acks, send_acks, send_answers
 from cluster.member.busy.remote import give_log
 from cluster.member.busy.words import (
-    BASE,
     COMMIT_POSITION,
     COMPILED_SERVICE,
     ECHO,
@@ -33,6 +32,7 @@ from cluster.member.busy.words import (
     SERVICE_TIME,
     SERVICES,
 )
+from cluster.member.log.log_words import BASE
 
 
 @routine
@@ -60,9 +60,9 @@ def _deliver(t):  # type: ignore[no-untyped-def]
     """
     w = t.words
     while w[SERVED] < w[COMMIT_POSITION]:
-        rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - w[BASE]
+        rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - t.log_end[BASE]
         status, offset, count, is_in_side = deliver_run(
-            t.log, begin, w[COMMIT_POSITION] - w[BASE], w[SERVED_AT], t.columns, rows, t.side
+            t.log, begin, w[COMMIT_POSITION] - t.log_end[BASE], w[SERVED_AT], t.columns, rows, t.side
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
@@ -80,9 +80,9 @@ def _deliver(t):  # type: ignore[no-untyped-def]
             if served < count:
                 w[REASON] |= SERVICES
                 break
-            w[SERVED_AT] = w[SERVED] = w[BASE] + offset
+            w[SERVED_AT] = w[SERVED] = t.log_end[BASE] + offset
         if status == DONE:
-            w[SERVED_AT] = w[BASE] + offset
+            w[SERVED_AT] = t.log_end[BASE] + offset
             w[SERVED] = w[COMMIT_POSITION]
         elif status != OUT_FULL or count == 0:
             w[REASON] |= SERVICES

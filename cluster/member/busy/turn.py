@@ -133,6 +133,7 @@ MODULES = (
     "cluster.archive.proof_slots",
     "cluster.archive.recording_words",
     "cluster.consensus.quorum",
+    "cluster.member.log.log_words",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
     "cluster.protocol.cnc",

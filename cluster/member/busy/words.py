@@ -20,9 +20,11 @@ class Tables(NamedTuple):
     connections: np.ndarray  # rows by descriptor, log/connection_table.py
     by_connection: np.ndarray  # descriptors by connection id
     members: np.ndarray  # consensus/quorum.py
+    log_end: np.ndarray  # member/log/log_words.py
     recording: np.ndarray  # archive/recording_words.py
     proof: np.ndarray  # archive/proof_slots.py
     leadership: np.ndarray  # a leader's, of the same
+    follower: np.ndarray  # a follower's
     followers: np.ndarray  # rows of FOLLOWER_WORDS, one for each of ``members``
     sessions: np.ndarray  # log/session_table.py
     ranges: np.ndarray  # of frame_egress
@@ -53,9 +55,11 @@ _WORDS = [
     "connections",
     "by_connection",
     "members",
+    "log_end",
     "recording",
     "proof",
     "leadership",
+    "follower",
     "followers",
     "sessions",
     "ranges",
@@ -117,9 +121,6 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     UNSENT_END,
     ERROR,
     # the log
-    BASE,
-    PUBLICATION_POSITION,  # appended to ``log``
-    FLUSHED,  # of it, written
     INPUT_LIMIT,  # a leader takes nothing more from here on
     UNCOMMITTED_MAX,  # nor more than so many bytes beyond the commit position
     READ_AT,  # of the messages that are counted: where the next one begins
@@ -145,11 +146,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     COMMIT_RISEN_NS,  # for the first time since it was told
     # a follower's
     LEADER,
-    LEADER_OUT,
-    NOTIFIED_COMMIT_POSITION,
-    LAST_LEADER_MESSAGE_NS,
-    SENT_POSITION,
-    SENT_NS,
+    LEADER_OUT,  # descriptor that sends to it
     # the service
     SERVICE,
     SERVICE_FUNCTION,  # address, log/message_calls.py; ECHO: it needs none
@@ -176,7 +173,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(80)
+) = range(73)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -16,6 +16,8 @@ from cluster.log.append import BACK_PRESSURED, append_message, message_end_posit
 from cluster.log.frames import OUT_FULL, LogParams
 from cluster.log.ingress import append_ingress
 from cluster.log.session_table import SessionTable
+from cluster.log.words import Word
+from cluster.member.log import log_words
 from cluster.member.log.streams import LogStreams
 
 KEPT_BYTES = 4 * 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
@@ -37,19 +39,25 @@ class WritableLog(Protocol):
 
 
 class LogPublication:
-    """``position`` is the end of what is appended, ``flushed_position`` of what is written and sent."""
+    """``position`` is the end of what is appended, ``flushed_position`` of what is written and sent.
+
+    ``words`` has both, and ``base``, for kernels (``log_words.py``).
+    """
 
     __slots__ = (
         "_last_begin",
         "_recording",
         "_streams",
-        "base",
+        "_words",
         "buffer",
-        "flushed_position",
         "input_limit",
         "params",
-        "position",
+        "words",
     )
+
+    base = Word(log_words.BASE)
+    position = Word(log_words.PUBLICATION_POSITION)
+    flushed_position = Word(log_words.FLUSHED)
 
     def __init__(self, recording: WritableLog, streams: LogStreams, params: LogParams) -> None:
         self._recording = recording
@@ -57,6 +65,8 @@ class LogPublication:
         self.params = params
         # Pages that no turn fills are never touched, and so take no memory.
         self.buffer = np.zeros(params.batch_length_min + 4 * KEPT_BYTES, np.uint8)
+        self.words = np.zeros(log_words.LOG_WORDS, np.int64)
+        self._words = self.words.data
         self.base = self.position = self.flushed_position = recording.append_position
         self._last_begin = params.position_max - params.batch_length_min
         self.input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES

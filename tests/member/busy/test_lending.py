@@ -23,17 +23,11 @@ OF_THE_LOG = {
     at.LAST_NS: "last_turn_ns",
 }
 OF_A_LEADER = {
-    at.PUBLICATION_POSITION: "parts.log.publication.position",
-    at.FLUSHED: "parts.log.publication.flushed_position",
     at.COMMIT_POSITION: "parts.log.commit_position",
     at.IS_COMMIT_UNSENT: "phase.is_commit_unsent",
 }
 OF_A_FOLLOWER = {
     at.COMMIT_POSITION: "parts.log.commit_position",
-    at.NOTIFIED_COMMIT_POSITION: "phase.follower.notified_commit_position",
-    at.LAST_LEADER_MESSAGE_NS: "phase.follower.time_of_last_leader_message_ns",
-    at.SENT_POSITION: "phase.follower.sent_position",
-    at.SENT_NS: "phase.follower.sent_ns",
 }
 SIGNS = {at.IS_COMMIT_UNSENT}
 
