@@ -1,0 +1,91 @@
+"""Mistakes planted in compiled turns, and which of them the comparison of single steps sees.
+
+python -m tests.member.busy.step_mistakes        plants each, and prints those that are not seen
+
+A mistake is a change of the text of one module. With compilation off (NUMBA_DISABLE_JIT=1) its routines are
+plain functions: those of the changed text take the places of the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from numba import config
+
+from cluster.member.busy import turn
+from tests.member.busy.step_runs import RUNS
+
+
+class Mistake(NamedTuple):
+    """``right`` stands once in the module of compiled turns, and ``wrong`` takes its place."""
+
+    module: str
+    right: str
+    wrong: str
+
+
+MISTAKES = (
+    # what is written, proven and synced
+    Mistake("recorder", "if not sync_file(t, w[SEGMENT], w[SYNC_LEVEL] > 1)", "if False"),
+    Mistake("recorder", "w[SYNC_LEVEL] > 1", "w[SYNC_LEVEL] > 2"),
+    Mistake("recorder", "    r[UNPROVEN_CRC] = 0\n", ""),
+    Mistake("recorder", "        store(t.recorded, 0, length, w[CHECKSUM])\n", ""),
+    Mistake("recorder", "    elif has_proof and not _done(t):\n        return False\n", ""),
+    Mistake("recorder", "checksum = w[CHECKSUM_CODE] if r[IS_SINGLE_FRAME] else 0", "checksum = 0"),
+    Mistake("recorder", "if is_awaited and not _await_anything(t)", "if False"),
+    Mistake("recorder", "sync_range(t, w[SEGMENT], begin, length, START_WRITING)", "True"),
+    # what is sent
+    Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
+    Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
+    Mistake("leading", "        t.followers[row + STREAM_POSITION] = piece\n", ""),
+    Mistake(
+        "egress",
+        "ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION]",
+        "ack + ACK_POSITION_AT, 0",
+    ),
+    # what is taken and committed
+    Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
+    Mistake("following", "        w[PROCESSED] = limit\n", "        w[PROCESSED] = w[READ_AT] - 32\n"),
+)
+
+
+@contextmanager
+def planted(mistake: Mistake) -> Iterator[None]:
+    """Meanwhile compiled turns make it. Raises AssertionError where the text is another one."""
+    module = importlib.import_module(f"cluster.member.busy.{mistake.module}")
+    assert module.__file__ is not None
+    text = Path(module.__file__).read_text()
+    assert text.count(mistake.right) == 1, mistake
+    wrong: dict[str, Any] = {"__name__": module.__name__}
+    exec(compile(text.replace(mistake.right, mistake.wrong), module.__file__, "exec"), wrong)
+    with ExitStack() as stack:
+        for name in (*turn.MODULES, turn.__name__):
+            there = importlib.import_module(name)
+            for attribute, value in list(vars(there).items()):
+                if getattr(value, "__module__", None) == module.__name__ and callable(value):
+                    stack.enter_context(patch.object(there, attribute, wrong[attribute]))
+        yield
+
+
+def is_seen(mistake: Mistake, runs: tuple[Callable[[], object], ...] = RUNS) -> bool:
+    """Whether a step comes out otherwise, or the run with it does not come to its end."""
+    with planted(mistake):
+        for run in runs:
+            try:
+                run()
+            except Exception:
+                return True
+    return False
+
+
+if __name__ == "__main__":
+    assert config.DISABLE_JIT, "NUMBA_DISABLE_JIT=1"  # type: ignore[attr-defined]
+    missed = [mistake for mistake in MISTAKES if not is_seen(mistake)]
+    print(f"{len(MISTAKES)} mistakes, {len(missed)} of them not seen", *missed, sep="\n")
+    sys.exit(bool(missed))
