@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from cluster.cli.demo_query import Counted
-    from cluster.cli.demo_sender import Standing
+    from cluster.cli.demo_sender import DemoStanding
     from cluster.node.supervisor import Supervisor
 
 MEMBERS = 3
@@ -167,7 +167,7 @@ class _Demo:
     def __init__(
         self, supervisor: Supervisor, path: Path, sender: Connection, query: Connection, line: _Line
     ) -> None:
-        from cluster.cli.demo_sender import Standing
+        from cluster.cli.demo_sender import DemoStanding
         from cluster.cli.top import Directories
 
         self._supervisor = supervisor
@@ -176,7 +176,7 @@ class _Demo:
         self._query = query
         self._line = line
         self._began = time.monotonic()
-        self.standing: Standing = Standing(0, 0, 0, 0, 0, ())
+        self.standing: DemoStanding = DemoStanding(0, 0, 0, 0, 0, ())
         self._counted: list[Counted] = []
         self._kills: list[dict[str, Any]] = []
         self._terms: list[dict[str, Any]] = []
@@ -245,7 +245,7 @@ class _Demo:
         self._show_kills()
         self._line.draw(self._now_s, self.standing, self._counted, self._terms)
 
-    def _received(self) -> Standing:
+    def _received(self) -> DemoStanding:
         try:
             received = self._sender.recv()
         except (EOFError, ConnectionResetError):
@@ -254,7 +254,7 @@ class _Demo:
             raise ClusterError(received)
         return received
 
-    def _on_standing(self, standing: Standing) -> None:
+    def _on_standing(self, standing: DemoStanding) -> None:
         self.standing = standing
         self._gaps += [(began - self._began, ended - self._began) for began, ended in standing.gaps]
 
@@ -346,7 +346,7 @@ class _Line:
         self._console.print(line)
 
     def draw(
-        self, now_s: float, standing: Standing, counted: list[Counted], terms: list[dict[str, Any]]
+        self, now_s: float, standing: DemoStanding, counted: list[Counted], terms: list[dict[str, Any]]
     ) -> None:
         from cluster.cli.demo_report import progress_line
 

@@ -27,7 +27,7 @@ GAP_MIN_S = 0.005  # what is shorter is the pace of commits
 FINISH_S = 60.0
 
 
-class Standing(NamedTuple):
+class DemoStanding(NamedTuple):
     """How far the client is. Times are monotonic, in seconds."""
 
     offered: int
@@ -38,7 +38,7 @@ class Standing(NamedTuple):
     gaps: tuple[tuple[float, float], ...]  # without a commit, since the last report: (began, ended)
 
 
-class Answers:
+class NumberedAnswers:
     """The listener: which numbers have come back."""
 
     def __init__(self) -> None:
@@ -62,14 +62,14 @@ class Answers:
 
 
 def send_numbers(link: Connection, endpoints: str, messages_per_s: int) -> None:
-    """Send until something comes by ``link``, then to the last answer; a Standing goes back every REPORT_S.
+    """Send until something comes by ``link``, then to the last answer; say how it stands every REPORT_S.
 
     What ends it before is sent as the text of the error.
     """
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    answers = Answers()
+    answers = NumberedAnswers()
     try:
         with ClusterClient.connect(endpoints, answers, supervised=True, message_timeout_s=30.0) as client:
             _Sender(client, answers, link).run(messages_per_s)
@@ -78,7 +78,7 @@ def send_numbers(link: Connection, endpoints: str, messages_per_s: int) -> None:
 
 
 class _Sender:
-    def __init__(self, client: ClusterClient, answers: Answers, link: Connection) -> None:
+    def __init__(self, client: ClusterClient, answers: NumberedAnswers, link: Connection) -> None:
         self._client = client
         self._answers = answers
         self._link = link
@@ -128,7 +128,7 @@ class _Sender:
         answers, gaps = self._answers, tuple(self._gaps)
         self._gaps = []
         self._link.send(
-            Standing(
+            DemoStanding(
                 self._client.offered, self._committed, answers.answered, answers.lost, answers.doubled, gaps
             )
         )

@@ -24,7 +24,7 @@ REQUEST_BYTES_MAX = 16 * 1024
 ACCEPT_PAUSE_S = 0.1  # while descriptors have run out
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """``headers`` by names in lower case. ``peer`` is an address, ``certificate_name`` what it has shown."""
 
     method: str
@@ -42,7 +42,7 @@ class Response(NamedTuple):
     headers: Mapping[str, str] = {}
 
 
-Answer = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[HttpRequest], Awaitable[Response]]
 
 
 class HttpPort:
@@ -107,13 +107,13 @@ class HttpPort:
         finally:
             transport.abort()
 
-    async def _answered(self, request: Request) -> Response:
+    async def _answered(self, request: HttpRequest) -> Response:
         if request.method not in ("GET", "HEAD"):
             return Response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET or HEAD\n", headers={"Allow": "GET, HEAD"})
         return await self._answer(request)
 
 
-def _parse(head: str, peer: str, certificate_name: str | None) -> Request:
+def _parse(head: str, peer: str, certificate_name: str | None) -> HttpRequest:
     """Raises ValueError for what is no request."""
     line, *fields = head.removesuffix("\r\n\r\n").split("\r\n")
     method, target, version = line.split(" ")
@@ -121,10 +121,10 @@ def _parse(head: str, peer: str, certificate_name: str | None) -> Request:
         raise ValueError(version)
     where = urlsplit(target)
     headers = {name.lower(): value.strip() for name, _, value in (field.partition(":") for field in fields)}
-    return Request(method, where.path, where.query, headers, peer, certificate_name)
+    return HttpRequest(method, where.path, where.query, headers, peer, certificate_name)
 
 
-def _encoded(request: Request, response: Response) -> bytes:
+def _encoded(request: HttpRequest, response: Response) -> bytes:
     headers = {
         "Content-Type": response.content_type,
         "Content-Length": str(len(response.body)),

@@ -9,7 +9,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
-from cluster.cli.http_port import Request, Response
+from cluster.cli.http_port import HttpRequest, Response
 from cluster.cli.live_story import EVENTS_MAX, Looks
 from cluster.errors import ClusterError
 
@@ -29,7 +29,7 @@ class LivePages:
         self._looked_s = float("-inf")
         self._frame = b""
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> Response:
         """The page at /, a frame at /frame; nothing to a site whose name has come to stand for this host."""
         if request.headers.get("host", "").partition(":")[0] not in OWN_NAMES:
             return Response(HTTPStatus.FORBIDDEN, b"this page is for this host\n")

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
-from cluster.cli.http_port import HttpPort, Request, Response
+from cluster.cli.http_port import HttpPort, HttpRequest, Response
 from cluster.cli.members import Shown
 from cluster.cli.metrics import metrics_text
 from cluster.cli.running_member import mark_of
@@ -59,7 +59,7 @@ class MetricsPages:
         self._looking = ThreadPoolExecutor(1)
         self._found: dict[object, tuple[float, asyncio.Future[Page]]] = {}
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: HttpRequest) -> Response:
         """The page, or why there is none."""
         if request.path == "/livez":
             return Response(HTTPStatus.OK, b"ok\n")  # the process ends with its member
@@ -81,7 +81,7 @@ class MetricsPages:
         except ClusterError as error:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{error}\n".encode())
 
-    async def _ready(self, request: Request) -> Response:
+    async def _ready(self, request: HttpRequest) -> Response:
         """To everybody whether; to whom may read, why not, too."""
         reasons, _ = await self._fresh("/readyz", self._why_not_ready)
         if not reasons:
@@ -103,7 +103,7 @@ class MetricsPages:
 
     # -- who asks --
 
-    async def _refusal(self, request: Request) -> Response | None:
+    async def _refusal(self, request: HttpRequest) -> Response | None:
         """As a reader of the log is asked: by the member's authenticator and rights."""
         if self._config.is_open:
             return None
@@ -151,7 +151,7 @@ class MetricsPages:
         return json.dumps(document, indent=1).encode() + b"\n", "application/json"
 
 
-def _credentials(request: Request) -> bytes:
+def _credentials(request: HttpRequest) -> bytes:
     """What a token's or a user's header has, as clients show it; empty without one."""
     scheme, _, value = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":

@@ -9,6 +9,7 @@ from cluster.cli.members import FROM_ENVIRONMENT, Shown
 from cluster.errors import ClusterError, NotAClusterDirectory, NotLeader
 
 if TYPE_CHECKING:
+    from cluster.archive.directory_lock import DirectoryLock
     from cluster.counters import CountersReader
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
@@ -125,3 +126,17 @@ def status_in(directory: str) -> LogStatus:
             f"{directory}: the member has no ingress.sock to be asked by (Aeron's ClusterTool asks Aeron's)"
         )
     return status
+
+
+def lock_directory(directory: str) -> DirectoryLock:
+    """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
+    from cluster.archive.directory_lock import DirectoryLock
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+    from cluster.reader.member_directory import find_cluster_directory
+    from cluster.transport.clock import epoch_ms
+
+    files = OsFiles()
+    return DirectoryLock.take(
+        files, find_cluster_directory(files, directory), CLUSTER_MARK_FILE_NAME, epoch_ms()
+    )

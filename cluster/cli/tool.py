@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.cli import backups, change, consumers, control, lanes
+from cluster.cli import backups, change, consumers, control, data_loss, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -23,9 +23,9 @@ from cluster.cli.members import (
     endpoints_unless,
     text_or_none,
 )
-from cluster.cli.running_member import leads, mark_of, status_in
+from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
 from cluster.cli.verbs import Verbs, example
-from cluster.errors import ClusterError, ConfigurationError, LogDamaged, NotAClusterDirectory
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecordingLog
@@ -57,6 +57,8 @@ class ToolVerbs(Verbs):
             "shutdown",
             "abort",
             "forget-lanes",
+            "close-member",
+            "make-members",
         ),
         "Repair": (
             "accept-data-loss",
@@ -80,6 +82,7 @@ app = typer.Typer(cls=ToolVerbs, rich_markup_mode=None, add_completion=False, no
 app.add_typer(control.app)
 app.add_typer(backups.app)
 app.add_typer(change.app)
+app.add_typer(data_loss.app)
 app.add_typer(lanes.app)
 app.add_typer(consumers.app)
 
@@ -93,16 +96,6 @@ ArchiveDirectory = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
-
-# What accept-data-loss says, and asks.
-_PROMISES_QUESTION = (
-    "member {member_id} has forgotten: {forgotten}",
-    "What no other member holds of that is lost. Its id, to go on",
-)
-_ALONE_QUESTION = (
-    "member {member_id} is to be the only one of a new cluster, without {forgotten}",
-    "No member of the old cluster may run, now or later. Its id, to go on",
-)
 
 _example = partial(example, "tool")
 
@@ -203,7 +196,7 @@ def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is not; the member must not run."""
     from cluster.archive.recording_log_tool import sort_file
 
-    lock = _lock(str(directory))
+    lock = lock_directory(str(directory))
     try:
         is_sorted = sort_file(_recording_log(str(directory), write=True))
     finally:
@@ -225,7 +218,7 @@ def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = Fal
     from cluster.archive.files import OsFiles
     from cluster.archive.recording_log_tool import seed_from_latest_snapshot
 
-    lock = _lock(str(directory))
+    lock = lock_directory(str(directory))
     try:
         log = _recording_log(str(directory), write=True)
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
@@ -246,62 +239,6 @@ def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) ->
     print(json.dumps({"invalidated": is_done}) if as_json else said)
     if not is_done:
         raise typer.Exit(1)
-
-
-@app.command(
-    "accept-data-loss",
-    epilog=_example(
-        "accept-data-loss --dir cluster-data/member-2 --member 2",
-        "accept-data-loss --dir member-2 --alone",
-        more="Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
-        "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
-    ),
-)
-def accept_data_loss(
-    directory: Directory,
-    member: Annotated[
-        int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
-    ] = None,
-    alone: Annotated[
-        bool,
-        typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Let a stopped member that lost its promises vote with what it has; the member must not run."""
-    from cluster.archive.files import OsFiles
-    from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
-    from cluster.member.disk.data_loss import accept_data_loss as accept
-    from cluster.node.node_log import NodeLog
-    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
-    from cluster.transport.clock import epoch_ms
-
-    files, member_id = OsFiles(), mark_of(str(directory)).member_id
-    lock = _lock(str(directory))
-    try:
-        cluster = find_cluster_directory(files, str(directory))
-        forgotten = OTHERS_FORGOTTEN if alone else what_is_forgotten(files, cluster)
-        if member is None and forgotten:
-            what, question = _ALONE_QUESTION if alone else _PROMISES_QUESTION
-            typer.echo(what.format(member_id=member_id, forgotten=forgotten), err=True)
-            member = typer.prompt(question, type=int, err=True)
-        if member not in (None, member_id):
-            raise ConfigurationError(f"{directory} is of member {member_id}, not of member {member}")
-        if alone:
-            archive = find_archive_directory(files, str(directory))
-            accept_being_alone(files, cluster, archive, member_id, epoch_ms())
-        else:
-            forgotten = accept(files, cluster, epoch_ms())
-    finally:
-        lock.release()
-    log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
-    log.info("data loss accepted by an operator", forgotten=forgotten)
-    log.close()
-    if as_json:
-        print(json.dumps({"member": member_id, "forgotten": forgotten}))
-    else:
-        does = "is a cluster of one from now on" if alone else "votes with what it has"
-        print(f"member {member_id} {does}; forgotten: {forgotten}")
 
 
 @app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
@@ -546,20 +483,6 @@ def _recording_log(directory: str, *, write: bool = False, readable_part: bool =
     if write and not files.exists(f"{cluster}/recording.log"):
         raise NotAClusterDirectory(f"{cluster}: recording.log is missing")
     return RecordingLog.open(cluster, files=files, write=write, readable_part=readable_part)
-
-
-def _lock(directory: str) -> Any:
-    """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
-    from cluster.archive.directory_lock import DirectoryLock
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.transport.clock import epoch_ms
-
-    files = OsFiles()
-    return DirectoryLock.take(
-        files, find_cluster_directory(files, directory), CLUSTER_MARK_FILE_NAME, epoch_ms()
-    )
 
 
 def _archive_directory(directory: Path, archive_directory: Path | None) -> str:

@@ -66,8 +66,8 @@ class NodeKeys(BaseModel):
     )
     listen: str = _key(
         "",
-        """The host at which this member listens, such as "0.0.0.0", where that is not what `members` tells
-        others: in a container, or where a host's name is another address inside. Ports are those of
+        """The host at which this member listens, such as "0.0.0.0", where `members` gives others another
+        address: in a container, or where a host's name is another address inside. Ports are those of
         `members`. When empty it listens at its endpoints in `members`.""",
         unit="host",
     )

@@ -18,7 +18,7 @@ class LastWords(Message, template_id=43, schema=LINK_SCHEMA):
     member_id: i32
     knows_promises: Bool32
     is_log_whole: Bool32
-    cluster: tuple[ClusterIdentity, ...]
+    cluster: tuple[ClusterIdentity, ...] = ()
 
     @property
     def identity(self) -> ClusterIdentity:

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks import demo_picture
 from cluster.cli import demo, demo_query, demo_report
-from cluster.cli.demo_sender import PAYLOAD_BYTES, Answers
+from cluster.cli.demo_sender import PAYLOAD_BYTES, NumberedAnswers
 from cluster.cli.main import main
 from cluster.reader.log_reader import LogReader
 from tests.node.processes import DEADLINE_S, free_base_port, run
@@ -35,13 +35,13 @@ def payloads(*numbers: int) -> bytes:
     return b"".join(number.to_bytes(8, "little") + bytes(PAYLOAD_BYTES - 8) for number in numbers)
 
 
-def answer(answers: Answers, *numbers: int) -> None:
+def answer(answers: NumberedAnswers, *numbers: int) -> None:
     buffer = np.frombuffer(b"head" + payloads(*numbers), np.uint8)
     answers.on_messages(SimpleNamespace(offsets=4 + PAYLOAD_BYTES * np.arange(len(numbers)), buffer=buffer))  # type: ignore[arg-type]
 
 
 def test_a_number_that_is_skipped_is_lost_and_one_that_comes_again_is_doubled():
-    answers = Answers()
+    answers = NumberedAnswers()
     answer(answers, 0, 1, 2)
     assert (answers.answered, answers.lost, answers.doubled) == (3, 0, 0)
     answer(answers, 2, 3, 6)

@@ -5,7 +5,7 @@ import json
 import re
 
 from cluster.cli import live
-from cluster.cli.http_port import Request
+from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
 from cluster.errors import StorageError
@@ -44,7 +44,7 @@ def a_history(directory) -> None:
 
 
 def get(pages: LivePages, path: str, host: str = "localhost:80"):
-    return asyncio.run(pages.answer(Request("GET", path, "", {"host": host}, "127.0.0.1", None)))
+    return asyncio.run(pages.answer(HttpRequest("GET", path, "", {"host": host}, "127.0.0.1", None)))
 
 
 def story_in(text: str) -> list[dict]:

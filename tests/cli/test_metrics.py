@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.http_port import Request
+from cluster.cli.http_port import HttpRequest
 from cluster.cli.metrics import OF_MEMBER, metrics_text
 from cluster.cli.metrics_process import MetricsPages
 from cluster.consensus.context import ConsensusModuleContext
@@ -43,7 +43,7 @@ def pages_of(directory, **keys) -> MetricsPages:
 
 def get(pages: MetricsPages, target: str, **headers: str):
     path, _, query = target.partition("?")
-    return asyncio.run(pages.answer(Request("GET", path, query, headers, "127.0.0.1", None)))
+    return asyncio.run(pages.answer(HttpRequest("GET", path, query, headers, "127.0.0.1", None)))
 
 
 def shown(file: CountersFile) -> list[dict]:

@@ -76,6 +76,8 @@ ELSEWHERE = {
     "test_a_rolling_restart_ends_no_session_and_loses_nothing",
     "cluster tool snapshot --endpoints db0": "tests/security/test_administrators.py::"
     "test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does",
+    "cluster up --members 3 --dir c1 --set log_bytes_max": "tests/node/test_bounded_log.py::"
+    "test_members_at_full_speed_keep_within_the_bound_and_lose_nothing",
     "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
     "make demo": "tests/jobs/test_demo.py::"
     "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",

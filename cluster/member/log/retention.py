@@ -15,12 +15,13 @@ from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.member.log.member_log import MemberLog
-from cluster.member.log.room import LogRoom, Room
+from cluster.member.log.room import LogRoom, RoomState
 from cluster.member.log.streams import LogStreams
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 
 INTERVAL_NS = 1 * SECOND
+SHORT_INTERVAL_NS = SECOND // 10  # where room is short, and somebody may wait for it
 FETCH_GRACE_NS = 10 * SECOND  # after a request for a snapshot and its log: more may be asked for
 
 # The least position that somebody outside still needs; None when nobody needs any.
@@ -61,14 +62,14 @@ class Retention:
         self._next_ns = 0
 
     def do_work(self, now_ns: int, last_request_ns: int | None) -> int:
-        """Drop what is not needed any more, at most once a second. Raises StorageError.
+        """Drop what is not needed any more, once a second, or ten times. Raises StorageError.
 
         ``last_request_ns`` is when another member last asked for a snapshot, None when none has.
         """
         if now_ns < self._next_ns:
             return 0
-        self._next_ns = now_ns + INTERVAL_NS
         self._room.look()
+        self._next_ns = now_ns + (SHORT_INTERVAL_NS if self._room.state >= RoomState.SHORT else INTERVAL_NS)
         if self._kept_snapshots == 0:
             return 0
         if last_request_ns is not None and now_ns - last_request_ns < FETCH_GRACE_NS:
@@ -86,7 +87,7 @@ class Retention:
     @property
     def _kept_snapshots(self) -> int:
         """How many sets of snapshots stay; 0: all of them, and all of the log."""
-        return 1 if self._room.state >= Room.SHORT else self._retained_snapshots
+        return 1 if self._room.state >= RoomState.SHORT else self._retained_snapshots
 
     def _limit(self) -> int | None:
         """Nothing before this position is needed; None when that cannot be said."""

@@ -19,7 +19,7 @@ from cluster.member.reporter import Reporter
 ANY = 1 << 62  # bytes that may still come where nothing bounds them
 
 
-class Room(IntEnum):
+class RoomState(IntEnum):
     """How the log stands with what it may take."""
 
     AMPLE = 0
@@ -29,7 +29,7 @@ class Room(IntEnum):
 
 
 class LogRoom:
-    """Looked at by ``Retention``; what is found holds until the next look, a second later."""
+    """Looked at by ``Retention``; what is found holds until its next look."""
 
     def __init__(
         self,
@@ -46,13 +46,13 @@ class LogRoom:
         self._free_bytes = free_bytes
         self._counter = counter
         self._tell = reporter.event
-        self.state = Room.AMPLE
+        self.state = RoomState.AMPLE
 
     @property
     def is_full(self) -> bool:
         """Whether a leader takes no more input. What the log has taken is known in every turn."""
         limit, recording = self._log_bytes_max, self._log.recording
-        return self.state is Room.FULL or (
+        return self.state is RoomState.FULL or (
             limit > 0
             and recording is not None
             and recording.append_position - recording.start_position >= limit
@@ -67,7 +67,7 @@ class LogRoom:
     def snapshot_bytes(self) -> int:
         """After how many bytes of log a snapshot is wanted, so that what is older can go; 0: none is."""
         recording = self._log.recording
-        if self.state >= Room.SHORT and self._disk_free_min and recording is not None:
+        if self.state >= RoomState.SHORT and self._disk_free_min and recording is not None:
             return recording.segment_length
         return self._log_bytes_max // 4
 
@@ -76,7 +76,7 @@ class LogRoom:
         recording = self._log.recording
         if recording is None or not (self._log_bytes_max or self._disk_free_min):
             return
-        left, states, why = ANY, [Room.AMPLE], []
+        left, states, why = ANY, [RoomState.AMPLE], []
         if limit := self._log_bytes_max:
             taken = recording.append_position - recording.start_position
             states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
@@ -90,18 +90,18 @@ class LogRoom:
         self._change(max(states), " and ".join(why))
         self._counter.set(left)
 
-    def _change(self, state: Room, why: str) -> None:
+    def _change(self, state: RoomState, why: str) -> None:
         before, self.state = self.state, state
-        if state is before or max(state, before) < Room.NEARLY_FULL:
+        if state is before or max(state, before) < RoomState.NEARLY_FULL:
             return
-        if state is Room.FULL:
+        if state is RoomState.FULL:
             self._tell(f"{why}: as leader this member takes no more input until there is room")
-        elif state is Room.NEARLY_FULL:
-            again = "input is taken again" if before is Room.FULL else "there is little room left"
+        elif state is RoomState.NEARLY_FULL:
+            again = "input is taken again" if before is RoomState.FULL else "there is little room left"
             self._tell(f"{why}: {again}")
         else:
             self._tell(f"{why}: there is room again")
 
 
-def _state(is_short: bool, is_nearly_full: bool, is_full: bool) -> Room:
-    return Room(sum((is_short, is_nearly_full, is_full)))
+def _state(is_short: bool, is_nearly_full: bool, is_full: bool) -> RoomState:
+    return RoomState(sum((is_short, is_nearly_full, is_full)))

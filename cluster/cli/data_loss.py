@@ -1,0 +1,84 @@
+"""The verb of ``cluster tool`` by which an operator lets a member go on without what is lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cluster.cli.running_member import lock_directory, mark_of
+from cluster.cli.verbs import example
+from cluster.errors import ConfigurationError
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+# What is said, and asked.
+_PROMISES_QUESTION = (
+    "member {member_id} has forgotten: {forgotten}",
+    "What no other member holds of that is lost. Its id, to go on",
+)
+_ALONE_QUESTION = (
+    "member {member_id} is to be the only one of a new cluster, without {forgotten}",
+    "No member of the old cluster may run, now or later. Its id, to go on",
+)
+
+
+@app.command(
+    "accept-data-loss",
+    epilog=example(
+        "tool",
+        "accept-data-loss --dir cluster-data/member-2 --member 2",
+        "accept-data-loss --dir member-2 --alone",
+        more="Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
+        "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
+    ),
+)
+def accept_data_loss(
+    directory: Annotated[
+        Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")
+    ],
+    member: Annotated[
+        int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
+    ] = None,
+    alone: Annotated[
+        bool,
+        typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Let a stopped member that lost its promises vote with what it has; the member must not run."""
+    from cluster.archive.files import OsFiles
+    from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
+    from cluster.member.disk.data_loss import accept_data_loss as accept
+    from cluster.node.node_log import NodeLog
+    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
+    from cluster.transport.clock import epoch_ms
+
+    files, member_id = OsFiles(), mark_of(str(directory)).member_id
+    lock = lock_directory(str(directory))
+    try:
+        cluster = find_cluster_directory(files, str(directory))
+        forgotten = OTHERS_FORGOTTEN if alone else what_is_forgotten(files, cluster)
+        if member is None and forgotten:
+            what, question = _ALONE_QUESTION if alone else _PROMISES_QUESTION
+            typer.echo(what.format(member_id=member_id, forgotten=forgotten), err=True)
+            member = typer.prompt(question, type=int, err=True)
+        if member not in (None, member_id):
+            raise ConfigurationError(f"{directory} is of member {member_id}, not of member {member}")
+        if alone:
+            archive = find_archive_directory(files, str(directory))
+            accept_being_alone(files, cluster, archive, member_id, epoch_ms())
+        else:
+            forgotten = accept(files, cluster, epoch_ms())
+    finally:
+        lock.release()
+    log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
+    log.info("data loss accepted by an operator", forgotten=forgotten)
+    log.close()
+    if as_json:
+        print(json.dumps({"member": member_id, "forgotten": forgotten}))
+    else:
+        does = "is a cluster of one from now on" if alone else "votes with what it has"
+        print(f"member {member_id} {does}; forgotten: {forgotten}")
