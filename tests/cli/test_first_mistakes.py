@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.cli.main import main
-from cluster.cli.top import _with_lag
+from cluster.cli.top import with_lag
 from cluster.errors import ClusterError
 from cluster.member.control import transfer_toggle
 from cluster.node.control import ControlAction
@@ -37,4 +37,4 @@ def test_what_a_leader_can_try_is_left_to_it(toggle):
 def test_a_member_that_does_not_run_has_no_lag():
     """What its counters say is of the past, and it is not on its way to anything."""
     running, stopped = ({"commitPosition": at, "isAlive": at > 5} for at in (9, 4))
-    assert [member["lag"] for member in _with_lag([running, stopped])] == [0, None]
+    assert [member["lag"] for member in with_lag([running, stopped])] == [0, None]

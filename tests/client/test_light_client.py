@@ -53,6 +53,20 @@ def test_an_import_of_what_is_not_installed_says_which_extra_brings_it(statement
     assert last.startswith("cluster.errors.ExtraNeeded: numba is")
 
 
+def test_the_command_says_which_extra_brings_it_in_one_line():
+    missing = "import sys; sys.modules['numba'] = None; import runpy"
+    run = subprocess.run(
+        [sys.executable, "-c", f"{missing}; runpy.run_module('cluster', run_name='__main__')", "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == "numba is not installed; expected pip install 'pyspark-cluster[node]'\n"
+
+
 @pytest.mark.slow
 def test_a_wheel_and_grpc_alone_are_a_client_of_30_megabytes(leader, tmp_path):
     """Unpacked as pip does; ``-S`` leaves all else out that is installed here."""
