@@ -5,15 +5,15 @@ import sys
 from cluster.errors import ExtraNeeded
 
 
-def main() -> int:
+def run_command() -> int:
     """Run the command; where the package alone is installed, say what is missing."""
     try:
-        from cluster.cli.main import main as run
+        from cluster.cli.main import main
     except ExtraNeeded as error:
         print(error, file=sys.stderr)
         return 1
-    return run()
+    return main()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_command())

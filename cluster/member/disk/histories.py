@@ -85,6 +85,7 @@ class MemberHistories:
         if (fault := fault_of_events(told)) is not None:
             self._reporter.error(RemoteProtocolError(f"member {member_id}: {fault}"))
             return
+        self.do_work()  # what is committed is compared with events that are in the log by now
         self._told[member_id] = told
         self._compare(member_id)
         self._look_around()
@@ -129,14 +130,17 @@ class MemberHistories:
 
     @property
     def committed_position(self) -> int:
-        """What is known to be committed, and was known so in the term of the last own event."""
+        """What is known to be committed, and was known so in the term of the last own event.
+
+        No more than this log has: what was cut of it took events along that are before the rest.
+        """
         known = max(self._settled_position, self._files.life.committed_position)
         last = self._files.recording_log.find_last_term()
         last_event_term_id = self.own.events[-1].leadership_term_id if self.own.events else NULL_VALUE
         is_known_there = last is not None and last.leadership_term_id == last_event_term_id
         if is_known_there and self._find_election() is None:
-            return max(self._log.commit_position, known)
-        return known
+            known = max(self._log.commit_position, known)
+        return min(known, self._end)
 
     def _state(self) -> tuple[object, ...]:
         """What changes when an event is new, gone, or committed."""
