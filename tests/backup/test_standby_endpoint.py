@@ -111,7 +111,7 @@ def test_an_administrator_has_it_fetched_over_the_network_and_nobody_else(tmp_pa
         assert refused.returncode == 1 and "no right to" in refused.stderr
         done = run("tool", "replicate-standby-snapshot", *at, f"{tmp_path}/operator.token", "--json")
         assert json.loads(done.stdout)["outcome"] == "completed", done.stderr
-        assert "type=SNAPSHOT" in tool(node, "recording-log").stdout
+        assert "type=SNAPSHOT" in tool(node, "recording-log", "--raw").stdout
 
 
 def test_a_renewed_certificate_is_shown_without_a_restart(tmp_path, certificates):
@@ -217,7 +217,7 @@ def test_a_standby_that_is_gone_stalls_or_talks_nonsense_costs_a_member_nothing(
             assert client.offer(b"2") > 0
             client.await_committed()
         snapshots = [
-            line for line in tool(node, "recording-log").stdout.splitlines() if "type=SNAPSHOT" in line
+            line for line in tool(node, "recording-log", "--raw").stdout.splitlines() if "type=SNAPSHOT" in line
         ]
         assert snapshots == []
 

@@ -68,8 +68,8 @@ def test_what_members_answer_is_printed_as_text_and_not_as_markup(capsys, monkey
         assert main(["top", "--once", "--endpoints", "localhost:1"]) == 0
     assert is_text(shown := capsys.readouterr().out) and shown.count("[/]") == 3
 
-    for command in ("top", "status"):
-        monkeypatch.setattr(f"cluster.cli.{command}.ask_members", lambda _: {0: Unreachable(WRITTEN)})
+    for command, asking in (("top", "top"), ("status", "status_document")):
+        monkeypatch.setattr(f"cluster.cli.{asking}.ask_members", lambda *_: {0: Unreachable(WRITTEN)})
         assert main([command, "--endpoints", "localhost:1"]) == 1
         shown = capsys.readouterr()
         assert is_text(shown.out + shown.err) and "no member answers: " in shown.out + shown.err

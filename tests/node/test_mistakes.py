@@ -46,10 +46,12 @@ def test_members_have_one_history_after_a_mistake_before_a_compiled_run_is_taken
     turn = BusyTurns._turn
 
     def erring(self, log, params, recording):
+        publication = self._agent.parts.log.publication
+        before = None if publication is None else publication.position
         turn(self, log, params, recording)
-        written, known = self._words[words.PUBLICATION_POSITION], self._agent.parts.log.publication
-        if not raised and self._words[words.ROLE] == words.LEADER_ROLE and written > known.position:
-            raised.append(written)
+        is_leader = self._words[words.ROLE] == words.LEADER_ROLE
+        if not raised and is_leader and publication.position > before:
+            raised.append(publication.position)
             raise Mistake("planted")
 
     monkeypatch.setattr(BusyTurns, "_turn", erring)

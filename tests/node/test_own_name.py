@@ -25,6 +25,7 @@ def config():
         grpc_gateway="thread",
         listen="",
         tcp_listen="",
+        metrics_address="",
         listens_at=lambda endpoint: endpoint,
     )
 

@@ -357,7 +357,7 @@ def test_a_cluster_keeps_its_size(tmp_path):
         (["up", "--service", "echo:"], 'service "echo:": expected "echo" or "module:ClassName"'),
         (["up", "--service", "json:Service"], 'service "json:Service": json has no Service'),
         (["node", "--config", "missing.toml"], "missing.toml: no such file"),
-        (["node"], "Missing option '--config'"),
+        (["node"], "give one of --config and --check"),
         (["top"], "give one of --dir and --endpoints"),
     ],
 )

@@ -40,9 +40,9 @@ def what_compiled_turns_delivered_comes_again(patch: Patch) -> None:
 def refused_messages_are_passed_over(patch: Patch) -> None:
     """What a compiled callback does not take is not given to Python's."""
 
-    def lost(self: Any, compiled: Any, message: Any) -> None:
+    def lost(self: Any, compiled: Any, message: Any, number: int) -> None:
         self._move_to(message)
-        compiled.returned_for(message)
+        compiled.returned_for(message, number)
 
     patch(ClusteredServiceAgent, "_on_refused", lost)
 
