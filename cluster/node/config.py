@@ -183,7 +183,7 @@ class NodeConfig(NodeKeys):
     def metrics_address(self) -> str:
         """``host:port`` of this member's metrics; empty: none are served."""
         if self.metrics_endpoint == "auto":
-            return _port_after(self.member.ingress_endpoint, 3)
+            return self.listens_at(_port_after(self.member.ingress_endpoint, 3))
         return "" if self.metrics_endpoint == "none" else self.metrics_endpoint
 
     @property

@@ -330,11 +330,17 @@ def test_clients_over_tcp_are_told_of_all_members_or_of_none_over_tcp(tcp_ingres
 
 
 @pytest.mark.parametrize(
-    "given, address", [("none", ""), ("auto", "127.0.0.1:9003"), ("[::1]:9100", "[::1]:9100")]
+    "given, listen, address",
+    [
+        ("none", "", ""),
+        ("auto", "", "127.0.0.1:9003"),
+        ("auto", "::", "[::]:9003"),
+        ("[::1]:9100", "::", "[::1]:9100"),
+    ],
 )
-def test_metrics_are_served_where_the_key_says_and_nowhere_by_default(given, address):
+def test_metrics_are_served_where_the_keys_say_and_nowhere_by_default(given, listen, address):
     assert config_text.load(environment={}).metrics_address == ""
-    loaded = config_text.load(overrides={"metrics_endpoint": given}, environment={})
+    loaded = config_text.load(overrides={"metrics_endpoint": given, "listen": listen}, environment={})
     assert loaded.metrics_address == address
 
 
