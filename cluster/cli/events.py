@@ -30,10 +30,11 @@ Examples:
   cluster events --dir cluster-data --follow --member 0 --member 2
   cluster events --dir cluster-data --json
 
-Of every member of the directory it reads node.log and audit.log, and their predecessors (node.log.1), and
-orders the lines by time: elections with the reason of each change, roles, snapshots, repairs, errors, and
-what was refused to whom. The clocks are the members' own. Without --dir it is CLUSTER_DIR, else
-./cluster-data. A line of --json is as the member wrote it, with the keys "member" and "file" added.
+Of every member of the directory it reads node.log, backup.log and audit.log, and those before them
+(node.log.1), and orders the lines by time: elections with the reason of each change, roles, snapshots,
+repairs, errors, and what was refused to whom. The clocks are the members' own. Without --dir it is
+CLUSTER_DIR, else ./cluster-data. A line of --json is as the member wrote it, with the keys "member" and
+"file" added.
 """
 
 
@@ -65,7 +66,7 @@ def events(
     members: Annotated[
         list[int] | None, typer.Option("--member", metavar="ID", help="Of this member only; may be repeated.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Go on as lines come, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come, until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened to all members, in the order of time."""
