@@ -66,7 +66,7 @@ def events(
     members: Annotated[
         list[int] | None, typer.Option("--member", metavar="ID", help="Of this member only; may be repeated.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened to all members, in the order of time."""

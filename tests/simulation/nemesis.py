@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.simulation.wrong_directories import WrongDirectories
-
 from cluster.consensus.context import NULL_VALUE
 from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
@@ -28,6 +26,7 @@ from tests.simulation.power_cuts import PowerCuts
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.standbys import StandbyOrders
+from tests.simulation.wrong_directories import WrongDirectories
 
 if TYPE_CHECKING:
     from tests.simulation.history import History
