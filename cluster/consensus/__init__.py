@@ -12,10 +12,15 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     leadership_terms.py  which term wrote which part of the log, and what that proves
     log_matching.py      whether a log is a prefix of a leader's
     actions.py           everything the core can ask for
-    leadership.py        the term that a member leads: who follows, what a majority holds, what is told
+    histories.py         whether two logs are of one history; identity.py: two members of one cluster
+    promises.py          what a member has promised, and may have forgotten
+    quorum.py            what a majority has proven, over words that compiled turns share
+    leadership.py        the term that a member leads: who follows, what is told
     established.py       leading and following once the election is over: reports, commit, heartbeats
     replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
-    sessions.py          clients: from the connect request to the close
+    sessions.py          clients: from the connect request to the close; session_admission.py who may open one
+    lanes.py, consumers.py, kept_answers.py
+                         what else is kept for clients
     timers.py            timers of the services
     service_messages.py  messages of the services to their own cluster
     module.py            state of the module, the uncommitted entries, and what a lost leadership undoes

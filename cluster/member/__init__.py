@@ -1,6 +1,7 @@
 """One member of the cluster: the agent around the core, and the parts that it is made of.
 
     agent.py       the order of a turn, and the one place where the phase changes; read it first
+    busy/          what is frequent in a turn, as one compiled function
     phase.py       the phases of a member, and the table of how it passes from one to another
     phases/        what it does in each: repair its log, start, elect, fetch a snapshot, lead, follow
     parts.py       what a member is made of: which part reaches which
