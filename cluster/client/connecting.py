@@ -15,7 +15,6 @@ that it does not open a second one.
 
 from __future__ import annotations
 
-import logging
 from enum import IntEnum
 from itertools import count
 
@@ -38,8 +37,6 @@ from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
 from cluster.transport.endpoint import format_endpoints
-
-logger = logging.getLogger(__name__)
 
 SAY_AFTER_NS = 1_500_000_000  # of an attempt that nobody answers
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
@@ -102,7 +99,7 @@ class SessionOpening:
             if now_ns > self._say_ns and (failures := self.publications.describe_failures()):
                 self._say_ns = self._deadline_ns
                 left_s = (self._deadline_ns - now_ns) / 1e9
-                logger.warning("no session yet: %s; tried for %.0f s more", failures, left_s)
+                self._world.warn(f"no session yet: {failures}; tried for {left_s:.0f} s more")
             match self.state:
                 case ConnectState.CREATE_INGRESS_PUBLICATIONS:
                     self.publications.do_work(now_ns)

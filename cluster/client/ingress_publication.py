@@ -77,6 +77,10 @@ class World(Protocol):
         """End a ``wait`` that another thread is in."""
         ...
 
+    def warn(self, line: str) -> None:
+        """A line for whoever runs the client."""
+        ...
+
     def fileno(self) -> int:
         """A descriptor that is readable when a ``wait`` would end."""
         ...

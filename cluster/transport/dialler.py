@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -50,6 +51,7 @@ class Dialler:
         return self._poller
 
     now_ns = staticmethod(time.monotonic_ns)
+    warn = staticmethod(logging.getLogger("cluster.client").warning)
 
     def poll(self) -> None:
         """Mark what is ready; never waits."""

@@ -216,10 +216,7 @@ def test_a_standby_that_is_gone_stalls_or_talks_nonsense_costs_a_member_nothing(
             assert "no snapshot of a standby was replicated" in told
             assert client.offer(b"2") > 0
             client.await_committed()
-        snapshots = [
-            line for line in tool(node, "recording-log", "--raw").stdout.splitlines() if "type=SNAPSHOT" in line
-        ]
-        assert snapshots == []
+        assert "type=SNAPSHOT" not in tool(node, "recording-log", "--raw").stdout
 
 
 def _babble(server):

@@ -195,6 +195,7 @@ class FakeCluster:
         self.heartbeat_timeout_ns: int | None = 10_000 * MS
         self.is_released = False
         self.wakes = 0
+        self.warnings: list[str] = []
         self.calls_soon = 0
         self.aliases: dict[Endpoint, int] = {}  # other endpoints, and whose they are
 
@@ -211,6 +212,9 @@ class FakeCluster:
 
     def wake(self) -> None:
         self.wakes += 1
+
+    def warn(self, line: str) -> None:
+        self.warnings.append(line)
 
     def run_beside(self, duty: object) -> None:
         """A test calls it."""
