@@ -87,7 +87,7 @@ class HostedService:
         self.agent = agent
         self.counters = counters
         self.mark_file = mark_file
-        self._channel = channel
+        self.channel = channel
         self._is_stopped_by_errors = settings.service_error_policy == "stop"
         self._on_error = on_error
         self._error_kinds: Tally[str] = Tally()
@@ -99,7 +99,7 @@ class HostedService:
         try:
             return self.agent.do_work(now_ns, cluster_time)
         finally:
-            self.counters.position.set(self._channel.log_position)
+            self.counters.position.set(self.channel.log_position)
             if self.slow_turns is not None:
                 self.slow_turns.end()
 

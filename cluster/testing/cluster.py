@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import Counter
 from cluster.errors import MembersApart, ServiceError, TimedOut
 from cluster.log.frames import message_length_max
 from cluster.protocol.enums import ClusterControlToggle
@@ -19,6 +20,7 @@ from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.replay import Replay, replay_log
+from cluster.testing.wire import Happening, Wire
 from cluster.testing.world import MS, SECOND, Clock, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 
@@ -42,6 +44,8 @@ class _Member(MemberProcess):
     def load_service(self, service_id: int, random: Random) -> ClusteredService:
         service = self._cluster.make_services[service_id]()
         self.services[service_id:] = [service]
+        if self.network.wire is not None:
+            self.network.wire.watch_callbacks(service, service_id, self)
         return service
 
     def on_error(self, error: Exception) -> None:
@@ -99,18 +103,21 @@ class SimulatedCluster:
         seed: int = 0,
         session_timeout: float = 10.0,
         compiled_turns: bool = False,
+        watched: bool = False,
     ) -> None:
         """``services`` are classes, or functions that make a service, by ascending service id.
 
         With ``compiled_turns`` members take turns in compiled code where they can, as those in production do:
-        where the one service has ``on_session_message_compiled``.
+        where the one service has ``on_session_message_compiled``. ``happenings`` of a ``watched`` cluster
+        has all messages, and the whole story.
         """
         assert services, "expected at least one service"
         self.make_services = services
         self.service_errors: list[tuple[int, ServiceError]] = []  # (member id, what a callback raised)
         self.apart: list[str] = []  # how snapshots of members differed
-        self.world = VirtualWorld(seed)
+        self.world = VirtualWorld(seed, keeps_story=watched)
         self._network = Network(self.world, self.world.random("network"))
+        self._network.wire = Wire() if watched else None
         self._endpoints = {i: Endpoint(Medium.TCP, host_of(i), CLIENT_PORT) for i in range(members)}
         self._context = ConsensusModuleContext(
             member_ids=tuple(range(members)),
@@ -138,8 +145,12 @@ class SimulatedCluster:
         *,
         supervised: bool = False,
         lane: Lane | None = None,
+        member: int | None = None,
     ) -> SimulatedClient:
-        """A client whose session is open; with a ``lane`` that another client holds, in its place."""
+        """A client whose session is open; with a ``lane`` that another client holds, in its place.
+
+        One that is given a ``member`` knows the address of no other.
+        """
         number = len(self.clients)
         name = name or f"client {number}"
         client = SimulatedClient(
@@ -147,7 +158,7 @@ class SimulatedCluster:
             number,
             name,
             self._network,
-            self._endpoints,
+            self._endpoints if member is None else {member: self._endpoints[member]},
             credentials=credentials,
             is_supervised=supervised,
             lane=lane,
@@ -281,6 +292,10 @@ class SimulatedCluster:
             self._network.path(host, other).is_blocked = True
             self._network.path(other, host).is_blocked = True
 
+    def cut(self, member_id: int, other_id: int) -> None:
+        """Nothing that a member sends to another one arrives, until ``heal``; the way back stays open."""
+        self._network.path(host_of(member_id), host_of(other_id)).is_blocked = True
+
     def heal(self) -> None:
         """Everybody reaches everybody."""
         self._network.heal()
@@ -290,13 +305,18 @@ class SimulatedCluster:
     def take_snapshot(self, timeout: float = TIMEOUT_S) -> None:
         """Have the leader ask for a snapshot, and run until every member that runs has taken it."""
         self.settle(timeout)
-        leader = self._leader()
-        assert leader is not None and leader.life is not None
-        toggle = leader.life.counters.control_toggle
-        toggle.set(ClusterControlToggle.SNAPSHOT)
+        toggle = self.set_toggle(ClusterControlToggle.SNAPSHOT)
         neutral = ClusterControlToggle.NEUTRAL
         self.run_until(lambda: toggle.get() == neutral, "the leader has taken its snapshot", timeout)
         self.settle(timeout)
+
+    def set_toggle(self, action: ClusterControlToggle) -> Counter:
+        """Set the leader's control toggle, as an operator does; it is NEUTRAL again when that is done."""
+        leader = self._leader()
+        assert leader is not None and leader.life is not None
+        toggle = leader.life.counters.control_toggle
+        toggle.set(action)
+        return toggle
 
     def state(self, member_id: int, service_id: int = 0) -> tuple[bytes, ...]:
         """What a service would write into a snapshot now."""
@@ -353,6 +373,13 @@ class SimulatedCluster:
     def story(self) -> list[str]:
         """The last things that happened, a line each."""
         return self.world.trace.story
+
+    @property
+    def happenings(self) -> list[Happening]:
+        """All that went on in a watched cluster: messages, and what everybody did, in the order of time."""
+        assert self._network.wire is not None, "expected watched=True"
+        told = [Happening(now_ns, who, "", what) for now_ns, who, what in self.world.trace.events]
+        return sorted([*self._network.wire.said, *told], key=lambda happening: happening.time_ns)
 
 
 def _difference(found: tuple[bytes, ...], expected: tuple[bytes, ...]) -> str:

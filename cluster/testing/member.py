@@ -97,6 +97,8 @@ class MemberProcess(Process):
             self._ports = self.open_ports(context)
         self.life = MemberLife(self._life_settings(context), self._ports, self._failures)
         for service_id, service in enumerate(self.life.services):
+            if self.network.wire is not None:
+                self.network.wire.watch(service.channel, service_id, self)
             turn = partial(self._turn_service, service_id, service.agent.do_work)
             service.agent.do_work = turn  # type: ignore[method-assign]
         self.on_opened()

@@ -25,6 +25,7 @@ from typing import Any
 from zlib import crc32
 
 from cluster.log.connection_table import ConnectionTable
+from cluster.testing.wire import Wire
 from cluster.testing.world import MS, Process, VirtualWorld
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.names import Names
@@ -317,6 +318,7 @@ class Network:
         self._listeners: dict[tuple[str, int], SimulatedSocket] = {}
         self._port = 40_000
         self._pipe_number = 0
+        self.wire: Wire | None = None  # of whoever watches
 
     # -- faults --
 
@@ -445,6 +447,10 @@ class Network:
     # -- bytes on their way --
 
     def push(self, pipe: _Pipe, data: bytes, sent_ns: int) -> None:
+        if self.wire is not None:
+            source, sink = pipe.source.poller.process, pipe.sink.poller.process
+            is_held = self.path(*pipe.path).is_blocked
+            self.wire.on_bytes(pipe.number, source, sink, data, sent_ns, is_held)
         if not pipe.is_severed:  # else the reset is on its way
             pipe.pending += len(data)
             self._schedule(pipe, data, sent_ns)
