@@ -50,6 +50,7 @@ PANELS = {
         "send": "Send lines or records as one session; print what is answered.",
         "bench": "Measure throughput and round-trip latency of a running cluster.",
         "sim": "Try services on clusters in memory: the same state on all members, through kills.",
+        "story": "Play an episode of a cluster's life in memory, with all its messages.",
     },
     "Log and tables": {
         "log": "Dump, follow or export the committed log.",

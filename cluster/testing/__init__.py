@@ -5,7 +5,8 @@
     cluster.py        what a test uses; client.py  its clients; replay.py  the log once more, at once
     storm.py          one seed of ``cluster sim``; messages.py  what is sent; worker.py  a process of it
     world.py          virtual time, chance, and processes that may be killed at any of their effects
-    network.py        sockets; disk.py, counters_files.py  files
+    network.py        sockets; disk.py, counters_files.py  files; wire.py  what is said over them
+    stories/          what Aeron's documents describe step by step, played
     ports.py          what a process gives to its member; member.py  the process
 
 Nothing here waits or reads a clock: what takes an hour is over in seconds, and goes the same way each time.

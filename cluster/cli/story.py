@@ -1,0 +1,47 @@
+"""``cluster story``: what Aeron's documents describe step by step, played and told."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster story
+  cluster story client-redirect
+  cluster story lost-vote --mermaid
+
+Members, services and clients run in memory, in virtual time: a story is over in a moment, and goes the same
+way each time. Each sentence stands before the line that it is about. Lines have the time in seconds, who did
+or sent something, to whom, and the message with its fields; "Log:" is an entry on its way to a follower.
+"""
+
+
+@app.command(epilog=EPILOG)
+def story(
+    name: Annotated[str, typer.Argument(help="Which one; without it, a list of all.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a sequence diagram of mermaid.")] = False,
+) -> None:
+    """Play an episode of a cluster's life in memory: each step, with the messages that it takes."""
+    from cluster.testing.stories import STORIES
+    from cluster.testing.stories.telling import as_diagram, as_document, as_text
+
+    if not name:
+        for known in STORIES.values():
+            if as_json:
+                print(json.dumps({"name": known.name, "title": known.title, "page": known.page}))
+            else:
+                print(f"{known.name:<28} {known.title}")
+        return
+    if name not in STORIES:
+        raise typer.BadParameter(f"{name!r} is none; `cluster story` lists them", param_hint="NAME")
+    played = STORIES[name].play()
+    if as_json:
+        print(json.dumps(as_document(STORIES[name], played)))
+    else:
+        print("\n".join(as_diagram(played) if mermaid else as_text(STORIES[name], played)))

@@ -1,0 +1,177 @@
+"""Canvass, nomination and ballot."""
+
+from __future__ import annotations
+
+from cluster.testing.stories.stage import Stage, story
+
+PAGE = "Canvass"
+
+
+@story("canvass-equal-logs", "The whole cluster starts, with equal logs", page=PAGE)
+def canvass_equal_logs(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    one = (leader + 1) % 3
+    cluster.run(0.5)
+    stage.step("Every member enters CANVASS.", leader, "election INIT -> CANVASS")
+    stage.step("Members say where their logs end: here nobody has any.", one, "CanvassPosition", to=leader)
+    stage.step(
+        "Who has heard from all, and has the best log or one as good, is a unanimous candidate.",
+        leader,
+        "election CANVASS -> NOMINATE: unanimous candidate",
+    )
+    stage.step("It asks the others for their votes.", leader, "RequestVote", to=one)
+    stage.step(
+        "Several may be candidates when logs are equal.",
+        one,
+        "election CANVASS -> NOMINATE: unanimous candidate",
+    )
+    stage.step("Who is asked votes, and stands no more.", one, "Vote .*vote=True", to=leader)
+    stage.step("All have voted for it.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("The others hear of the new term.", leader, "NewLeadershipTerm ", to=one)
+    stage.step("The term's event is the first entry of its log.", leader, "Log: NewLeadershipTermEvent")
+
+
+@story("canvass-unequal-logs", "The whole cluster starts, and one member has less log", page=PAGE)
+def canvass_unequal_logs(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    old = cluster.await_leader()
+    short, full = [member for member in range(3) if member != old]
+    cluster.kill(short)
+    alice.offer(b"more")
+    cluster.settle()
+    for member in (old, full):
+        cluster.kill(member)
+    alice.pause()
+    stage.begin()
+    for member in range(3):
+        cluster.start(member)
+    leader = cluster.await_leader()
+    other = next(member for member in (old, full) if member != leader)
+    cluster.run(1)
+    stage.step("All start at once. One has less log than the others.", short, "starts")
+    stage.step("It says where its log ends.", short, "CanvassPosition", to=leader)
+    stage.step(
+        "Only a member with the highest position of the highest term may be a candidate.",
+        leader,
+        "election CANVASS -> NOMINATE: unanimous candidate",
+    )
+    stage.step("It asks for votes.", leader, "RequestVote", to=short)
+    stage.step("One whose log is as long votes for it.", other, "Vote .*vote=True", to=leader)
+    stage.step("It leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step(
+        "The one with less log hears of the term, and gets what it misses.",
+        short,
+        "election .* -> FOLLOWER_(LOG_REPLICATION|REPLAY)",
+    )
+
+
+@story("canvass-one-missing", "The whole cluster starts, and the host of one member is off", page=PAGE)
+def canvass_one_missing(stage: Stage) -> None:
+    cluster = stage.cluster()
+    cluster.await_leader()
+    cluster.run(1)
+    for member in range(3):
+        cluster.lose_power(member)
+    stage.begin()
+    for member in (0, 1):
+        cluster.start(member)
+    cluster.run(5)
+    leader = cluster.await_leader(timeout=90)
+    cluster.run(1)
+    other = 1 - leader
+    stage.step("Two members say where their logs end.", other, "CanvassPosition", to=leader)
+    stage.step(
+        "Nothing comes from the third for 60 s: a majority is enough then.",
+        leader,
+        "election CANVASS -> NOMINATE: quorum candidate",
+    )
+    stage.step("The candidate asks for a vote.", leader, "RequestVote", to=other)
+    stage.step("It gets it.", other, "Vote .*vote=True", to=leader)
+    stage.step("Two of three are a majority.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+
+
+@story("canvass-minority", "A member without a majority canvasses on", page=PAGE)
+def canvass_minority(stage: Stage) -> None:
+    cluster = stage.cluster()
+    cluster.await_leader()
+    cluster.run(1)
+    for member in range(3):
+        cluster.kill(member)
+    stage.begin()
+    cluster.start(0)
+    cluster.run(70)
+    cluster.start(1)
+    leader = cluster.await_leader()
+    stage.step("One of three members starts.", 0, "election INIT -> CANVASS")
+    stage.step("70 s later another one does. Until then nobody stands.", 1, "starts")
+    stage.step("Now there is a majority.", leader, "election CANVASS -> NOMINATE")
+
+
+@story("lost-vote", "Votes are lost, and a second ballot follows", page="Canvass")
+def lost_vote(stage: Stage) -> None:
+    cluster = stage.cluster()
+    cluster.run_until(
+        lambda: any(line.text.startswith("RequestVote") for line in cluster.happenings), "votes are asked for"
+    )
+    candidate = next(int(line.sender[-1]) for line in cluster.happenings if line.name == "RequestVote")
+    one, other = (candidate + 1) % 3, (candidate + 2) % 3
+    for voter in (one, other):
+        cluster.cut(voter, candidate)
+    cluster.run(1.2)
+    cluster.heal()
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.step("A candidate asks for votes.", candidate, "RequestVote", to=one)
+    stage.step("The vote does not arrive: the way back is cut.", one, "Vote .*vote=True", to=candidate)
+    stage.step("Without votes the ballot ends after a second.", candidate, "election CANDIDATE_BALLOT -> ")
+    stage.step("Votes are asked for again, in a later term.", leader, "RequestVote .*candidateTermId=[1-9]")
+    stage.step("Now there is a leader.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+
+
+@story("member-restarts", "One member restarts, in the same term", page=PAGE)
+def member_restarts(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    cluster.kill(follower)
+    stage.begin()
+    cluster.start(follower)
+    cluster.settle()
+    stage.step("A member starts while the others run.", follower, "starts")
+    stage.step("It canvasses, as it does at every start.", follower, "CanvassPosition", to=leader)
+    stage.step("The leader answers it directly.", leader, "NewLeadershipTerm ", to=follower)
+    stage.step("It follows, and replays its own log.", follower, "election CANVASS -> FOLLOWER_REPLAY")
+    stage.step("It asks for the log from there on.", follower, "(CatchupPosition|ReplicationRequest)")
+    stage.step("It takes part again.", follower, "election FOLLOWER_READY -> CLOSED")
+
+
+@story("terms-behind", "One member restarts, and the others are terms ahead", page=PAGE)
+def terms_behind(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    first = cluster.await_leader()
+    late = (first + 1) % 3
+    cluster.kill(late)
+    alice.offer(b"more of the first term")
+    cluster.settle()
+    cluster.kill(first)
+    cluster.start(first)
+    second = cluster.await_leader()
+    alice.offer(b"two")
+    cluster.settle()
+    stage.begin()
+    cluster.start(late)
+    cluster.settle()
+    stage.step("A member starts whose log ends in an earlier term.", late, "CanvassPosition", to=second)
+    stage.step("The leader answers it directly.", second, "NewLeadershipTerm ", to=late)
+    stage.step("It replicates the log, term by term.", late, "election CANVASS -> FOLLOWER_LOG_REPLICATION")
+    stage.step("It has all of it, and replays.", late, "election .* -> FOLLOWER_REPLAY")
+    stage.step("It takes part again.", late, "election FOLLOWER_READY -> CLOSED")

@@ -1,0 +1,167 @@
+"""Clients and their sessions."""
+
+from __future__ import annotations
+
+from cluster.testing.stories.stage import Stage, service_of, story
+
+PAGE = "Clients"
+
+
+@story("client-connect", "A client connects to the leader", page=PAGE)
+def client_connect(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    cluster.run(1)
+    stage.begin()
+    alice = cluster.connect("alice", member=leader)
+    cluster.settle()
+    stage.step("The client asks for a session on the ingress.", alice, "SessionConnectRequest", to=leader)
+    stage.step(
+        "The leader appends a SessionOpenEvent to the Log, which goes to all followers.",
+        leader,
+        "Log: SessionOpenEvent",
+        to=follower,
+    )
+    stage.step("A follower has recorded it.", follower, "AppendPosition", to=leader)
+    stage.step(
+        "Once it is committed, the leader's service learns of the session from the Log.",
+        service_of(leader),
+        "onSessionOpen",
+    )
+    stage.step(
+        "The client gets OK, with the ids that it names from now on.",
+        leader,
+        "SessionEvent .*code=OK",
+        to=alice,
+    )
+    stage.step("So do the followers' services, at the same position.", service_of(follower), "onSessionOpen")
+
+
+@story("client-redirect", "A client connects to a follower", page=PAGE)
+def client_redirect(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    cluster.run(1)
+    stage.begin()
+    alice = cluster.connect("alice", member=follower)
+    cluster.settle()
+    stage.step(
+        "The client knows one member, which is a follower, and asks it for a session.",
+        alice,
+        "SessionConnectRequest",
+        to=follower,
+    )
+    stage.step(
+        "A follower creates no session. It answers with the ingress endpoints, and closes the egress.",
+        follower,
+        "SessionEvent .*code=REDIRECT",
+        to=alice,
+    )
+    stage.step("The client asks the leader.", alice, "SessionConnectRequest", to=leader)
+    stage.step("There the session is opened in the Log.", leader, "Log: SessionOpenEvent")
+    stage.step("The client has its session.", leader, "SessionEvent .*code=OK", to=alice)
+
+
+@story("client-close", "A client closes its session", page=PAGE)
+def client_close(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.close()
+    cluster.run(0.5)
+    stage.step("The client asks for the end of its session.", alice, "SessionCloseRequest", to=leader)
+    stage.step(
+        "The leader appends the close, with its reason.", leader, "Log: SessionCloseEvent .*CLIENT_ACTION"
+    )
+    stage.step("A follower's service learns of it from the Log.", service_of(follower), "onSessionClose")
+
+
+@story("service-close", "A service closes a session", page=PAGE)
+def service_close(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.offer(b"close")
+    cluster.run(0.5)
+    stage.step("A message arrives upon which the service wants no more.", alice, "SessionMessageHeader")
+    stage.step(
+        "The service asks its consensus module to close the session.", service_of(leader), "CloseSession"
+    )
+    stage.step("The client hears that its session is closed.", leader, "SessionEvent .*CLOSED", to=alice)
+    stage.step("The leader appends the close.", leader, "Log: SessionCloseEvent .*SERVICE_ACTION")
+    stage.step("A follower's service reads the close.", service_of(follower), "onSessionClose")
+
+
+@story("session-timeout", "A session times out", page=PAGE)
+def session_timeout(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    cluster.run(3)
+    stage.step("Keep-alives of a client that has nothing to say hold its session.", alice, "SessionKeepAlive")
+    alice.pause()
+    cluster.run(11)
+    alice.resume()
+    cluster.run(1)
+    stage.step(
+        "The client stands still. After 10 s the leader answers that its session is closed.",
+        leader,
+        "SessionEvent .*CLOSED",
+        to=alice,
+    )
+    stage.step("It appends the close.", leader, "Log: SessionCloseEvent .*TIMEOUT")
+    stage.step("A service reads it.", service_of(leader), "onSessionClose")
+    stage.step("The client finds it out when it runs again.", alice, "session 1 ended: TIMEOUT")
+
+
+@story("leader-dies", "A leader dies, and its client goes to the next one", page=PAGE)
+def leader_dies(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    old = cluster.await_leader()
+    stage.begin()
+    cluster.kill(old)
+    alice.offer(b"two")
+    cluster.settle()
+    new = cluster.await_leader()
+    stage.step("The leader's process is killed.", old, "is killed")
+    stage.step("A follower notices, and enters an election.", new, "enters an election")
+    stage.step("It asks for votes.", new, "RequestVote")
+    stage.step("It has a majority.", new, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("The Log goes on with the new term's event.", new, "Log: NewLeadershipTermEvent")
+    stage.step(
+        "The client's session goes on there: followers knew it from the Log.", new, "SessionResumed", to=alice
+    )
+    stage.step("What it sends is taken as before.", alice, "SessionMessageHeader .*'two'", to=new)
+    stage.step("It is answered by the new leader's service.", new, "SessionMessageHeader .*'2'", to=alice)
+    stage.step("It hears who leads, as from Aeron's new leaders.", new, "NewLeaderEvent", to=alice)
+
+
+@story("old-leader-lives", "A leader that is replaced while it lives lets go of its clients", page=PAGE)
+def old_leader_lives(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    old = cluster.await_leader()
+    stage.begin()
+    cluster.isolate(old)
+    cluster.run(15)
+    cluster.heal()
+    cluster.settle()
+    new = cluster.await_leader()
+    stage.step("Followers hear nothing of their leader for 10 s.", new, "enters an election")
+    stage.step("One of them leads the next term.", new, "Log: NewLeadershipTermEvent")
+    stage.step("The client finds it.", alice, "SessionResume", to=new)
+    stage.step("It hears who leads now.", new, "NewLeaderEvent", to=alice)

@@ -1,0 +1,96 @@
+"""A story as text, as a document, as a sequence diagram; all of them as a page: docs/stories.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cluster.testing.stories.stage import STORIES, Story, StoryLine
+from cluster.testing.world import SECOND
+
+SHOWN_IN_DIAGRAM = 60  # characters of a message
+
+
+def as_text(story: Story, lines: list[StoryLine]) -> Iterator[str]:
+    """Sentences, each before the line that it is about."""
+    yield f"{story.title} ({story.page})"
+    number = 0
+    for line in lines:
+        if line.sentence:
+            number += 1
+            yield f"\n{number}. {line.sentence}"
+        happening = line.happening
+        where = f"{happening.sender} -> {happening.receiver}" if happening.receiver else happening.sender
+        held = "  (held: the path is cut)" if happening.is_held else ""
+        yield f"  {happening.time_ns / SECOND:10.6f}  {where:<33} {happening.text}{held}"
+
+
+def as_document(story: Story, lines: list[StoryLine]) -> dict[str, Any]:
+    """For programs; times in nanoseconds from the begin of the cluster."""
+    return {
+        "name": story.name,
+        "title": story.title,
+        "page": story.page,
+        "lines": [
+            {
+                "timeNs": line.happening.time_ns,
+                "from": line.happening.sender,
+                "to": line.happening.receiver or None,
+                "text": line.happening.text,
+                "isHeld": line.happening.is_held,
+                "sentence": line.sentence or None,
+            }
+            for line in lines
+        ],
+    }
+
+
+def as_diagram(lines: list[StoryLine]) -> Iterator[str]:
+    """A sequence diagram of mermaid: what the sentences are about, in order."""
+    told = [line for line in lines if line.sentence]
+    actors = sorted({actor for line in told for actor in line.happening[1:3] if actor}, key=_place)
+    names = {actor: f"a{number}" for number, actor in enumerate(actors)}
+    yield "sequenceDiagram"
+    for actor, name in names.items():
+        yield f"    participant {name} as {actor}"
+    for number, line in enumerate(told, 1):
+        happening = line.happening
+        text = happening.text.replace(";", ",").replace(" -> ", " → ")
+        text = text if len(text) <= SHOWN_IN_DIAGRAM else text[:SHOWN_IN_DIAGRAM] + "…"
+        if happening.receiver:
+            arrow = "--x" if happening.is_held else "->>"
+            yield f"    {names[happening.sender]}{arrow}{names[happening.receiver]}: {number}. {text}"
+        else:
+            yield f"    Note over {names[happening.sender]}: {number}. {text}"
+
+
+def _place(actor: str) -> tuple[int, str]:
+    """Clients, then each member with its service."""
+    return (1, actor[-1] + actor) if actor[-1].isdigit() else (0, actor)
+
+
+def as_page() -> Iterator[str]:
+    """All stories, in the order of the list."""
+    yield HEAD
+    for story in STORIES.values():
+        yield ""
+        yield from as_section(story, story.play())
+
+
+def as_section(story: Story, lines: list[StoryLine]) -> Iterator[str]:
+    """Its part of the page: diagram and sentences."""
+    yield f"## {story.title}\n\n`cluster story {story.name}`\n\n```mermaid"
+    yield from as_diagram(lines)
+    yield "```\n"
+    sentences = (line.sentence for line in lines if line.sentence)
+    yield from (f"{number}. {sentence}" for number, sentence in enumerate(sentences, 1))
+
+
+HEAD = """\
+# Stories
+
+What Aeron's documents describe step by step, played by simulated members that run the code of production.
+`cluster story` lists the stories. `cluster story NAME` prints one with all messages between clients, members
+and services; `--mermaid` prints its diagram, `--json` the same for programs. Each story is a script in
+`cluster/testing/stories/`. Its steps are tested: each has to be seen after the one before it. This page is
+made by `python -m cluster.testing.stories`."""

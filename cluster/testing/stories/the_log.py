@@ -1,0 +1,164 @@
+"""What is in the log: messages, timers, snapshots."""
+
+from __future__ import annotations
+
+from cluster.protocol.enums import ClusterControlToggle
+from cluster.testing.stories.stage import Stage, service_of, story
+
+PAGE = "Log messages"
+
+
+@story("message", "A message, from ingress to commit to egress", page=PAGE)
+def message(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.offer(b"hello")
+    cluster.settle()
+    stage.step("A client sends a message on the ingress.", alice, "SessionMessageHeader .*'hello'", to=leader)
+    stage.step(
+        "The leader appends it to the Log, which goes to the followers.",
+        leader,
+        "Log: SessionMessageHeader .*'hello'",
+        to=follower,
+    )
+    stage.step("A follower says how far its Log is safe.", follower, "AppendPosition", to=leader)
+    stage.step(
+        "A majority has it: the leader's service gets the message.",
+        service_of(leader),
+        "onSessionMessage 'hello'",
+    )
+    stage.step("Its answer goes out on the egress.", leader, "SessionMessageHeader .*'1'", to=alice)
+    stage.step("Followers hear how far the Log is committed.", leader, "CommitPosition", to=follower)
+    stage.step(
+        "Their services get the message, and answer nobody.",
+        service_of(follower),
+        "onSessionMessage 'hello'",
+    )
+
+
+@story("two-clients", "Two clients, one sequence", page=PAGE)
+def two_clients(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice, bob = cluster.connect("alice"), cluster.connect("bob")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    bob.offer(b"b")
+    alice.offer(b"a")
+    cluster.settle()
+    order = [line.text[-3:] for line in cluster.happenings if line.text.startswith("onSessionMessage")][:2]
+    first, second = order
+    stage.step("One client sends.", alice, "SessionMessageHeader .*'a'", to=leader)
+    stage.step("The leader puts the messages into one order.", leader, f"Log: SessionMessageHeader .*{first}")
+    stage.step("This one comes second.", leader, f"Log: SessionMessageHeader .*{second}")
+    for member in range(3):
+        stage.step(
+            f"The service of member {member} gets them in that order.",
+            service_of(member),
+            f"onSessionMessage {first}",
+        )
+    stage.step("Nobody gets another order.", service_of(2), f"onSessionMessage {second}")
+
+
+@story("timer", "A timer is set, and fires once on every member", page=PAGE)
+def timer(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.offer(b"timer")
+    cluster.run(2)
+    stage.step("A message has every service set a timer.", service_of(leader), "onSessionMessage 'timer'")
+    stage.step("It asks its consensus module for it.", service_of(leader), "ScheduleTimer", to=leader)
+    stage.step("A follower's service does the same.", service_of(follower), "ScheduleTimer", to=follower)
+    stage.step("On the leader the timer expires. It appends a TimerEvent.", leader, "Log: TimerEvent")
+    stage.step("The leader's service gets it when it is committed.", service_of(leader), "onTimerEvent")
+    stage.step(
+        "So is a follower's. Its own timer is cancelled by the event.", service_of(follower), "onTimerEvent"
+    )
+
+
+@story("service-publishes", "A service publishes into the log", page=PAGE)
+def service_publishes(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.offer(b"publish")
+    cluster.settle()
+    cluster.run(0.5)
+    stage.step(
+        "A service sends a message into the cluster.",
+        service_of(leader),
+        "SessionMessageHeader .*'from the service'",
+        to=leader,
+    )
+    stage.step("The leader appends it to the Log.", leader, "Log: SessionMessageHeader .*'from the service'")
+    stage.step(
+        "Every service gets it from there.", service_of(follower), "onSessionMessage 'from the service'"
+    )
+
+
+@story("suspend-resume", "SUSPEND and RESUME", page=PAGE)
+def suspend_resume(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    cluster.set_toggle(ClusterControlToggle.SUSPEND)
+    cluster.run(0.5)
+    alice.offer(b"hello")
+    cluster.run(1)
+    cluster.set_toggle(ClusterControlToggle.RESUME)
+    cluster.settle()
+    stage.step("The leader finds the toggle set, and appends the action.", leader, "Log: .*action=SUSPEND")
+    stage.step("A follower's module is suspended by it.", follower, "module ACTIVE -> SUSPENDED")
+    stage.step("RESUME is appended.", leader, "Log: ClusterActionRequest .*action=RESUME")
+    stage.step(
+        "Only now does the leader take what came meanwhile.", leader, "Log: SessionMessageHeader .*'hello'"
+    )
+
+
+@story("snapshot", "A snapshot, asked for by the toggle", page=PAGE)
+def snapshot(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    cluster.take_snapshot()
+    stage.step("The leader finds the toggle set, and appends the action.", leader, "Log: .*action=SNAPSHOT")
+    stage.step("Its service takes a snapshot at that position.", service_of(leader), "onTakeSnapshot")
+    stage.step("It acknowledges.", service_of(leader), "ServiceAck", to=leader)
+    stage.step("A follower's service does so at the same position.", service_of(follower), "onTakeSnapshot")
+    stage.step("It acknowledges, too.", service_of(follower), "ServiceAck", to=follower)
+
+
+@story("shutdown", "SHUTDOWN: a snapshot, and an orderly end", page=PAGE)
+def shutdown(stage: Stage) -> None:
+    cluster = stage.cluster()
+    cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    cluster.set_toggle(ClusterControlToggle.SHUTDOWN)
+    cluster.run(5)
+    stage.step("Followers hear where to end.", leader, "TerminationPosition", to=follower)
+    stage.step("The leader appends the snapshot that comes before the end.", leader, "Log: .*action=SNAPSHOT")
+    stage.step("Services take it.", service_of(leader), "onTakeSnapshot")
+    stage.step("They end.", service_of(leader), "onTerminate")
+    stage.step("A follower has come there.", follower, "TerminationAck", to=leader)
+    stage.step("The leader ends last.", leader, "ends in order")

@@ -1,0 +1,78 @@
+"""``cluster.testing.stories``: what each page says happens, in the order in which it says so."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cluster.cli.main import main
+from cluster.testing.stories import STORIES, Stage, StoryUntrue
+from cluster.testing.stories.telling import HEAD, as_section
+from tests.tree import ROOT
+
+PAGE = (ROOT / "docs" / "stories.md").read_text()
+LONG = {"canvass-one-missing"}  # a minute of canvass
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LONG else ()) for name in STORIES]
+)
+def test_each_step_is_seen_after_the_one_before_it_and_the_page_shows_them(name):
+    told = STORIES[name].play()
+
+    sentences = [line.sentence for line in told if line.sentence]
+    assert len(sentences) >= 2
+    assert "\n".join(as_section(STORIES[name], told)) in PAGE, "python -m cluster.testing.stories writes it"
+
+
+def test_the_page_has_all_stories_in_the_order_of_the_list_and_no_other():
+    assert PAGE.startswith(HEAD)
+    commands = [line for line in PAGE.splitlines() if line.startswith("`cluster story ")]
+    assert commands == [f"`cluster story {name}`" for name in STORIES]
+
+
+def test_a_step_that_was_not_seen_is_named():
+    stage = Stage()
+    leader = stage.cluster().await_leader()
+    stage.step("Nobody says so.", leader, "RequestVote", to="alice")
+
+    with pytest.raises(StoryUntrue, match="step 1 was not seen: Nobody says so"):
+        stage.lines()
+
+
+def test_a_step_that_comes_before_the_one_before_it_is_not_seen():
+    stage = Stage()
+    leader = stage.cluster().await_leader()
+    stage.step("It leads.", leader, "election .* -> LEADER_REPLAY")
+    stage.step("It stands.", leader, "election .* -> CANDIDATE_BALLOT")
+
+    with pytest.raises(StoryUntrue, match="step 2 "):
+        stage.lines()
+
+
+def test_a_redirected_client_is_in_no_log_and_its_egress_is_closed_by_the_follower():
+    told = [line.happening for line in STORIES["client-redirect"].play()]
+
+    redirect = next(i for i, line in enumerate(told) if "code=REDIRECT" in line.text)
+    assert not any("SessionOpenEvent" in line.text for line in told[: redirect + 1])
+    assert sum(line.text.startswith("Log: SessionOpenEvent") for line in told) == 2  # once to each follower
+
+
+def test_the_command_lists_stories_and_tells_one_as_text_as_json_and_as_a_diagram(capsys):
+    def said(*words):
+        assert main(["story", *words]) == 0
+        return capsys.readouterr().out
+
+    assert [line.split()[0] for line in said().splitlines()] == list(STORIES)
+    assert "alice -> member 1                 SessionConnectRequest" in said("client-redirect")
+    document = json.loads(said("client-redirect", "--json"))
+    assert {"from": "alice", "to": "member 1", "text": "SessionConnectRequest"}.items() <= document["lines"][
+        0
+    ].items()
+    assert said("client-redirect", "--mermaid").startswith("sequenceDiagram\n    participant a0 as alice\n")
+
+
+def test_a_story_that_there_is_not_is_refused_with_the_command_that_lists_them(capsys):
+    assert main(["story", "nothing"]) == 2
+    assert "`cluster story` lists them" in capsys.readouterr().err
