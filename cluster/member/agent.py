@@ -64,12 +64,14 @@ from cluster.protocol.link import (
     LogRangeRequest,
     PromiseStatement,
     RecordingFetch,
+    ServicesAway,
     SnapshotRequest,
 )
 from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.sbe import Message
 from cluster.protocol.service import ServiceAck
 from cluster.service.channel import RecoveryState, ServiceChannel
+from cluster.transport.message_frames import link_frame
 
 
 def _nothing(*_: object) -> None:
@@ -478,8 +480,13 @@ class ConsensusModuleAgent:
                 self.parts.election_ports.geometry_of[member_id] = message
             case ClockRequest():
                 self.parts.clocks.on_request(member_id, message)
+                if (service_id := self.parts.services.first_away) is not None:
+                    self.parts.links.send(member_id, link_frame(ServicesAway(service_id)))
             case ClockReply():
                 self.parts.clocks.on_reply(member_id, message)
+                self.parts.members[member_id].has_services = True
+            case ServicesAway():
+                self.parts.members[member_id].has_services = False
             case LogRangeRequest():
                 self.parts.links.send(member_id, range_answer(self.files, message))
             case RecordingFetch():  # what is wrong with our own recordings ends this life

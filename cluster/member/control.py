@@ -59,7 +59,7 @@ class Toggles:
         if self._node.get() == NodeControlToggle.INACTIVE:
             self._node.set(NodeControlToggle.NEUTRAL)
 
-    def request(self, action: ClusterControlToggle) -> bool:
+    def request(self, action: int) -> bool:
         """Ask for an action; False while another one is under way, and on a member that does not lead."""
         return self._control.compare_and_set(ClusterControlToggle.NEUTRAL, action)
 

@@ -314,6 +314,8 @@ class Parts:
             supervision=self.supervision,
             control=control,
             transfer=self.transfer,
+            toggles=self.toggles,
+            services=self.services,
             snapshots=self.snapshots,
             digests=self.digests,
             termination=self.termination,

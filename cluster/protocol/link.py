@@ -345,6 +345,12 @@ class ClockReply(Message, template_id=38, schema=LINK_SCHEMA):
     clock_ns: i64
 
 
+class ServicesAway(Message, template_id=29, schema=LINK_SCHEMA):
+    """After a ClockReply, which else says that they are there: a service of the sender is away."""
+
+    service_id: i32  # the first one that is
+
+
 class TransferLeadership(Message, template_id=28, schema=LINK_SCHEMA):
     """The leader of the term wants a follower to lead the next one, whose log ends where its own does.
 

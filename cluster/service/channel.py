@@ -125,6 +125,7 @@ class ServiceChannel:
         # The module waits for the ack of a snapshot at this position: for whoever stands for a service in
         # another process, who resets it.
         self.awaited_snapshot: int | None = None
+        self.is_away = False  # the service, in a process of its own, has none or one that has come to a stand
         self.log_position = 0  # up to where the service has processed the log; set in each of its turns
         self.polled_position = 0  # the same, when the message polled last was offered
         self.control_room = Room(capacity)

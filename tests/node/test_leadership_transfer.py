@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
+from contextlib import ExitStack
+
+import pytest
 
 from cluster import ClusterClient
-from tests.node.processes import Up, run
+from tests.node.counting_service import REPEATING, Client, pid_of
+from tests.node.processes import Up, await_that, run
+from tests.node.three import Three, said
 
 # Far above what it takes, also on a busy machine, and far below what the death of a leader costs there.
 GAP_S_MAX = 2.0
@@ -37,3 +44,29 @@ def test_sessions_stay_open_and_all_that_is_sent_is_committed(tmp_path):
         refused = run("tool", "transfer-leadership", "--dir", str(up.directory), "--to", "7", "--json")
         assert (refused.returncode, refused.stderr) == (1, "there is no member 7, expected one of 0, 1, 2\n")
         assert json.loads(up.first_line)["leaderMemberId"] == up.leader
+
+
+@pytest.mark.slow
+def test_a_leader_whose_service_process_stands_still_hands_over_and_answers_come_again(tmp_path):
+    with ExitStack() as opened:
+        cluster = Three(tmp_path, opened, services=[REPEATING], leader_heartbeat_timeout="2s")
+        await_that(cluster.leader, "a leader")
+        client = Client(cluster.endpoints)
+        opened.callback(client.client.close)
+        client.send(b"first")
+        client.await_answers(1)
+        leader = cluster.leader()
+        pid = pid_of(leader.config.path)
+        os.kill(pid, signal.SIGSTOP)
+        opened.callback(os.kill, pid, signal.SIGCONT)
+        client.send(b"nobody answers this")
+
+        def leads_another():
+            client.client.poll_egress()
+            return cluster.leader() not in (None, leader)
+
+        await_that(leads_another, "another leader")
+        client.send(b"last")
+        assert client.await_answers(2)[-1] == b"last"
+        assert "service 0 is away, and those of member" in said(leader)
+        assert all(said(node).count("hands leadership over") == (node is leader) for node in cluster.nodes)

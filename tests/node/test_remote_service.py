@@ -236,6 +236,60 @@ def test_a_service_that_does_not_read_is_told_of_and_costs_no_memory(leader):
     assert leader.channel.log_position == leader.commit_position
 
 
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_service_is_away_until_its_process_is_where_the_one_before_it_was(a_module, is_compiled):
+    module = a_module(is_compiled=is_compiled)
+    module.process.is_stuck = True
+    module.channel.recovery = RecoveryState()
+    module.turn()
+    assert module.channel.is_away, "it has not come up"
+    module.process.is_stuck = False
+    assert not led(module).channel.is_away
+    for _ in range(5):
+        module.log.message(7, b"x")
+    module.commit()
+    assert not module.settle().channel.is_away
+
+    module.process.kill(module.remote)
+    module.process.is_stuck = True
+    module.turn()
+    assert module.channel.is_away
+    module.process.is_stuck = False
+    for _ in range(20):
+        module.turn()
+        assert module.channel.is_away is (module.remote._position < module.commit_position), "it replays"
+    assert not module.channel.is_away
+
+
+def test_a_service_that_starts_at_the_end_of_the_log_is_there(leader):
+    leader.log.action(ClusterAction.SNAPSHOT)
+    leader.channel.awaited_snapshot = leader.commit()
+    leader.settle()
+    leader.process.kill(leader.remote)
+    leader.settle()
+    assert leader.snapshots and leader.process.starts == 2
+    assert not leader.channel.is_away
+
+
+def test_a_service_that_stands_still_is_away_and_one_that_lags_or_has_nothing_to_read_is_not(leader):
+    leader.turn(3, elapsed_ns=5 * SECOND)
+    assert not leader.channel.is_away, "it has read all"
+    leader.process.is_stuck = True
+    leader.log.message(7, b"x")
+    leader.commit()
+    leader.turn()
+    assert not leader.channel.is_away
+    for _ in range(4):
+        leader.turn(3, elapsed_ns=SECOND // 4)
+        leader.remote._position += 1  # it goes on, slowly
+        leader.turn()
+        assert not leader.channel.is_away
+    leader.turn(5, elapsed_ns=SECOND // 4)
+    assert leader.channel.is_away
+    leader.process.is_stuck = False
+    assert not leader.settle().channel.is_away
+
+
 class Raising(Numbering):
     def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
         if bytes(buffer) == b"bad":

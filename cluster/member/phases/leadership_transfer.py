@@ -55,7 +55,7 @@ class LeadershipTransfer:
 
     def begin(self, target_id: int, now_ns: int) -> None:
         """Hand over to a member, with NULL_VALUE to the one that has most of the log."""
-        following = [member for member in self._members.values() if self._follows(member, now_ns)]
+        following = self.following(now_ns)
         if target_id == NULL_VALUE:
             best = max(following, key=lambda member: member.report_position, default=None)
             target_id = NULL_VALUE if best is None else best.id
@@ -68,12 +68,15 @@ class LeadershipTransfer:
         self._deadline_ns = now_ns + self._context.election_timeout_ns
         self._reporter.event(f"hands leadership over to member {target_id}")
 
-    def _follows(self, member: ClusterMember, now_ns: int) -> bool:
-        return (
-            member.id != self._context.member_id
+    def following(self, now_ns: int) -> list[ClusterMember]:
+        """Who might lead next."""
+        return [
+            member
+            for member in self._members.values()
+            if member.id != self._context.member_id
             and member.report_term_id == self._replica.leadership_term_id
             and member.is_active(now_ns, self._context.leader_heartbeat_timeout_ns)
-        )
+        ]
 
     def do_work(self, commit_position: int, now_ns: int) -> None:
         """Ask the follower when it is level, and give up in time."""

@@ -22,17 +22,19 @@ from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission
 from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.clients.supervision import Supervision
+from cluster.member.control import Toggles
 from cluster.member.frames import CommitPositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.room import LogRoom
 from cluster.member.log.sender import LedLog, LogSender
 from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
+from cluster.member.phases.absent_services import AbsentServices
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
-from cluster.member.services.service_adapter import stamped
+from cluster.member.services.service_adapter import ServiceAdapter, stamped
 from cluster.member.services.snapshot_digests import SnapshotDigests
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
@@ -78,6 +80,8 @@ class LeaderPorts:
     supervision: Supervision
     control: LeaderControl
     transfer: LeadershipTransfer
+    toggles: Toggles
+    services: ServiceAdapter
     snapshots: SnapshotTaker
     digests: SnapshotDigests
     termination: Termination
@@ -111,6 +115,9 @@ class Leading(Phase):
         self._is_full_told = False
         self._is_ingress_read = True  # else nobody can tell which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
+        self._absent = AbsentServices(
+            ports.context, ports.services, ports.transfer, ports.toggles, ports.reporter
+        )
         self.leader = Leader(
             ports.context,
             ports.members,
@@ -270,6 +277,8 @@ class Leading(Phase):
     def slow_tick(self) -> Next | None:
         ports, module = self._ports, self._replica.module
         now_ns = ports.turn.now_ns
+        if module.is_active:
+            self._absent.do_work(self.leader.commit_position, now_ns)
         ports.turn.work_count += ports.control.do_work(now_ns)
         if module.state is ConsensusModuleState.SUSPENDED or ports.room.is_full:
             ports.turn.work_count += ports.greet_clients()  # administrators and readers may come

@@ -52,6 +52,7 @@ NULL_VALUE = -1
 LIMITS_MAX = 16  # that were sent and not reached: a service that does not read costs no memory
 START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
 LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
+STANDSTILL_NS = 1_000_000_000  # a service that has log to read and gets no further for so long is away
 
 
 class ProcessEvents(Protocol):
@@ -162,6 +163,7 @@ class RemoteService:
         self._limit = NULL_VALUE  # that it was sent last
         self._limits: deque[tuple[int, int]] = deque()  # that it has not reached: position, when it was sent
         self._lag_told_ns = 0
+        self._seen_position = self._seen_ns = 0  # where it was last seen to go on, or to have nothing to read
 
     # -- the turn --
 
@@ -220,7 +222,15 @@ class RemoteService:
             self._send_limit()
             self._tell_lag()
         self._check_patience()
+        channel.is_away = self._is_away()
         return work_count
+
+    def _is_away(self) -> bool:
+        """Whether no process of it has come to where the one before it was, or it stands still."""
+        if not self._limits or self._position != self._seen_position:
+            self._seen_position, self._seen_ns = self._position, self._now_ns
+        is_back = self._is_started and self._position >= self._taken_position
+        return not is_back or self._now_ns - self._seen_ns >= STANDSTILL_NS
 
     def close(self) -> None:
         """End the service's process."""

@@ -140,6 +140,11 @@ class ServiceAdapter:
         if on_acked is not None:
             self.await_acks(log_position, on_acked)
 
+    @property
+    def first_away(self) -> int | None:
+        """Of the services that are away, which those in the member's own process never are."""
+        return next((id_ for id_, channel in enumerate(self._channels) if channel.is_away), None)
+
     # ---- acks
 
     def await_acks(
