@@ -24,7 +24,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.cli.members import default_directory
+from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
 
 LOGS = ("node.log.1", "node.log", "audit.log.1", "audit.log", "backup.log.1", "backup.log")
@@ -42,16 +42,19 @@ Examples:
 
 The members may run or have stopped. One that runs writes the stacks of its threads into its node.log first.
 The file has versions, clocks, the verdict of `cluster status`, and of each member its effective
-configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, and
-how full its disk is. It has no certificate, key, token or password, no message, and nothing that services
-print.
+configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, the
+sizes of its files, and how full its disk is. It has no certificate, key, token or password, no message, and
+nothing that services print. Without --dir it is CLUSTER_DIR, else ./cluster-data.
 """
 
 
 @app.command(epilog=EPILOG)
 def bundle(
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="A whole cluster's directory, or a member's.")
+        Path | None,
+        typer.Option(
+            "--dir", help=f"A whole cluster's directory or a member's; or set {DIRECTORY_VARIABLE}."
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")

@@ -230,7 +230,7 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     free, total = member.get("diskFree"), member.get("diskTotal")
     if free is not None and total and (free < DISK_FREE_MIN or free < DISK_SHARE_MIN * total):
         text = f"the disk of {who} has {free / (1 << 20):,.0f} MiB free, {free / total:.0%} of it"
-        fix = "Make room, or let the log be purged: log_retained_snapshots."
+        fix = "Make room, or bound the log: log_bytes_max, disk_free_min."
         messages.append(Finding("disk-low", WARNING, member_id, text, fix))
     if member["isAlive"] and member.get("logRoom") == 0:
         text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
@@ -247,6 +247,6 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     replay = member.get("replayBytes")
     if replay is not None and replay > REPLAY_BYTES_MAX:
         text = f"a start of {who} replays {replay:,} bytes after its last snapshot"
-        fix = "Take one: cluster tool snapshot. Or set snapshot_every_bytes."
+        fix = "Take one: cluster snapshot. Or set snapshot_every_bytes."
         messages.append(Finding("long-replay", INFO, member_id, text, fix))
     return messages
