@@ -157,14 +157,14 @@ class SourceOptions(AeronOptions):
     read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
         "readPreference",
         parse_read_preference,
-        "whom to ask first of `endpoints`: a `follower`, the `leader`, `any` member, or the member of an id; "
-        "others when that one fails",
+        "whom to ask first of `endpoints` or `consensusEndpoints`: a `follower`, the `leader`, `any` member, "
+        "or the member of an id; others when that one fails",
         shown="`follower`",
     )
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
         parse_milliseconds,
-        "how long one of `endpoints` may take to answer before another is asked",
+        "how long one of these may take to answer before another is asked",
         shown="5000",
     )
     starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
@@ -370,9 +370,12 @@ class SourceOptions(AeronOptions):
         if self.consensus_endpoints is not None:
             _check_is_alone("endpoints", self.endpoints)
             _check_is_alone("clusterDir", self.cluster_dirs)
-        elif (self.endpoints is None) == (self.cluster_dirs is None):
-            given = "neither is" if self.endpoints is None else "both are"
-            raise ConfigurationError(f"give either option endpoints or option clusterDir; {given} given")
+        elif self.endpoints is not None and self.cluster_dirs is not None:
+            raise ConfigurationError("give either option endpoints or option clusterDir; both are given")
+        elif self.endpoints is None and self.cluster_dirs is None:
+            raise ConfigurationError(
+                "give one of the options endpoints, clusterDir and consensusEndpoints; none is given"
+            )
         members = self.endpoints or self.consensus_endpoints
         for option, value, needed, place in (
             ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
