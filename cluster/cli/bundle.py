@@ -24,10 +24,10 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.cli.events import LOG_NAMES
 from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
 
-LOGS = ("node.log.1", "node.log", "audit.log.1", "audit.log", "backup.log.1", "backup.log")
 NOTES = ("data-loss-accepted",)  # within the cluster directory
 LOG_BYTES_MAX = 8 << 20  # of each log its end
 STACKS_TIMEOUT_S = 2.0
@@ -103,6 +103,7 @@ def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes
     yield "versions.json", _json(_versions())
     yield "clocks.json", _json(_clocks())
     yield "status.json", _said("status", "--dir", str(directory), "--json")
+    logs = [f"{name}{end}" for name in LOG_NAMES for end in (".1", "")]
     for member in members:
         _ask_for_stacks(member)
     for member in members:
@@ -117,7 +118,7 @@ def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes
                 f"{folder}/configuration.json",
                 _said("node", "--check", str(member / "node.toml"), "--json"),
             )
-        for path in (*(member / name for name in LOGS), *(member / "cluster" / name for name in NOTES)):
+        for path in (*(member / name for name in logs), *(member / "cluster" / name for name in NOTES)):
             if path.is_file():
                 yield f"{folder}/{path.name}", _end_of(path)
 

@@ -18,7 +18,7 @@ from cluster.errors import ConfigurationError, NotAClusterDirectory, printable
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-LOG_NAMES = ("node.log", "backup.log", "audit.log")
+LOG_NAMES = ("node.log", "backup.log", "audit.log", "audit-metrics.log")
 LEVELS = ("debug", "info", "warning", "error", "critical")
 POLL_S = 0.25
 EPOCH = datetime.fromtimestamp(0, UTC)
@@ -30,9 +30,9 @@ Examples:
   cluster events --dir cluster-data --follow --member 0 --member 2
   cluster events --dir cluster-data --json
 
-Of every member of the directory it reads node.log, backup.log and audit.log, and those before them
-(node.log.1), and orders the lines by time: elections with the reason of each change, roles, snapshots,
-repairs, errors, and what was refused to whom. The clocks are the members' own. Without --dir it is
+Of every member of the directory it reads node.log, backup.log, audit.log and audit-metrics.log, and those
+before them (node.log.1), and orders the lines by time: elections with the reason of each change, roles,
+snapshots, repairs, errors, and what was refused to whom. The clocks are the members' own. Without --dir it is
 CLUSTER_DIR, else ./cluster-data. A line of --json is as the member wrote it, with the keys "member" and
 "file" added.
 """

@@ -29,6 +29,7 @@ def here(tmp_path, monkeypatch):
         "member-0/node.log": line(4, "role FOLLOWER -> LEADER", member=0) + line(6, "a", "error", member=0),
         "member-1/node.log": line(2, "starts", member=1) + line(5, "member 0 leads", member=1),
         "member-1/audit.log": json.dumps(REFUSED) + "\n",
+        "member-1/audit-metrics.log": json.dumps(REFUSED | {"what": "StatusRequest"}) + "\n",
     }
     for name, text in logs.items():
         path = tmp_path / "cluster-data" / name
@@ -45,6 +46,7 @@ def test_lines_of_all_members_stand_in_the_order_of_time(run, here):
         "0  starts pid=17",
         "1  starts",
         "1  WARNING: refused a login to somebody at 10.0.0.7: x",
+        "1  WARNING: refused StatusRequest to somebody at 10.0.0.7: x",
         "0  role FOLLOWER -> LEADER",
         "1  member 0 leads",
         "0  ERROR: a",
@@ -53,7 +55,7 @@ def test_lines_of_all_members_stand_in_the_order_of_time(run, here):
 
 def test_lines_are_chosen_by_time_level_and_member_and_stay_as_they_were_in_json(run, here):
     assert len(run("--since", "2026-01-27T12:00:04+00:00")[1].splitlines()) == 3
-    assert len(run("--level", "warning")[1].splitlines()) == 2
+    assert len(run("--level", "warning")[1].splitlines()) == 3
     assert run("--since", "1s")[1] == "" and run("--member", "7")[1] == ""
     first = json.loads(run("--json")[1].splitlines()[0])
     assert first == json.loads(line(1, "starts", member=0, pid=17)) | {
@@ -67,8 +69,8 @@ def test_what_is_no_json_keeps_its_place_and_moves_no_cursor(run, here):
 
     texts = run()[1].splitlines()
 
-    assert [text[:24] for text in texts[5:7]] == ["2026-01-27T12:00:05.500Z"] * 2
-    assert "torn" in texts[5] and all(text.isprintable() for text in texts)
+    assert [text[:24] for text in texts[6:8]] == ["2026-01-27T12:00:05.500Z"] * 2
+    assert "torn" in texts[6] and all(text.isprintable() for text in texts)
 
 
 def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, monkeypatch):
@@ -104,7 +106,7 @@ def test_how_long_ago_is_given_with_its_unit():
     [
         (["--since", "5x"], "--since is '5x'; expected how long ago"),
         (["--level", "loud"], "--level is 'loud'; expected one of debug"),
-        (["--dir", "nowhere"], "nowhere: no node.log, backup.log, audit.log is in it"),
+        (["--dir", "nowhere"], "nowhere: no node.log, backup.log, audit.log, audit-metrics.log is in it"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_by_name(run, here, arguments, said):
