@@ -16,7 +16,7 @@ from cluster.client.payloads import Payloads
 from cluster.client.requests import TIMEOUT_S, Request
 from cluster.client.session_conductor import WAIT_S, ClientState
 from cluster.client.standing import ClientStanding
-from cluster.errors import ClientClosed, TimedOut
+from cluster.errors import TimedOut
 from cluster.protocol.enums import Offer
 from cluster.service.buffer_claim import BufferClaim
 from cluster.service.payload import Payload
@@ -171,7 +171,7 @@ class AsyncClusterClient(ClientStanding):
     async def _taken(self, attempt: Callable[[], int]) -> int:
         while (result := attempt()) < 0:
             if result == Offer.CLOSED:
-                raise ClientClosed(f"session {self.cluster_session_id} is closed: {self.why_closed}")
+                raise self._client.closed_error()
             await self._pause(WAIT_MAX_S)
         return result
 
