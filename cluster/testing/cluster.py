@@ -102,6 +102,7 @@ class SimulatedCluster:
         members: int = 3,
         seed: int = 0,
         session_timeout: float = 10.0,
+        max_sessions: int = 1024,
         compiled_turns: bool = False,
         watched: bool = False,
     ) -> None:
@@ -125,6 +126,7 @@ class SimulatedCluster:
             cluster_id=CLUSTER_ID,
             log_term_length=TERM_LENGTH,
             service_count=len(services),
+            max_sessions=max_sessions,
             session_timeout_ns=int(session_timeout * SECOND),
         )
         self._disks = [Disk(self.world, self.world.random(f"disk {i}"), f"disk {i}") for i in range(members)]
@@ -283,6 +285,11 @@ class SimulatedCluster:
     def resume(self, member_id: int) -> None:
         """SIGCONT."""
         self._members[member_id].resume()
+
+    def stall_service(self, member_id: int, seconds: float, service_id: int = 0) -> None:
+        """Let a service of a member take no turn for so long, while its consensus module goes on."""
+        until_ns = self.world.now_ns + int(seconds * SECOND)
+        self._members[member_id].services_stalled_until_ns[service_id] = until_ns
 
     def isolate(self, member_id: int) -> None:
         """Cut a member off from everybody, until ``heal``."""

@@ -12,7 +12,7 @@ from cluster.testing.stories.telling import HEAD, as_section
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "stories.md").read_text()
-LONG = {"canvass-one-missing"}  # a minute of canvass
+LONG = {"canvass-one-missing", "nomination-deadline"}  # a minute of canvass; five members
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,17 @@ def test_a_step_that_comes_before_the_one_before_it_is_not_seen():
     stage.step("It stands.", leader, "election .* -> CANDIDATE_BALLOT")
 
     with pytest.raises(StoryUntrue, match="step 2 "):
+        stage.lines()
+
+
+def test_what_is_never_to_be_seen_and_is_seen_is_named():
+    stage = Stage()
+    leader = stage.cluster().await_leader()
+    stage.step("It starts.", leader, "starts")
+    stage.never("It asks nobody.", leader, "RequestVote")
+    stage.step("It leads.", leader, "election .* -> LEADER_REPLAY")
+
+    with pytest.raises(StoryUntrue, match="step 2 was seen: It asks nobody"):
         stage.lines()
 
 

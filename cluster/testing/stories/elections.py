@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.testing.stories.stage import Stage, story
+from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Canvass"
 
@@ -106,17 +106,15 @@ def canvass_minority(stage: Stage) -> None:
     cluster.start(1)
     leader = cluster.await_leader()
     stage.step("One of three members starts.", 0, "election INIT -> CANVASS")
-    stage.step("70 s later another one does. Until then nobody stands.", 1, "starts")
+    stage.never("It may not stand: it has not heard from a majority.", 0, "RequestVote")
+    stage.step("70 s later another one starts.", 1, "starts")
     stage.step("Now there is a majority.", leader, "election CANVASS -> NOMINATE")
 
 
 @story("lost-vote", "Votes are lost, and a second ballot follows", page="Canvass")
 def lost_vote(stage: Stage) -> None:
     cluster = stage.cluster()
-    cluster.run_until(
-        lambda: any(line.text.startswith("RequestVote") for line in cluster.happenings), "votes are asked for"
-    )
-    candidate = next(int(line.sender[-1]) for line in cluster.happenings if line.name == "RequestVote")
+    candidate = stage.await_first("RequestVote")
     one, other = (candidate + 1) % 3, (candidate + 2) % 3
     for voter in (one, other):
         cluster.cut(voter, candidate)
@@ -175,3 +173,103 @@ def terms_behind(stage: Stage) -> None:
     stage.step("It replicates the log, term by term.", late, "election CANVASS -> FOLLOWER_LOG_REPLICATION")
     stage.step("It has all of it, and replays.", late, "election .* -> FOLLOWER_REPLAY")
     stage.step("It takes part again.", late, "election FOLLOWER_READY -> CLOSED")
+
+
+@story(
+    "canvass-later",
+    "A leader's host is off, and the others wait for its silence to be long enough",
+    page=PAGE,
+)
+def canvass_later(stage: Stage) -> None:
+    cluster = stage.cluster()
+    old = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    cluster.lose_power(old)
+    cluster.run(0.5)
+    cluster.run_until(lambda: cluster.leader not in (None, old), "another leads")
+    new = cluster.await_leader()
+    other = 3 - old - new
+    cluster.run(0.5)
+    stage.step("The leader's host goes off.", old, "loses power")
+    stage.step("10 s after its last word a follower enters an election.", new, "enters an election: leader")
+    stage.step(
+        "It has heard from a majority: that is enough now.", new, "election CANVASS -> NOMINATE: quorum"
+    )
+    stage.step("It asks for a vote.", new, "RequestVote", to=other)
+    stage.step(
+        "It leads with two votes of three.", new, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION"
+    )
+
+
+@story("general-new-leadership-term", "A member hears of a term that is not its next one", page=PAGE)
+def general_new_leadership_term(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    cluster.kill(follower)
+    stage.begin()
+    cluster.start(follower)
+    cluster.settle()
+    stage.step("A member says where its log ends.", follower, "CanvassPosition", to=leader)
+    stage.step(
+        "It hears of the leader's term, but not of what comes after its own.",
+        leader,
+        "NewLeadershipTerm .*nextLeadershipTermId=-1",
+        to=follower,
+    )
+    stage.never("That is not enough to follow.", follower, "election CANVASS -> FOLLOWER")
+    stage.step("It canvasses again, for the term before.", follower, "CanvassPosition", to=leader)
+    stage.step(
+        "The leader answers it directly, with its next term.",
+        leader,
+        "NewLeadershipTerm .*nextLeadershipTermId=[0-9]",
+        to=follower,
+    )
+    stage.step("Now it follows.", follower, "election CANVASS -> FOLLOWER_REPLAY")
+
+
+@story("new-term-event", "A new term begins with its event", page="Log messages")
+def new_term_event(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    cluster.run(0.5)
+    stage.step("The election is about to end.", leader, "election LEADER_INIT -> LEADER_READY")
+    stage.step(
+        "The leader appends the event of its term.", leader, "Log: NewLeadershipTermEvent", to=follower
+    )
+    stage.step("A follower has recorded it.", follower, "AppendPosition .*logPosition=[1-9]", to=leader)
+    stage.step(
+        "The leader's service is called with the term.", service_of(leader), "onNewLeadershipTermEvent"
+    )
+    stage.step("So is a follower's.", service_of(follower), "onNewLeadershipTermEvent")
+
+
+@story(
+    "nomination-deadline",
+    "A candidate is gone, and another one stands after its nomination deadline",
+    page=PAGE,
+)
+def nomination_deadline(stage: Stage) -> None:
+    cluster = stage.cluster(members=5)
+    cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    cluster.kill(cluster.await_leader())
+    nominated = "election CANVASS -> NOMINATE"
+    first = stage.await_first(nominated)
+    cluster.isolate(first)
+    leader = cluster.await_leader()
+    cluster.run(0.5)
+    stage.step("The leader has died. The first candidate stands at once.", first, "RequestVote", to=leader)
+    stage.step("It is cut off, so it gets no votes.", first, "election CANDIDATE_BALLOT -> CANVASS")
+    stage.step("Others have waited for it. One is a candidate now.", leader, nominated)
+    stage.step(
+        "It waits for a random time, its nomination deadline.", leader, "election NOMINATE -> CANDIDATE"
+    )
+    stage.step("Its deadline is the earliest: it asks for votes.", leader, "RequestVote")
+    stage.step("It leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")

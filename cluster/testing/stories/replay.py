@@ -44,7 +44,8 @@ def leader_replay_from_zero(stage: Stage) -> None:
     stage.step("The service is asked to join the replay, as a follower.", leader, "JoinLog .*role=FOLLOWER")
     stage.step("It acknowledges that it has joined.", service, "ServiceAck logPosition=0", to=leader)
     stage.step("It gets the session back from the log.", service, "onSessionOpen")
-    stage.step("Then the messages, of which it answers none.", service, "onSessionMessage 'one'")
+    stage.step("Then the messages.", service, "onSessionMessage 'one'")
+    stage.never("It answers nobody while it replays.", leader, "SessionMessageHeader")
     stage.step("The last one.", service, "onSessionMessage 'two'")
     stage.step("The log is processed to its end.", leader, "election LEADER_REPLAY -> LEADER_INIT")
 
@@ -91,3 +92,45 @@ def follower_catches_up(stage: Stage) -> None:
     stage.step("It gets it.", leader, "Log: SessionMessageHeader .*'two'", to=follower)
     stage.step("Its service gets the message, too.", service_of(follower), "onSessionMessage 'two'")
     stage.step("It takes part again.", follower, "election FOLLOWER_READY -> CLOSED")
+
+
+@story("join-log", "The first entry waits for the service's acknowledgement", page=PAGE)
+def join_log(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    alice.pause()
+    for member in range(3):
+        cluster.kill(member)
+    stage.begin()
+    for member in range(3):
+        cluster.start(member)
+    leader = stage.await_first("JoinLog")
+    cluster.stall_service(leader, 0.5)
+    cluster.run(2)
+    service = service_of(leader)
+    stage.step("The service is asked to join the replay.", leader, "JoinLog", to=service)
+    stage.never("Until it has joined, it gets no entry.", service, "onSession")
+    stage.step("It stands still for half a second, and acknowledges then.", service, "ServiceAck", to=leader)
+    stage.step("Now it gets what is in the log.", service, "onSessionOpen")
+
+
+@story("leader-replay-minority", "A leader replays while one member does not run", page=PAGE)
+def leader_replay_minority(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    alice.offer(b"one")
+    cluster.settle()
+    alice.pause()
+    for member in range(3):
+        cluster.kill(member)
+    stage.begin()
+    for member in (0, 1):
+        cluster.start(member)
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.step("Two of three members start. A majority is enough.", leader, "election CANVASS -> NOMINATE")
+    stage.step("Both hold the leader's log, so it is committed.", leader, "election .* -> LEADER_REPLAY")
+    stage.step("The service replays it.", service_of(leader), "onSessionMessage 'one'")
+    stage.step("The leader goes on.", leader, "election LEADER_REPLAY -> LEADER_INIT")

@@ -59,6 +59,7 @@ def client_redirect(stage: Stage) -> None:
         "SessionEvent .*code=REDIRECT",
         to=alice,
     )
+    stage.never("Nothing of it is in the Log.", leader, "Log: SessionOpenEvent")
     stage.step("The client asks the leader.", alice, "SessionConnectRequest", to=leader)
     stage.step("There the session is opened in the Log.", leader, "Log: SessionOpenEvent")
     stage.step("The client has its session.", leader, "SessionEvent .*code=OK", to=alice)
@@ -165,3 +166,57 @@ def old_leader_lives(stage: Stage) -> None:
     stage.step("One of them leads the next term.", new, "Log: NewLeadershipTermEvent")
     stage.step("The client finds it.", alice, "SessionResume", to=new)
     stage.step("It hears who leads now.", new, "NewLeaderEvent", to=alice)
+
+
+@story("one-egress", "Module and service answer over one egress", page=PAGE)
+def one_egress(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    alice = cluster.connect("alice")
+    alice.offer(b"hello")
+    cluster.settle()
+    stage.step("The consensus module answers what is about the session.", leader, "SessionEvent", to=alice)
+    stage.step("The client sends a message.", alice, "SessionMessageHeader .*'hello'", to=leader)
+    stage.step("The service gets it.", service_of(leader), "onSessionMessage 'hello'")
+    stage.step(
+        "The service's answer comes over the same connection.", leader, "SessionMessageHeader .*'1'", to=alice
+    )
+    stage.never("A follower sends the client nothing.", (leader + 1) % 3, "SessionMessageHeader")
+    stage.step(
+        "Yet its service has the message, too.", service_of((leader + 1) % 3), "onSessionMessage 'hello'"
+    )
+
+
+@story("session-limit", "A client finds that there is no room for its session", page=PAGE)
+def session_limit(stage: Stage) -> None:
+    cluster = stage.cluster(max_sessions=1)
+    cluster.connect("alice")
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    bob = cluster.connect("bob", member=leader)
+    cluster.run(1)
+    stage.step("A second client asks where one may be.", bob, "SessionConnectRequest", to=leader)
+    stage.step("The leader rejects it.", leader, "SessionEvent .*code=ERROR", to=bob)
+    stage.never("Nothing of it is in the Log.", leader, "Log: SessionOpenEvent")
+    stage.step("The client says why it has no session.", bob, "session -1 ended")
+
+
+@story("module-shuts-down", "A leader ends in order, and its clients go to the next one", page=PAGE)
+def module_shuts_down(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    cluster.stop(leader)
+    alice.offer(b"hello")
+    cluster.settle()
+    new = cluster.await_leader()
+    stage.step("The leader's process ends in order.", leader, "ends in order")
+    stage.step("Followers hear that its log is complete.", leader, "EndOfStream", to=new)
+    stage.step("So they do not wait for a time-out.", new, "enters an election")
+    stage.step("One of them leads.", new, "Log: NewLeadershipTermEvent")
+    stage.step("The client's session goes on there.", new, "SessionResumed", to=alice)

@@ -13,7 +13,7 @@ order in which its page says that things happen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +44,7 @@ class Step:
     sender: str
     pattern: re.Pattern[str]
     receiver: str  # empty: any, or none
+    is_seen: bool = True  # or never, between the steps beside it
 
     def fits(self, happening: Happening) -> bool:
         return (
@@ -79,35 +80,78 @@ class Stage:
         assert self._cluster is not None
         self._begin_ns = self._cluster.world.now_ns
 
+    def await_first(self, what: str) -> int:
+        """Run until a member does or sends something that begins so; which one."""
+        assert self._cluster is not None
+        cluster = self._cluster
+
+        def found() -> Iterator[int]:
+            return (
+                int(line.sender.rpartition(" ")[2])
+                for line in cluster.happenings
+                if line.time_ns >= self._begin_ns and line.text.startswith(what)
+            )
+
+        cluster.run_until(lambda: any(True for _ in found()), what)
+        return next(found())
+
     def step(self, sentence: str, who: Who, what: str, to: Who = "") -> None:
         """Say what is to be seen next: ``what`` is a regular expression of how the line begins."""
         self.steps.append(Step(sentence, _actor(who), re.compile(what), _actor(to)))
+
+    def never(self, sentence: str, who: Who, what: str, to: Who = "") -> None:
+        """Say what is not to be seen between the step before and the one after."""
+        self.steps.append(Step(sentence, _actor(who), re.compile(what), _actor(to), is_seen=False))
 
     def lines(self) -> list[StoryLine]:
         """All that happened, from the begin to the last step. Raises StoryUntrue."""
         assert self._cluster is not None
         happenings = self._cluster.happenings
         begin = next(i for i, happening in enumerate(happenings) if happening.time_ns >= self._begin_ns)
-        said: dict[int, Step] = {}
-        place = begin
-        for number, step in enumerate(self.steps, 1):
-            found = next((i for i in range(place, len(happenings)) if step.fits(happenings[i])), None)
-            if found is None:
-                raise StoryUntrue(
-                    f"step {number} was not seen: {step.sentence} ({step.sender}"
-                    f"{' -> ' if step.receiver else ''}{step.receiver}: {step.pattern.pattern})"
-                )
-            said[found] = step
-            place = found + 1
+        said, end = self._places(happenings, begin)
         seen: set[tuple[str, str, str]] = set()
         lines = []
-        for i, happening in enumerate(happenings[:place]):
+        for i, happening in enumerate(happenings[:end]):
             key = happening[1:4]
             is_new = happening.name not in UNTOLD and not (happening.receiver and key in seen)
-            if i in said or (i >= begin and is_new):
-                lines.append(StoryLine(happening, said[i].sentence if i in said else ""))
             seen.add(key)
+            for step in said.get(i, []):
+                shown = happening
+                if not step.is_seen:
+                    text = f"sends no {step.pattern.pattern.removeprefix('Log: ')}"
+                    shown = Happening(happening.time_ns, step.sender, "", text)
+                lines.append(StoryLine(shown, step.sentence))
+            if i not in said and i >= begin and is_new:
+                lines.append(StoryLine(happening))
         return lines
+
+    def _places(self, happenings: list[Happening], begin: int) -> tuple[dict[int, list[Step]], int]:
+        """The steps that each happening is told with, itself being the last, and where the last one ends."""
+        said: dict[int, list[Step]] = {}
+        unseen: list[Step] = []
+        place = begin
+        for step in self.steps:
+            if not step.is_seen:
+                unseen.append(step)
+                continue
+            found = next((i for i in range(place, len(happenings)) if step.fits(happenings[i])), None)
+            if found is None:
+                raise self._untrue(step, "was not seen")
+            for other in unseen:
+                if any(other.fits(happening) for happening in happenings[place:found]):
+                    raise self._untrue(other, "was seen")
+            said[found] = [*unseen, step]
+            unseen = []
+            place = found + 1
+        assert not unseen, "what is never seen needs a step after it"
+        return said, place
+
+    def _untrue(self, step: Step, what: str) -> StoryUntrue:
+        to = f" -> {step.receiver}" if step.receiver else ""
+        number = self.steps.index(step) + 1
+        return StoryUntrue(
+            f"step {number} {what}: {step.sentence} ({step.sender}{to}: {step.pattern.pattern})"
+        )
 
 
 @dataclass(frozen=True, slots=True)

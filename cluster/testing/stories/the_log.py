@@ -123,10 +123,9 @@ def suspend_resume(stage: Stage) -> None:
     cluster.settle()
     stage.step("The leader finds the toggle set, and appends the action.", leader, "Log: .*action=SUSPEND")
     stage.step("A follower's module is suspended by it.", follower, "module ACTIVE -> SUSPENDED")
+    stage.never("What a client sends is not appended meanwhile.", leader, "Log: SessionMessageHeader")
     stage.step("RESUME is appended.", leader, "Log: ClusterActionRequest .*action=RESUME")
-    stage.step(
-        "Only now does the leader take what came meanwhile.", leader, "Log: SessionMessageHeader .*'hello'"
-    )
+    stage.step("Only now does the leader take the message.", leader, "Log: SessionMessageHeader .*'hello'")
 
 
 @story("snapshot", "A snapshot, asked for by the toggle", page=PAGE)
@@ -162,3 +161,63 @@ def shutdown(stage: Stage) -> None:
     stage.step("They end.", service_of(leader), "onTerminate")
     stage.step("A follower has come there.", follower, "TerminationAck", to=leader)
     stage.step("The leader ends last.", leader, "ends in order")
+
+
+@story("abort", "ABORT: an orderly end without a snapshot", page=PAGE)
+def abort(stage: Stage) -> None:
+    cluster = stage.cluster()
+    cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    cluster.set_toggle(ClusterControlToggle.ABORT)
+    cluster.run(5)
+    stage.step("Followers hear where to end.", leader, "TerminationPosition", to=follower)
+    stage.never("No snapshot is taken.", service_of(leader), "onTakeSnapshot")
+    stage.step("The leader's service ends there.", service_of(leader), "onTerminate")
+    stage.step("A follower has come there.", follower, "TerminationAck", to=leader)
+    stage.step("The leader ends last.", leader, "ends in order")
+
+
+@story("standby-snapshot", "STANDBY_SNAPSHOT: the action is logged, and members take none", page=PAGE)
+def standby_snapshot(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    cluster.set_toggle(ClusterControlToggle.STANDBY_SNAPSHOT)
+    cluster.run(1)
+    alice.offer(b"hello")
+    cluster.settle()
+    stage.step("The leader appends the action.", leader, "Log: ClusterActionRequest .*action=SNAPSHOT")
+    stage.never("It is for standbys: a member's service takes none.", service_of(follower), "onTakeSnapshot")
+    stage.step("The log goes on.", service_of(follower), "onSessionMessage 'hello'")
+
+
+@story("commit-gates-services", "A service reads no further than the log is committed", page=PAGE)
+def commit_gates_services(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    followers = [member for member in range(3) if member != leader]
+    stage.begin()
+    for follower in followers:
+        cluster.cut(follower, leader)
+    alice.offer(b"hello")
+    cluster.run(2)
+    cluster.heal()
+    cluster.settle()
+    one = followers[0]
+    stage.step("The leader appends a message.", leader, "Log: SessionMessageHeader .*'hello'", to=one)
+    stage.step("A follower has it, but the way back is cut.", one, "AppendPosition", to=leader)
+    stage.never("The leader knows of no majority: its service waits.", service_of(leader), "onSessionMessage")
+    stage.never("So does the follower's.", service_of(one), "onSessionMessage")
+    stage.step(
+        "The way is open again, and the log committed.", service_of(leader), "onSessionMessage 'hello'"
+    )
+    stage.step("The follower hears of it.", leader, "CommitPosition", to=one)
+    stage.step("Its service reads on.", service_of(one), "onSessionMessage 'hello'")
