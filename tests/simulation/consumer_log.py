@@ -8,6 +8,8 @@ from typing import NamedTuple
 from cluster.protocol.consumer import ConsumerPrincipal
 from tests.simulation.violation import require
 
+FASTEST = 1.25  # of cluster time, clocks that run a tenth fast and are made up for
+SKEW_MS = 4_000  # by which it jumps without a leader's notice
 _PURGED = re.compile(r"the log begins at (\d+) now, (\d+) before")
 
 
@@ -27,6 +29,7 @@ class LoggedGroups:
     def __init__(self) -> None:
         self._reports: list[LoggedReport] = []
         self._at_open: dict[int, int] = {}  # by session: where its group was then
+        self.world_ms = 0  # for how long the world has lasted
 
     def has(self, session_id: int) -> bool:
         """Whether the session made a report."""
@@ -53,8 +56,10 @@ class LoggedGroups:
     def _groups_at(self, log_position: int, timestamp: int, retention: int = 0) -> dict[str, LoggedReport]:
         """The last report of each group before a place in the log, without those too old at a time.
 
-        ``retention`` is that of the report that is taken at this time.
+        ``retention`` is that of the report that is taken at this time. No jump of a clock makes a report
+        older than the world.
         """
+        lasted = self.world_ms * FASTEST + SKEW_MS
         groups: dict[str, LoggedReport] = {}
         for report in self._reports:
             if report.end <= log_position:
@@ -62,7 +67,7 @@ class LoggedGroups:
         return {
             name: last
             for name, last in groups.items()
-            if timestamp - last.timestamp <= max(last.retention, retention)
+            if min(timestamp - last.timestamp, lasted) <= max(last.retention, retention)
         }
 
     # -- what readers are told --

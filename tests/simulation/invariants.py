@@ -253,6 +253,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self.without_promises.discard(member_id)
 
     def on_turn(self, member: Member) -> None:
+        self.log.groups.world_ms = member.world.now_ns // MS
         watched = self._of(member)
         commit_position = member.commit_position
         if commit_position != watched.commit_position:
