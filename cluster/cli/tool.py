@@ -368,7 +368,13 @@ def _leads_at(endpoints: str) -> bool:
     return status.leader_member_id == status.member_id  # -1 in an election
 
 
-@app.command("list-members", epilog=_example("list-members --dir cluster-data/member-0"))
+@app.command(
+    "list-members",
+    epilog=_example(
+        "list-members --dir cluster-data/member-0",
+        "list-members --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron",
+    ),
+)
 @connects
 def list_members(
     directory: OptionalMemberDirectory = None,

@@ -12,7 +12,8 @@ SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
 def example(group: str, *commands: str, more: str = "") -> str:
     """The end of a verb's help: ``commands`` of the group, a line each, then ``more`` about them."""
     lines = "".join(f"  cluster {group} {command}\n" for command in commands)
-    return f"\b\nExample:\n{lines}" + (f"\n{more}\n" if more else "")
+    heading = "Example" if len(commands) == 1 else "Examples"
+    return f"\b\n{heading}:\n{lines}" + (f"\n{more}\n" if more else "")
 
 
 class Verbs(TyperGroup):

@@ -68,6 +68,8 @@ ELSEWHERE = {
     + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",
     "cluster log tail --follow": README,
     "cluster log tail -n 100 --follow": README,
+    "cluster tool list-members --consensus-endpoints": "tests/cli/test_tool.py::"
+    "test_list_members_asks_a_real_cluster_over_its_own_medium",
     "cluster log tail --consensus-endpoints": "tests/cli/test_log.py::"
     "test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints",
     "cluster log dump --endpoints": "tests/reader/test_remote.py::"
