@@ -16,6 +16,7 @@ from cluster.protocol.lane import Lane
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
+from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection, ReceiveBuffer
@@ -101,7 +102,7 @@ class SimulatedClient(Process):
         name: str,
         network: Network,
         endpoints: Mapping[int, Endpoint],
-        credentials: bytes = b"",
+        credentials: bytes | CredentialsSupplier = b"",
         *,
         is_supervised: bool = False,
         lane: Lane | None = None,
@@ -161,6 +162,11 @@ class SimulatedClient(Process):
         """The answers that came since the last call."""
         taken, self.answers = self.answers, []
         return taken
+
+    def ask_for_snapshot(self) -> None:
+        """Send the AdminRequest for a snapshot, which is for principals with the right to administer."""
+        assert self._client is not None, f"{self.name} has no session"
+        self._client.send_admin_request_to_take_a_snapshot(self.world.now_ns)
 
     def close(self) -> None:
         """Close the session, once what was offered is sent, as time passes."""

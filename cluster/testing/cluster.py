@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.errors import MembersApart, ServiceError, TimedOut
@@ -22,6 +23,7 @@ from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.replay import Replay, replay_log
 from cluster.testing.wire import Happening, Wire
 from cluster.testing.world import MS, SECOND, Clock, VirtualWorld
+from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import Endpoint, Medium
 
 TERM_LENGTH = 1024 * 1024
@@ -103,6 +105,7 @@ class SimulatedCluster:
         seed: int = 0,
         session_timeout: float = 10.0,
         max_sessions: int = 1024,
+        security: Security | None = None,
         compiled_turns: bool = False,
         watched: bool = False,
     ) -> None:
@@ -133,6 +136,7 @@ class SimulatedCluster:
         self._clocks = [Clock(self.world) for _ in range(members)]
         self._incarnation = 0
         self._compiled_turns = compiled_turns
+        self._security = security or open_security()
         self._members: dict[int, _Member] = {}
         self.clients: list[SimulatedClient] = []
         for member_id in range(members):
@@ -143,7 +147,7 @@ class SimulatedCluster:
     def connect(
         self,
         name: str = "",
-        credentials: bytes = b"",
+        credentials: bytes | CredentialsSupplier = b"",
         *,
         supervised: bool = False,
         lane: Lane | None = None,
@@ -247,6 +251,7 @@ class SimulatedCluster:
                 segment_length=TERM_LENGTH,
                 tick_ns=TICK_NS,
                 is_compiled=self._compiled_turns,
+                security=self._security,
             ),
             self._disks[member_id],
             self._network,

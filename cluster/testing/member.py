@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from zlib import crc32
 
 from cluster.archive.files import Buffer
+from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import FATAL, ClusterError, ServiceError
 from cluster.member.busy.words import IDLE, TIME
@@ -39,6 +40,7 @@ class Settings:
     cached_length: int = 0  # of the log, before its end; 0: as the disk likes
     tick_ns: int = 10_000_000
     is_compiled: bool = False  # compiled turns stand for Python's where they can
+    security: Security = field(default_factory=open_security)
 
 
 class MemberProcess(Process):
@@ -110,6 +112,10 @@ class MemberProcess(Process):
     def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
         """What the process gives to all its lives. Raises DirectoryInUse."""
         return SimulatedPorts(self, context, self._random)
+
+    @property
+    def security(self) -> Security:
+        return self.settings.security
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         """From a standby, of which there is none here."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from cluster.archive.files import Buffer, Files
 from cluster.archive.mark_files import ClusterMarkFile
-from cluster.consensus.authentication import open_security
+from cluster.consensus.authentication import Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
@@ -47,6 +47,11 @@ class Owner(Protocol):
     @property
     def is_compiled(self) -> bool:
         """Whether compiled turns stand for its own where they can."""
+        ...
+
+    @property
+    def security(self) -> Security:
+        """Who may come in, and what they may do."""
         ...
 
     def epoch_ms(self) -> int: ...
@@ -100,7 +105,7 @@ class SimulatedPorts:
             self.calls = SimulatedCalls(member)
         self._member = member
         self._context = context
-        self.security = open_security()
+        self.security = member.security
         self.mark_file = ClusterMarkFile.create(
             f"{member.directory}/cluster",
             files=self.files,

@@ -36,7 +36,7 @@ _QUIET = {
     ),
     *("response_stream_id", "response_channel", "log_session_id", "log_stream_id", "log_channel"),
     *("encoded_principal", "encoded_credentials", "encoded_challenge", "resume_token", "secret"),
-    *("correlation_id", "ack_id", "relevant_id", "request_type", "leader_recording_id", "catchup_endpoint"),
+    *("correlation_id", "relevant_id", "request_type", "leader_recording_id", "catchup_endpoint"),
     *("leader_heartbeat_timeout_ns", "message_length_max", "max_log_position", "is_standby"),
 }
 _TIMERS = frozenset(("TimerEvent", "ScheduleTimer", "CancelTimer"))  # a timer's correlation id is its name

@@ -33,7 +33,7 @@ def test_messages_of_clients_members_and_services_are_seen_with_their_fields_in_
         "member 0",
         "AppendPosition leadershipTermId=0 logPosition=96 followerMemberId=1",
     ) in said
-    assert ("service 0 of member 1", "member 1", "ServiceAck logPosition=0 serviceId=0") in said
+    assert ("service 0 of member 1", "member 1", "ServiceAck logPosition=0 ackId=0 serviceId=0") in said
     assert ("service 0 of member 2", "", "onSessionOpen clusterSessionId=1") in said
     assert [line.time_ns for line in seen] == sorted(line.time_ns for line in seen)
 

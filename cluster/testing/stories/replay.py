@@ -94,9 +94,8 @@ def follower_catches_up(stage: Stage) -> None:
     stage.step("It takes part again.", follower, "election FOLLOWER_READY -> CLOSED")
 
 
-@story("join-log", "The first entry waits for the service's acknowledgement", page=PAGE)
-def join_log(stage: Stage) -> None:
-    cluster = stage.cluster()
+def _restart_and_stall(stage: Stage, cluster: SimulatedCluster, when: str) -> int:
+    """All start again; the service of who leads stands still for half a second, from that moment on."""
     alice = cluster.connect("alice")
     alice.offer(b"one")
     cluster.settle()
@@ -106,14 +105,44 @@ def join_log(stage: Stage) -> None:
     stage.begin()
     for member in range(3):
         cluster.start(member)
-    leader = stage.await_first("JoinLog")
+    leader = stage.await_first(when)
     cluster.stall_service(leader, 0.5)
     cluster.run(2)
-    service = service_of(leader)
+    return leader
+
+
+@story("join-log", "A replay waits for the service to join", page=PAGE)
+def join_log(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = _restart_and_stall(stage, cluster, "election LEADER_LOG_REPLICATION -> LEADER_REPLAY")
+    service, follower = service_of(leader), (leader + 1) % 3
     stage.step("The service is asked to join the replay.", leader, "JoinLog", to=service)
-    stage.never("Until it has joined, it gets no entry.", service, "onSession")
-    stage.step("It stands still for half a second, and acknowledges then.", service, "ServiceAck", to=leader)
-    stage.step("Now it gets what is in the log.", service, "onSessionOpen")
+    stage.step(
+        "It stands still. The leader goes on to publish its term, on an interval.",
+        leader,
+        "NewLeadershipTerm ",
+        to=follower,
+    )
+    stage.step("It publishes the commit position, too.", leader, "CommitPosition", to=follower)
+    stage.never("Nothing is processed meanwhile.", leader, "election LEADER_REPLAY -> LEADER_INIT")
+    stage.step("Half a second later the service acknowledges.", service, "ServiceAck", to=leader)
+    stage.step("It processes the log.", service, "onSessionMessage 'one'")
+    stage.step("So does its module.", leader, "election LEADER_REPLAY -> LEADER_INIT")
+
+
+@story("module-leaves-replay-first", "A service reads on when its module has replayed", page=PAGE)
+def module_leaves_replay_first(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = _restart_and_stall(stage, cluster, "JoinLog")
+    service = service_of(leader)
+    stage.step("The service is asked to join the replay.", leader, "JoinLog .*role=FOLLOWER", to=service)
+    stage.step("It has joined, and stands still then.", service, "ServiceAck", to=leader)
+    stage.never("It has no entry yet.", service, "onSession")
+    stage.step("The module has processed the log.", leader, "election LEADER_REPLAY -> LEADER_INIT")
+    stage.step("The service follows in its own time.", service, "onSessionOpen")
+    stage.step("It gets all messages.", service, "onSessionMessage 'one'")
+    stage.step("Then it joins the log of the new term.", service, "ServiceAck logPosition=[1-9]", to=leader)
+    stage.step("The election goes on.", leader, "election LEADER_INIT -> LEADER_READY")
 
 
 @story("leader-replay-minority", "A leader replays while one member does not run", page=PAGE)

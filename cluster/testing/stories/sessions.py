@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cluster.consensus.authentication import AllowAllButAdmin, DefaultAuthenticator, Security, SessionProxy
 from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Clients"
@@ -220,3 +221,95 @@ def module_shuts_down(stage: Stage) -> None:
     stage.step("So they do not wait for a time-out.", new, "enters an election")
     stage.step("One of them leads.", new, "Log: NewLeadershipTermEvent")
     stage.step("The client's session goes on there.", new, "SessionResumed", to=alice)
+
+
+class _AsksForAWord(DefaultAuthenticator):
+    """Challenges everyone."""
+
+    def __init__(self) -> None:
+        self._words: dict[int, bytes] = {}
+
+    def on_connected_session(self, session: SessionProxy, now_ms: int) -> None:
+        session.challenge(b"the word?")
+
+    def on_challenge_response(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
+        self._words[session_id] = encoded_credentials
+
+    def on_challenged_session(self, session: SessionProxy, now_ms: int) -> None:
+        word = self._words.get(session.session_id)
+        if word == b"sesame":
+            session.authenticate(b"alice")
+        elif word is not None:
+            session.reject()
+
+
+class _Word:
+    """Credentials of a client that says this when it is challenged."""
+
+    def __init__(self, word: bytes) -> None:
+        self._word = word
+
+    def encoded_credentials(self) -> bytes:
+        return b""
+
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self._word
+
+
+@story("challenge", "A client is challenged, and answers", page=PAGE)
+def challenge(stage: Stage) -> None:
+    cluster = stage.cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    alice = cluster.connect("alice", _Word(b"sesame"), member=leader)
+    stage.step("The client asks for a session.", alice, "SessionConnectRequest", to=leader)
+    stage.step("The authenticator wants to know more.", leader, "Challenge", to=alice)
+    stage.never("Until then there is no session.", leader, "Log: SessionOpenEvent")
+    stage.step("The client answers.", alice, "ChallengeResponse", to=leader)
+    stage.step("The authenticator accepts it.", leader, "Log: SessionOpenEvent")
+    stage.step("The client has its session.", leader, "SessionEvent .*code=OK", to=alice)
+
+
+@story("rejected", "A client's answer to the challenge is wrong", page=PAGE)
+def rejected(stage: Stage) -> None:
+    cluster = stage.cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    mallory = cluster.connect("mallory", _Word(b"barley"), member=leader)
+    cluster.run(0.5)
+    stage.step("The client asks for a session.", mallory, "SessionConnectRequest", to=leader)
+    stage.step("It is challenged.", leader, "Challenge", to=mallory)
+    stage.step("It answers.", mallory, "ChallengeResponse", to=leader)
+    stage.never("Nothing of it is in the Log.", leader, "Log: SessionOpenEvent")
+    stage.step(
+        "The authenticator rejects it.", leader, "SessionEvent .*code=AUTHENTICATION_REJECTED", to=mallory
+    )
+
+
+class _AllowAll:
+    """Everybody may administer."""
+
+    def is_authorised(
+        self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
+    ) -> bool:
+        return True
+
+
+@story("admin-request", "A client asks for a snapshot", page=PAGE)
+def admin_request(stage: Stage) -> None:
+    cluster = stage.cluster(security=Security(DefaultAuthenticator(), _AllowAll()))
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    follower = (leader + 1) % 3
+    stage.begin()
+    alice.ask_for_snapshot()
+    cluster.run(1)
+    stage.step("The client sends an AdminRequest.", alice, "AdminRequest", to=leader)
+    stage.step(
+        "The leader answers over the session's egress.", leader, "AdminResponse .*responseCode=OK", to=alice
+    )
+    stage.step("It appends the action.", leader, "Log: ClusterActionRequest .*action=SNAPSHOT")
+    stage.step("All services take the snapshot.", service_of(follower), "onTakeSnapshot")
