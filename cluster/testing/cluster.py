@@ -296,6 +296,12 @@ class SimulatedCluster:
         until_ns = self.world.now_ns + int(seconds * SECOND)
         self._members[member_id].services_stalled_until_ns[service_id] = until_ns
 
+    def stop_recording(self, member_id: int) -> None:
+        """Stop the recording of a member's log, as a tool of the archive may."""
+        member = self._members[member_id]
+        assert member.life is not None and member.life.consensus_module.log.recording is not None
+        member.life.consensus_module.log.recording.stop(0)
+
     def isolate(self, member_id: int) -> None:
         """Cut a member off from everybody, until ``heal``."""
         host = host_of(member_id)

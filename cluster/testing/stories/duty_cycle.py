@@ -45,3 +45,25 @@ def leader_heartbeat_timeout(stage: Stage) -> None:
         "enters an election: leader heartbeat timeout",
     )
     stage.step("It canvasses.", other, "CanvassPosition")
+
+
+@story("recording-stopped", "The recording of a leader's log is stopped from outside", page=PAGE)
+def recording_stopped(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    cluster.stop_recording(leader)
+    cluster.run(1)
+    alice.offer(b"hello")
+    cluster.settle()
+    new = cluster.await_leader()
+    stage.step(
+        "The slow tick finds it, and the leader enters an election.",
+        leader,
+        "enters an election: log recording stopped",
+    )
+    stage.never("Without a recording nothing is appended.", leader, "Log: SessionMessageHeader")
+    stage.step("A member leads the next term.", new, "Log: NewLeadershipTermEvent")
+    stage.step("The log goes on.", new, "Log: SessionMessageHeader .*'hello'")

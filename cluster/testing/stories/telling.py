@@ -93,4 +93,8 @@ What Aeron's documents describe step by step, played by simulated members that r
 `cluster story` lists the stories. `cluster story NAME` prints one with all messages between clients, members
 and services; `--mermaid` prints its diagram, `--json` the same for programs. Each story is a script in
 `cluster/testing/stories/`. Its steps are tested: each has to be seen after the one before it. This page is
-made by `python -m cluster.testing.stories`."""
+made by `python -m cluster.testing.stories`.
+
+In a test of your own, `SimulatedCluster(..., watched=True).happenings` has the same lines of your service.
+"Log:" is an entry on its way from the leader to a follower. An arrow with a cross is a message that is stuck
+in a path that is cut."""
