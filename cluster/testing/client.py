@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
+from cluster.client.ingress_publication import IngressPublications
 from cluster.client.requests import Request
 from cluster.errors import ClientClosed, ClusterError, TimedOut
+from cluster.protocol import NULL_VALUE, Message
 from cluster.protocol.lane import Lane
 from cluster.protocol.resume import TOKEN_LENGTH
 from cluster.testing.network import Network, SimulatedPoller
@@ -252,3 +254,33 @@ class SimulatedClient(Process):
     def tell(self, text: str) -> None:
         """Add a line to the story."""
         self.world.trace.tell(self.now_ns, self.name, text)
+
+
+class SimulatedCaller(Process):
+    """A program that sends members single messages of its own choice, as a tool or a faulty client does."""
+
+    def __init__(
+        self, world: VirtualWorld, number: int, name: str, network: Network, endpoints: Mapping[int, Endpoint]
+    ) -> None:
+        super().__init__(world, f"10.0.{1 + number // 250}.{1 + number % 250}", name)
+        self.poller = SimulatedPoller(network, self)
+        self.tokens = world.random(f"tokens of caller {number}")
+        self._unsent: deque[Message] = deque()
+        self._members = IngressPublications(ClientWorld(self), endpoints, NULL_VALUE)
+
+    def send(self, message: Message) -> None:
+        """To the member whose connection comes first, as time passes."""
+        self._unsent.append(message)
+        self.wake(self.world.now_ns)
+
+    def turn(self) -> int:
+        """For the virtual world: one turn of the program."""
+        self.spend(TURN_NS)
+        self.poller.wait(0)
+        self._members.do_work(self.now_ns)
+        for member in self._members.connected():
+            for _ in member.receive():
+                pass
+            while self._unsent and member.offer(self._unsent[0]) > 0:
+                self._unsent.popleft()
+        return TICK_NS

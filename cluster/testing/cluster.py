@@ -15,7 +15,7 @@ from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import SnapshotRecords
-from cluster.testing.client import SimulatedClient
+from cluster.testing.client import SimulatedCaller, SimulatedClient
 from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
@@ -139,6 +139,7 @@ class SimulatedCluster:
         self._security = security or open_security()
         self._members: dict[int, _Member] = {}
         self.clients: list[SimulatedClient] = []
+        self._callers: list[SimulatedCaller] = []
         for member_id in range(members):
             self.start(member_id)
 
@@ -173,6 +174,14 @@ class SimulatedCluster:
         client.wake(self.world.now_ns)
         self.run_until(lambda: client.is_open or client.is_closed, f"{name} has a session")
         return client
+
+    def call(self, name: str, member: int) -> SimulatedCaller:
+        """A program without a session, which sends this member what it likes."""
+        number = 200 + len(self._callers)
+        endpoints = {member: self._endpoints[member]}
+        caller = SimulatedCaller(self.world, number, name, self._network, endpoints)
+        self._callers.append(caller)
+        return caller
 
     # -- time --
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from cluster.consensus.authentication import AllowAllButAdmin, DefaultAuthenticator, Security, SessionProxy
+from cluster.protocol.backup import BackupQuery
+from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader
+from cluster.protocol.streams import CONSENSUS, EGRESS
+from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Clients"
@@ -313,3 +317,52 @@ def admin_request(stage: Stage) -> None:
     )
     stage.step("It appends the action.", leader, "Log: ClusterActionRequest .*action=SNAPSHOT")
     stage.step("All services take the snapshot.", service_of(follower), "onTakeSnapshot")
+
+
+@story("wrong-version", "A client of another version", page=PAGE)
+def wrong_version(stage: Stage) -> None:
+    cluster = stage.cluster()
+    leader = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    bob = cluster.call("bob", leader)
+    bob.send(SessionConnectRequest(1, EGRESS, 9 << 16, "aeron:udp?endpoint=10.0.1.201:1"))
+    cluster.run(1)
+    stage.step("A client asks for a session, in a version that is too new.", bob, "SessionConnectRequest")
+    stage.step("The leader rejects it, and closes the egress.", leader, "SessionEvent .*code=ERROR", to=bob)
+
+
+@story("unknown-session", "A message of a session that there is not", page=PAGE)
+def unknown_session(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    bob = cluster.call("bob", leader)
+    bob.send(SessionMessageHeader(0, 77, 0))
+    cluster.run(0.5)
+    alice.offer(b"hello")
+    cluster.settle()
+    stage.step("Somebody sends a message of no session.", bob, "SessionMessageHeader .*=77", to=leader)
+    stage.never("It is ignored.", leader, "Log: SessionMessageHeader")
+    stage.step("Others are not harmed.", alice, "SessionMessageHeader", to=leader)
+    stage.step("Theirs are appended.", leader, "Log: SessionMessageHeader .*'hello'")
+
+
+@story("backup-query", "A backup asks, in a session of its own that is no client's", page=PAGE)
+def backup_query(stage: Stage) -> None:
+    cluster = stage.cluster()
+    alice = cluster.connect("alice")
+    cluster.settle()
+    leader = cluster.await_leader()
+    stage.begin()
+    backup = cluster.call("backup", leader)
+    backup.send(BackupQuery(5, CONSENSUS, CLIENT_PROTOCOL_VERSION, response_channel="backup"))
+    cluster.run(0.5)
+    alice.offer(b"hello")
+    cluster.settle()
+    stage.step("A backup asks for snapshots and log.", backup, "BackupQuery", to=leader)
+    stage.step("It is answered, and its connection is closed.", leader, "BackupResponse", to=backup)
+    stage.never("Nothing of it is in the Log.", leader, "Log: SessionOpenEvent")
+    stage.step("The next entry is a client's.", leader, "Log: SessionMessageHeader .*'hello'")

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.service.clustered_service import ClusteredService
-from cluster.testing.client import SimulatedClient
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.wire import Happening
+from cluster.testing.world import Process
 
 # Said all the time, or of no interest to any page.
 UNTOLD = {
@@ -29,7 +29,7 @@ UNTOLD = {
 }
 
 Script = Callable[["Stage"], None]
-Who = int | str | SimulatedClient
+Who = int | str | Process
 
 
 class StoryUntrue(AssertionError):
