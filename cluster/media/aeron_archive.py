@@ -25,12 +25,14 @@ from cluster.protocol.archive_control import (
     ARCHIVE_CONTROL_VERSION,
     ArchiveAnswer,
     ArchiveChallenge,
+    ArchiveKeepAliveRequest,
     AuthConnectRequest,
     BoundedReplayRequest,
     CloseSessionRequest,
     ControlResponse,
     ControlResponseCode,
     ListRecordingRequest,
+    ListRecordingsRequest,
     RecordingPositionRequest,
     StopReplayRequest,
     decode_archive_answer,
@@ -43,6 +45,7 @@ CONTROL_STREAM = 10
 CONTROL_RESPONSE_STREAM = 20
 REPLAY_STREAM = 100
 CLIENT_INFO = "name=cluster reader"
+LIST_COUNT = 100  # recordings, in one request
 T = TypeVar("T")
 
 
@@ -131,6 +134,21 @@ class AeronArchive:
 
     # ---- requests
 
+    def list_recordings(self) -> list[RecordingDescriptor]:
+        """All recordings of the archive, by id."""
+        found: list[RecordingDescriptor] = []
+        while True:
+            correlation_id = self.aeron.next_correlation_id()
+            first = found[-1].recording_id + 1 if found else 0
+            self._send(ListRecordingsRequest(self._session_id, correlation_id, first, LIST_COUNT))
+            listed = 0
+            while listed < LIST_COUNT:
+                answer = self._await_answer(correlation_id)
+                if not isinstance(answer, RecordingDescriptor):
+                    return found
+                found.append(answer)
+                listed += 1
+
     def recording(self, recording_id: int) -> RecordingDescriptor:
         """What the recording is like now. Raises ArchiveRefusal for one that there is not."""
         correlation_id = self.aeron.next_correlation_id()
@@ -184,6 +202,10 @@ class AeronArchive:
         correlation_id = self.aeron.next_correlation_id()
         self._send(StopReplayRequest(self._session_id, correlation_id, replay_session_id))
         self._await_answer(correlation_id, is_checked=False)
+
+    def keep_alive(self) -> None:
+        """Say that this client is there. Raises TimedOut where the archive has gone."""
+        self._send(ArchiveKeepAliveRequest(self._session_id, self.aeron.next_correlation_id()))
 
     # ---- the control session
 

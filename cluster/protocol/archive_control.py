@@ -62,6 +62,15 @@ class StopReplayRequest(Message, template_id=7, schema=ARCHIVE):
     replay_session_id: i64
 
 
+class ListRecordingsRequest(Message, template_id=8, schema=ARCHIVE):
+    """Answered by descriptors, and by RECORDING_UNKNOWN when there are fewer."""
+
+    control_session_id: i64
+    correlation_id: i64
+    from_recording_id: i64
+    record_count: i32
+
+
 class ListRecordingRequest(Message, template_id=10, schema=ARCHIVE):
     control_session_id: i64
     correlation_id: i64
@@ -110,6 +119,11 @@ class ArchiveChallenge(Message, template_id=59, schema=ARCHIVE):
     correlation_id: i64
     version: Version
     encoded_challenge: Blob = b""
+
+
+class ArchiveKeepAliveRequest(Message, template_id=61, schema=ARCHIVE):
+    control_session_id: i64
+    correlation_id: i64
 
 
 ArchiveAnswer = ControlResponse | RecordingDescriptor | ArchiveChallenge

@@ -22,6 +22,7 @@ def test_requests_have_the_bytes_of_aeron_s():
             58,
             struct.pack("<qiiI9sI2sI4s", 1, 20, 0x010B00, 9, b"aeron:udp", 2, b"me", 4, b"name"),
         ),
+        (control.ListRecordingsRequest(5, 2, 0, 100), 28, 8, struct.pack("<qqqi", 5, 2, 0, 100)),
         (control.ListRecordingRequest(5, 2, 7), 24, 10, struct.pack("<qqq", 5, 2, 7)),
         (control.RecordingPositionRequest(5, 2, 7), 24, 12, struct.pack("<qqq", 5, 2, 7)),
         (
@@ -31,6 +32,7 @@ def test_requests_have_the_bytes_of_aeron_s():
             struct.pack("<qqqqqiiiqI9s", 5, 3, 7, 64, 128, 9, 100, -(2**31), -(2**63), 9, b"aeron:ipc"),
         ),
         (control.StopReplayRequest(5, 4, 11), 24, 7, struct.pack("<qqq", 5, 4, 11)),
+        (control.ArchiveKeepAliveRequest(5, 4), 16, 61, struct.pack("<qq", 5, 4)),
         (control.CloseSessionRequest(5), 8, 3, struct.pack("<q", 5)),
     ]:
         assert request.encode() == HEADER.pack(block, template_id, 101, 12) + body
