@@ -12,7 +12,7 @@ from cluster.testing.stories.telling import HEAD, as_section
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "stories.md").read_text()
-LONG = {"canvass-one-missing", "nomination-deadline"}  # a minute of canvass; five members
+LONG = {"canvass-one-missing"}  # a minute of canvass
 
 
 @pytest.mark.parametrize(

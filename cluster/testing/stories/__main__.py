@@ -2,4 +2,5 @@
 
 from cluster.testing.stories.telling import as_page
 
-print("\n".join(as_page()))
+if __name__ == "__main__":
+    print("\n".join(as_page()))

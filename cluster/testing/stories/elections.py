@@ -247,29 +247,3 @@ def new_term_event(stage: Stage) -> None:
         "The leader's service is called with the term.", service_of(leader), "onNewLeadershipTermEvent"
     )
     stage.step("So is a follower's.", service_of(follower), "onNewLeadershipTermEvent")
-
-
-@story(
-    "nomination-deadline",
-    "A candidate is gone, and another one stands after its nomination deadline",
-    page=PAGE,
-)
-def nomination_deadline(stage: Stage) -> None:
-    cluster = stage.cluster(members=5)
-    cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
-    cluster.kill(cluster.await_leader())
-    nominated = "election CANVASS -> NOMINATE"
-    first = stage.await_first(nominated)
-    cluster.isolate(first)
-    leader = cluster.await_leader()
-    cluster.run(0.5)
-    stage.step("The leader has died. The first candidate stands at once.", first, "RequestVote", to=leader)
-    stage.step("It is cut off, so it gets no votes.", first, "election CANDIDATE_BALLOT -> CANVASS")
-    stage.step("Others have waited for it. One is a candidate now.", leader, nominated)
-    stage.step(
-        "It waits for a random time, its nomination deadline.", leader, "election NOMINATE -> CANDIDATE"
-    )
-    stage.step("Its deadline is the earliest: it asks for votes.", leader, "RequestVote")
-    stage.step("It leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
