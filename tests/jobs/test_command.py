@@ -56,7 +56,7 @@ def test_help_comes_without_spark(all_help):
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ([], "neither is given"),
+        ([], "none is given"),
         (["--endpoints", "0=a:1", "--cluster-dir", "d"], "both are given"),
         (["--cluster-dir", "d", "--option", "minPartition=2"], "did you mean minPartitions"),
         (["--cluster-dir", "d", "--option", "minPartitions"], "expected NAME=VALUE"),
