@@ -131,12 +131,7 @@ def lost_vote(stage: Stage) -> None:
 
 @story("member-restarts", "One member restarts, in the same term", page=PAGE)
 def member_restarts(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, _, leader, follower = stage.led_cluster(b"one")
     cluster.kill(follower)
     stage.begin()
     cluster.start(follower)
@@ -204,12 +199,7 @@ def canvass_later(stage: Stage) -> None:
 
 @story("general-new-leadership-term", "A member hears of a term that is not its next one", page=PAGE)
 def general_new_leadership_term(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, _, leader, follower = stage.led_cluster(b"one")
     cluster.kill(follower)
     stage.begin()
     cluster.start(follower)

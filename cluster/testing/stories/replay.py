@@ -73,12 +73,7 @@ def leader_replay_from_snapshot(stage: Stage) -> None:
 
 @story("follower-catches-up", "A follower that was away catches up", page="Canvass")
 def follower_catches_up(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster(b"one")
     cluster.kill(follower)
     alice.offer(b"two")
     cluster.settle()

@@ -72,11 +72,7 @@ def client_redirect(stage: Stage) -> None:
 
 @story("client-close", "A client closes its session", page=PAGE)
 def client_close(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.close()
     cluster.run(0.5)
@@ -89,11 +85,7 @@ def client_close(stage: Stage) -> None:
 
 @story("service-close", "A service closes a session", page=PAGE)
 def service_close(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.offer(b"close")
     cluster.run(0.5)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.service.clustered_service import ClusteredService
+from cluster.testing.client import SimulatedClient
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.wire import Happening
 from cluster.testing.world import Process
@@ -74,6 +75,16 @@ class Stage:
         """A watched cluster of ``CountingService``; ``settings`` are those of a SimulatedCluster."""
         made = self._cluster = SimulatedCluster(CountingService, watched=True, **settings)
         return made
+
+    def led_cluster(self, *sent: bytes) -> tuple[SimulatedCluster, SimulatedClient, int, int]:
+        """Three members with a leader, a client that has sent so many messages, the leader, a follower."""
+        cluster = self.cluster()
+        alice = cluster.connect("alice")
+        for payload in sent:
+            alice.offer(payload)
+        cluster.settle()
+        leader = cluster.await_leader()
+        return cluster, alice, leader, (leader + 1) % 3
 
     def begin(self) -> None:
         """What happened before is not told."""

@@ -10,11 +10,7 @@ PAGE = "Log messages"
 
 @story("message", "A message, from ingress to commit to egress", page=PAGE)
 def message(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.offer(b"hello")
     cluster.settle()
@@ -63,11 +59,7 @@ def two_clients(stage: Stage) -> None:
 
 @story("timer", "A timer is set, and fires once on every member", page=PAGE)
 def timer(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.offer(b"timer")
     cluster.run(2)
@@ -83,11 +75,7 @@ def timer(stage: Stage) -> None:
 
 @story("service-publishes", "A service publishes into the log", page=PAGE)
 def service_publishes(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.offer(b"publish")
     cluster.settle()
@@ -106,11 +94,7 @@ def service_publishes(stage: Stage) -> None:
 
 @story("suspend-resume", "SUSPEND and RESUME", page=PAGE)
 def suspend_resume(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     cluster.set_toggle(ClusterControlToggle.SUSPEND)
     cluster.run(0.5)
@@ -127,12 +111,7 @@ def suspend_resume(stage: Stage) -> None:
 
 @story("snapshot", "A snapshot, asked for by the toggle", page=PAGE)
 def snapshot(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, _, leader, follower = stage.led_cluster(b"one")
     stage.begin()
     cluster.take_snapshot()
     stage.step("The leader finds the toggle set, and appends the action.", leader, "Log: .*action=SNAPSHOT")
@@ -179,11 +158,7 @@ def abort(stage: Stage) -> None:
 
 @story("standby-snapshot", "STANDBY_SNAPSHOT: the action is logged, and members take none", page=PAGE)
 def standby_snapshot(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     cluster.set_toggle(ClusterControlToggle.STANDBY_SNAPSHOT)
     cluster.run(1)
