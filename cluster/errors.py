@@ -316,7 +316,7 @@ _MODULES_OF_EXTRAS = {
     "reader": ("numba", "numpy", "pyarrow"),
     "node": (
         *("numba", "numpy", "pyarrow", "cryptography", "grpc_health", "grpc_reflection", "hdrh"),
-        *("google", "pydantic", "rich", "structlog", "typer"),
+        *("prometheus_client", "google", "pydantic", "rich", "structlog", "typer"),
     ),
 }
 
