@@ -51,12 +51,13 @@ class LogRoom:
     @property
     def is_full(self) -> bool:
         """Whether a leader takes no more input. What the log has taken is known in every turn."""
-        limit, recording = self._log_bytes_max, self._log.recording
-        return self.state is RoomState.FULL or (
-            limit > 0
-            and recording is not None
-            and recording.append_position - recording.start_position >= limit
-        )
+        return self.state is RoomState.FULL or 0 < self._log_bytes_max <= self._taken
+
+    @property
+    def _taken(self) -> int:
+        """Bytes of log that are kept."""
+        recording = self._log.recording
+        return 0 if recording is None else recording.append_position - recording.start_position
 
     @property
     def hold_bytes(self) -> int:
@@ -73,12 +74,11 @@ class LogRoom:
 
     def look(self) -> None:
         """Find out how much room there is. Raises OSError where the file system does not say so."""
-        recording = self._log.recording
-        if recording is None or not (self._log_bytes_max or self._disk_free_min):
+        if self._log.recording is None or not (self._log_bytes_max or self._disk_free_min):
             return
         left, states, why = ANY, [RoomState.AMPLE], []
         if limit := self._log_bytes_max:
-            taken = recording.append_position - recording.start_position
+            taken = self._taken
             states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
             left = min(left, max(limit - taken, 0))
             why.append(f"the log has {taken} bytes (log_bytes_max {limit})")
