@@ -150,7 +150,8 @@ def pytest_collection() -> Iterator[None]:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     keep_points(items)
-    if part := config.getoption("--part"):
+    part = config.getoption("--part")
+    if part and not config.getoption("lf"):  # of what failed, the parts would be others
         keep_part(items, *map(int, part.split("/")))
     items.sort(key=uses_spark, reverse=True)
 
