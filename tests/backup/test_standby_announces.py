@@ -13,7 +13,7 @@ from tests.node.processes import Process, Up, await_that, free_base_port, run
 
 
 def recording_log(member_dir):
-    return run("tool", "recording-log", "--dir", str(member_dir)).stdout
+    return run("tool", "recording-log", "--dir", str(member_dir), "--raw").stdout
 
 
 @pytest.mark.slow
