@@ -10,19 +10,21 @@
     log of B     0 ── 3 ──────────
 
     log of A     0 ────── 1 ═════════              two histories: ═ was committed in term 1, so whoever led
-    log of B     0 ────── 1 ── 2 ─                 later had it
+    log of B     0 ────── 1 ── 2 ─                 later had it, also if 2 is only recorded, without its event
 
 An event is known to be committed below a commit position, and before a later event of the same log: a leader
-writes its event only when a majority has all that is before it. A commit position is told only where it was
-known in the term of the last event: that of a later term may be beyond the tail of a leader in between. An
-own last event may be the tail of a leader that died, and proves nothing. Neither does a term of recording.log
-without bytes: it may have been filled in.
+writes its event only when a majority has all that is before it. An own last event may be the tail of a leader
+that died, and proves nothing. Of the terms of recording.log without bytes only the last is told, and proves
+something only by its base: the leader that recorded it, or a later one that filled it in, had the votes of a
+majority with a log that ended there. So nothing beyond is committed in an earlier term.
 
 Who tells no events, or has none where it counts (the head of its log was purged), is of no other history.
 """
 
 from collections.abc import Mapping
+from operator import lt
 
+from cluster.consensus.context import NULL_VALUE
 from cluster.protocol.link_histories import TermEvent, TermEvents
 
 EVENTS_MAX = 1024  # the last ones, of a log with more
@@ -38,6 +40,9 @@ def fault_of_events(told: TermEvents) -> str | None:
         if not (place[0] > before[0] and place[1] > before[1]):
             return f"term {place[0]} at {place[1]} after term {before[0]} at {before[1]}"
         before = place
+    recorded = (told.recorded_term_id, told.recorded_term_base)
+    if told.events and told.recorded_term_id != NULL_VALUE and any(map(lt, recorded, before)):
+        return f"term {recorded[0]} is recorded at {recorded[1]} after term {before[0]} at {before[1]}"
     return None
 
 
@@ -58,28 +63,25 @@ def history_difference(own: TermEvents, other: TermEvents) -> str | None:
         return _told_of_left_out(*found, "here", "there")
     if (found := _left_out(other, own)) is not None:
         return _told_of_left_out(*found, "there", "here")
-    if (later := _cut_off(own, other)) is not None:
-        return _told_of_cut_off(own, later, "here", "there")
-    if (later := _cut_off(other, own)) is not None:
-        return _told_of_cut_off(other, later, "there", "here")
+    return _cut_off(own, other, "here", "there") or _cut_off(other, own, "there", "here")
+
+
+def _cut_off(one: TermEvents, other: TermEvents, where: str, elsewhere: str) -> str | None:
+    """Whether ``other`` has a term later than all of ``one``, that begins before what is committed there."""
+    if not one.events:
+        return None
+    last_term_id = max(one.events[-1].leadership_term_id, one.recorded_term_id)
+    terms = [
+        *((event.leadership_term_id, event.term_base_log_position, _told(event)) for event in other.events),
+        (other.recorded_term_id, other.recorded_term_base, "without an entry yet"),
+    ]
+    for term_id, base, told in terms:
+        if term_id > last_term_id and base < one.committed_position:
+            return (
+                f"the log is committed to position {one.committed_position} {where}, in term "
+                f"{last_term_id}; {elsewhere} term {term_id} begins before that, at position {base}, {told}"
+            )
     return None
-
-
-def _cut_off(one: TermEvents, other: TermEvents) -> TermEvent | None:
-    """The first event of ``other`` that is later than all of ``one``, and before what that has committed."""
-    for later in other.events if one.events else ():
-        is_later = later.leadership_term_id > one.events[-1].leadership_term_id
-        if is_later and later.term_base_log_position < one.committed_position:
-            return later
-    return None
-
-
-def _told_of_cut_off(one: TermEvents, later: TermEvent, where: str, elsewhere: str) -> str:
-    return (
-        f"the log is committed to position {one.committed_position} {where}, in term "
-        f"{one.events[-1].leadership_term_id}; {elsewhere} term {later.leadership_term_id} begins before "
-        f"that, at position {later.term_base_log_position}, {_told(later)}"
-    )
 
 
 def _left_out(one: TermEvents, other: TermEvents) -> tuple[TermEvent, TermEvent] | None:

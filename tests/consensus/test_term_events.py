@@ -15,8 +15,8 @@ def event(term_id, base, leader=0, session=7, timestamp=1000):
     return TermEvent(term_id, base, timestamp, leader, session)
 
 
-def a_log(*events, committed=0, begin=0):
-    return TermEvents(begin, committed, events)
+def a_log(*events, committed=0, begin=0, recorded=(-1, -1)):
+    return TermEvents(begin, committed, *recorded, events)
 
 
 def differ(one, other):
@@ -85,6 +85,17 @@ def test_a_later_term_does_not_begin_before_what_is_committed(other):
     assert differ(a_log(A, committed=600), other) is None
 
 
+def test_a_term_that_is_only_recorded_counts_by_where_it_begins():
+    """A copy that led alone may have been killed before it wrote its first entry."""
+    copy = a_log(A, recorded=(2, 800))
+
+    found = differ(a_log(A, committed=896), copy)
+    assert found.endswith("there term 2 begins before that, at position 800, without an entry yet")
+    assert differ(a_log(A, committed=800), copy) is None
+    assert differ(a_log(A, committed=896, recorded=(3, 896)), copy) is None  # committed in term 3
+    assert differ(a_log(A, C, committed=896), copy.replace(recorded_term_base=700)) is None
+
+
 def test_the_head_of_a_log_that_was_purged_proves_nothing():
     whole = a_log(A, B, C, committed=900)
 
@@ -110,6 +121,8 @@ def test_a_majority_of_others_agrees_on_one_other_history():
         (a_log(B, event(2, 400)), "term 2 at 400 after term 1 at 400"),
         (a_log(A, begin=32), "term 0 at 0 after term -1 at 31"),
         (a_log(event(-1, 0)), "term -1 at 0"),
+        (a_log(A, B, recorded=(0, 400)), "term 0 is recorded at 400 after term 1 at 400"),
+        (a_log(A, B, recorded=(2, 399)), "term 2 is recorded at 399 after term 1 at 400"),
         (a_log(*(event(i, i * 96) for i in range(EVENTS_MAX + 1))), "1025 events, at most 1024 are told"),
     ],
 )
@@ -129,33 +142,49 @@ def test_the_longest_list_goes_over_a_link_and_back():
 
 @st.composite
 def histories(draw):
-    """Terms of one cluster: of some the event was committed, of others it stayed a tail of its leader."""
-    position, committed, tails = 0, [], []
+    """Terms of one cluster: of some the event was committed, of others it stayed a tail of its leader.
+
+    Others were recorded without an event, by a leader that may not have had all of the term before: what it
+    lacked was committed later.
+    """
+    position, committed, tails, recorded = 0, [], [], []
     for term_id in range(draw(st.integers(1, 8))):
         new = event(term_id, position, draw(st.integers(0, 2)), draw(st.integers(-9, 9)), 1000 + term_id)
-        match draw(st.sampled_from(["committed", "committed", "tail", "not led"])):
+        match draw(st.sampled_from(["committed", "committed", "tail", "recorded", "not led"])):
             case "committed":
                 committed.append(new)
                 position += LENGTH * draw(st.integers(1, 4))
             case "tail":
                 tails.append((len(committed), new))
-    return committed, tails, position
+            case "recorded" if committed:
+                base = draw(st.integers(committed[-1].term_base_log_position + LENGTH, position))
+                recorded.append((len(committed), (term_id, base)))
+    return committed, tails, recorded, position
 
 
 @st.composite
 def logs_of(draw, history):
     """A member's log in it: as far as it has come, with a tail or without, its head purged or not."""
-    committed, tails, end = history
+    committed, tails, recorded, end = history
     count = draw(st.integers(0, len(committed)))
     events = committed[:count]
     reached = end if count == len(committed) else committed[count].term_base_log_position
-    if own := [tail for number, tail in tails if number == count and (not events or tail > events[-1])]:
+    own_recorded, of_this = (-1, -1), [term for number, term in recorded if number == count]
+    if count < len(committed) and draw(st.booleans()):  # what it has is known to be committed in that term
+        own_recorded = (committed[count].leadership_term_id, reached)
+    elif of_this and draw(st.booleans()):
+        own_recorded = draw(st.sampled_from(of_this))
+        reached = own_recorded[1]
+    elif of_this:  # what these lacked was not committed in the last term that it knows
+        reached = min(base for _, base in of_this)
+    elif own := [tail for number, tail in tails if number == count and (not events or tail > events[-1])]:
         events = [*events, draw(st.sampled_from(own))]
     begin = draw(st.integers(0, 1)) * draw(st.integers(0, end))
     return a_log(
         *(e for e in events if e.term_base_log_position >= begin),
         committed=draw(st.integers(0, reached)),
         begin=begin,
+        recorded=own_recorded,
     )
 
 
@@ -169,7 +198,7 @@ def test_members_of_one_cluster_are_never_of_two_histories(logs):
 @given(histories(), st.data())
 def test_two_that_went_on_from_one_place_are_found_out(history, data):
     """Each commits two terms of its own after it: whatever their numbers."""
-    committed, _, end = history
+    committed, _, _, end = history
     first = len(committed) + 8
     one, other = (
         [

@@ -188,8 +188,12 @@ def test_stale_copies_that_outvote_the_only_whole_member_take_nothing_from_it():
     assert log_bytes(cluster.leader, 0, len(begin)) == begin
 
 
-def test_a_copy_that_led_alone_is_not_elected_over_what_the_others_have_committed_in_their_term():
-    """Their term goes on all the while, and its own is later; the leader dies as soon as it is back."""
+@pytest.mark.parametrize("has_written", [True, False])
+def test_a_copy_that_led_alone_is_not_elected_over_what_the_others_have_committed_in_their_term(has_written):
+    """Their term goes on all the while, and its own is later; the leader dies as soon as it is back.
+
+    The copy may have been killed before it wrote the first entry of its term.
+    """
     cluster, elsewhere = Parted(), SimulatedCluster(3, 5, is_started=False, **QUICK)
     copied = cluster.followers[0]
     copied.kill()
@@ -200,8 +204,11 @@ def test_a_copy_that_led_alone_is_not_elected_over_what_the_others_have_committe
     there.restore(copied.backup())
     elsewhere.lists[there.member_id] = (there.member_id,)
     there.start()
-    elsewhere.run_until(lambda: there.is_leading, 3 * LONG_NS)
-    elsewhere.run(SECOND)
+    elsewhere.run_until(lambda: there.recording_log.find_last_term().leadership_term_id == 1, 3 * LONG_NS)
+    if has_written:
+        elsewhere.run(SECOND)
+    term_base = there.recording_log.find_last_term().term_base_log_position
+    assert (there.append_position > term_base) is has_written
     there.kill()
     copied.restore(there.backup())
     copied.start()

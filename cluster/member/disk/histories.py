@@ -1,26 +1,22 @@
 """The terms' events in this member's log, told to the others and compared with theirs (I-26).
 
-What two lists say is in cluster/consensus/histories.py. The events are read where recording.log has the bases
-of terms: the event of a term is its first frame. Each is read once.
+What two lists say is in cluster/consensus/histories.py.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
-from cluster.consensus.histories import EVENTS_MAX, fault_of_events, history_difference, majority_elsewhere
+from cluster.consensus.histories import fault_of_events, history_difference, majority_elsewhere
 from cluster.errors import RemoteProtocolError
-from cluster.log.term_event import first_term_event
 from cluster.member.disk.member_files import MemberFiles
+from cluster.member.disk.term_events import read_term_events
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.unrelated import Unrelated
-from cluster.protocol.link_histories import TermEvent, TermEvents
-from cluster.protocol.recording_log import TERM, RecordingLogEntry
+from cluster.protocol.link_histories import TermEvents
 from cluster.transport.message_frames import link_frame
-
-_READ_BYTES = 4096
 
 
 class MemberHistories:
@@ -45,7 +41,6 @@ class MemberHistories:
         self._find_election = find_election
         self._settled_position = 0  # the last commit position of which ``committed_position`` is true
         self.own = TermEvents(0, 0)  # as it was told last
-        self._read: dict[tuple[int, int], TermEvent] = {}  # by term and base
         self._seen: tuple[object, ...] = ()
         self._told: dict[int, TermEvents] = {}  # by others, over their present links
         self._untold: set[int] = set()  # whose links did not take the last list
@@ -60,8 +55,10 @@ class MemberHistories:
         seen = self._state()
         if seen != self._seen:
             self._seen = seen
-            self._note_commit()
-            own = self._list()
+            self._files.life.commit(self.committed_position)
+            own = read_term_events(
+                self._files.archive, self._files.recording_log, self.committed_position, self.own.events
+            )
             if own != self.own:
                 self.own = own
                 self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
@@ -101,12 +98,8 @@ class MemberHistories:
         found = history_difference(own, self._told[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
-            self._note_commit()  # the next life is to see it, too, and so is the other
-            self._seen = ()
-
-    def _note_commit(self) -> None:
-        if (position := self.committed_position) > self._files.life.committed_position:
-            self._files.life.commit(position)
+            self._files.life.commit(self.committed_position)  # the next life is to see it, too,
+            self._seen = ()  # and so is the other
 
     def _look_around(self) -> None:
         elsewhere = majority_elsewhere(self.own, self._told, self._quorum_threshold)
@@ -130,15 +123,12 @@ class MemberHistories:
 
     @property
     def committed_position(self) -> int:
-        """What is known to be committed, and was known so in the term of the last own event.
+        """What is known to be committed.
 
         No more than this log has: what was cut of it took events along that are before the rest.
         """
         known = max(self._settled_position, self._files.life.committed_position)
-        last = self._files.recording_log.find_last_term()
-        last_event_term_id = self.own.events[-1].leadership_term_id if self.own.events else NULL_VALUE
-        is_known_there = last is not None and last.leadership_term_id == last_event_term_id
-        if is_known_there and self._find_election() is None:
+        if self._find_election() is None:
             known = max(self._log.commit_position, known)
         return min(known, self._end)
 
@@ -149,53 +139,3 @@ class MemberHistories:
             return ()
         base = last.term_base_log_position
         return last.leadership_term_id, base, self._end > base, self.committed_position > base
-
-    def _list(self) -> TermEvents:
-        """The last events, as far back as all of them are there."""
-        last = self._files.recording_log.find_last_term()
-        committed_position = self.committed_position
-        if last is None or not self._files.archive.has_recording(last.recording_id):
-            return TermEvents(0, committed_position)
-        recording = self._files.archive.recording(last.recording_id)
-        begin, end = recording.start_position, recording.synced_position
-        events: list[TermEvent] = []
-        for entry, term_end in self._terms(end):
-            base = entry.term_base_log_position
-            if base < recording.start_position:
-                break
-            event = self._event_of(entry, term_end) if len(events) < EVENTS_MAX else None
-            if event is None:
-                begin = events[-1].term_base_log_position if events else end
-                break
-            events.append(event)
-        self._read = {(event.leadership_term_id, event.term_base_log_position): event for event in events}
-        return TermEvents(begin, committed_position, tuple(reversed(events)))
-
-    def _terms(self, end: int) -> Iterator[tuple[RecordingLogEntry, int]]:
-        """Terms that have bytes, the last one first, and where these end."""
-        for entry in reversed(self._files.recording_log.entries):
-            if entry.is_valid and entry.entry_type is TERM:
-                base = entry.term_base_log_position
-                term_end = end if entry.log_position == NULL_POSITION else min(end, entry.log_position)
-                if base < term_end:
-                    yield entry, term_end
-                end = min(end, base)
-
-    def _event_of(self, entry: RecordingLogEntry, end: int) -> TermEvent | None:
-        """The event that a term begins with; None where it cannot be read."""
-        term_id, position = entry.leadership_term_id, entry.term_base_log_position
-        if (known := self._read.get((term_id, position))) is not None:
-            return known
-        archive, recording_id = self._files.archive, entry.recording_id
-        found = first_term_event(
-            lambda at: archive.whole_frames(recording_id, at, end, _READ_BYTES), position, end
-        )
-        if found is None or found.leadership_term_id != term_id:
-            return None
-        return TermEvent(
-            term_id,
-            entry.term_base_log_position,
-            found.timestamp,
-            found.leader_member_id,
-            found.log_session_id,
-        )

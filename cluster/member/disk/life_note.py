@@ -47,8 +47,9 @@ class LifeNoteFile:
 
     def commit(self, position: int) -> None:
         """So far the log is committed: it is noted when a term's first entry is. Raises StorageError."""
-        self.committed_position = position
-        self._write(has_ended=False)
+        if position > self.committed_position:
+            self.committed_position = position
+            self._write(has_ended=False)
 
     def end(self, position: int, directories: tuple[str, ...]) -> None:
         """The life has ended in order, everything in its ``directories`` is closed. Raises StorageError."""
