@@ -8,7 +8,6 @@ nothing more can be committed, so what the best log among theirs lacks was never
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from cluster.archive.archive import Archive
 from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words, write_last_words
@@ -18,22 +17,17 @@ from cluster.archive.identity_file import identity_line, read_identity
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.promises_file import read_promises
 from cluster.archive.recording_log import RecordingLog
+from cluster.backup.restore import MemberFolders
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.errors import ConfigurationError, LogDamaged, NotAClusterDirectory
 from cluster.member.disk.life_note import LifeNoteFile
 from cluster.member.disk.member_files import RepairNote
+from cluster.member.disk.term_events import read_term_events
 from cluster.protocol.identity import ANY_MEMBER_ID
 from cluster.protocol.last_words import LastWords
 from cluster.protocol.link import PromiseState
+from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-
-
-class MemberFolders(NamedTuple):
-    """A member's directories, and the files that they are among."""
-
-    files: Files
-    cluster: str
-    archive: str
 
 
 def close_member(
@@ -70,18 +64,22 @@ def _last_words(
     # All is synced below, as a life at level 0 has it that ends in order.
     life = LifeNoteFile(files, cluster, boot_id=boot_id, file_sync_level=0)
     candidate_term_id = _candidate_term_id(files, cluster)
-    (leadership_term_id, log_position), is_log_whole = _log_end(folders, epoch_ms)
+    history, log_position, is_log_whole = _log_of(folders, life.committed_position, epoch_ms)
     is_whole = not life.lost and not RepairNote(files, cluster).is_there
     if is_whole:
         life.end(life.committed_position, (cluster, archive))
     return LastWords(
         NULL_VALUE if candidate_term_id is None else candidate_term_id,
-        leadership_term_id,
+        history.recorded_term_id,
         log_position,
+        history.recorded_term_base,
+        history.begin_position,
+        history.committed_position,
         member_id,
         is_whole and candidate_term_id is not None,
         is_whole and is_log_whole,
         (identity,),
+        history.events,
     )
 
 
@@ -98,33 +96,33 @@ def _candidate_term_id(files: Files, cluster: str) -> int | None:
     return None if is_lost or node_state.candidate_term_id < known_from else node_state.candidate_term_id
 
 
-def _log_end(folders: MemberFolders, epoch_ms: Callable[[], int]) -> tuple[tuple[int, int], bool]:
-    """Last term and end of the log, which is recovered after a crash; and whether all of it is whole."""
-    none = NULL_VALUE, 0
+def _log_of(
+    folders: MemberFolders, committed_position: int, epoch_ms: Callable[[], int]
+) -> tuple[TermEvents, int, bool]:
+    """Terms and end of the log, which is recovered after a crash; and whether all of it is whole."""
+    none = TermEvents(0, 0), 0
     try:
         archive = Archive.open(folders.archive, files=folders.files, epoch_ms=epoch_ms)
     except LogDamaged:
-        return none, False
+        return *none, False
     try:
         recording_log = RecordingLog.open(
             folders.cluster, files=folders.files, find_recording=archive.find_recording
         )
-        try:
-            last = recording_log.find_last_term()
-        finally:
-            recording_log.close()
+        recording_log.close()
+        last = recording_log.find_last_term()
         if last is None:
-            return none, True
+            return *none, True
         if not archive.has_recording(last.recording_id):
-            return none, False
+            return *none, False
         recording = archive.recording(last.recording_id)
         if last.log_position != NULL_POSITION and last.log_position < recording.append_position:
             recording.truncate(last.log_position)  # a cut that was interrupted
         end = recording.append_position
         is_whole = archive.find_damage(last.recording_id) is None and end >= last.term_base_log_position
-        return (last.leadership_term_id, end), is_whole
+        return read_term_events(archive, recording_log, min(committed_position, end)), end, is_whole
     except LogDamaged:
-        return none, False
+        return *none, False
     finally:
         archive.close()
 

@@ -9,11 +9,13 @@ hosts that were given other logs make two clusters of it, and neither counts any
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 from cluster.archive.identity_file import read_identity
 from cluster.backup.close import why_not_counted
-from cluster.backup.restore import Founding, Place, restore_member
+from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
+from cluster.consensus.histories import history_difference
 from cluster.consensus.identity import cluster_difference
 from cluster.errors import ConfigurationError
 from cluster.protocol.last_words import LastWords
@@ -56,6 +58,12 @@ def next_members(words: Sequence[LastWords], member_ids: tuple[int, ...]) -> Nex
             f"the last words of {len(counted)} members count, expected those of {len(old_ids) // 2 + 1} of "
             f"members {_list(old_ids)}{faults}"
         )
+    for one, other in combinations(counted, 2):
+        if (difference := history_difference(one.history, other.history)) is not None:
+            raise ConfigurationError(
+                f"the logs of members {one.member_id} (here) and {other.member_id} (there) are of two "
+                f"histories: {difference}: expected the last words of one of them alone"
+            )
     best = max(counted, key=lambda one: one.log_end)
     candidate_term_id = max(one.candidate_term_id for one in told.values())
     identity = best.identity.with_members(best.identity.cluster_id, member_ids)
@@ -79,7 +87,7 @@ def source_of(made: NextMembers, closed: Mapping[str, LastWords]) -> str:
 
 
 def make_member(
-    source: Place,
+    source: MemberFolders,
     member: Place,
     made: NextMembers,
     *,

@@ -32,6 +32,7 @@ from cluster.protocol.catalog import CATALOG_FILE_NAME, parse_segment_file_name
 from cluster.protocol.identity import ClusterIdentity, generation_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, SNAPSHOT, RecordingLogEntry
+from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
 
 COPY_BYTES = 8 * 1024 * 1024
 READ_BYTES = 1024 * 1024
@@ -75,8 +76,22 @@ class Place(NamedTuple):
     path: str
 
 
+class MemberFolders(NamedTuple):
+    """The directories of a member, or a backup, and the files that they are among."""
+
+    files: Files
+    cluster: str
+    archive: str
+
+    @classmethod
+    def find(cls, files: Files, directory: str, archive_directory: str | None = None) -> "MemberFolders":
+        """What ``directory`` is or holds, or is given apart. Raises NotAClusterDirectory."""
+        cluster = find_cluster_directory(files, directory)
+        return cls(files, cluster, find_archive_directory(files, archive_directory or directory))
+
+
 def restore_member(
-    backup: Place,
+    backup: MemberFolders,
     member: Place,
     *,
     founding: Founding,
@@ -90,10 +105,9 @@ def restore_member(
     StorageError.
     """
     _make_room(member)
-    if not backup.files.exists(f"{backup.path}/cluster/{RECORDING_LOG_FILE_NAME}"):
-        raise NotAClusterDirectory(f"{backup.path}: holds no backup: no cluster/{RECORDING_LOG_FILE_NAME}")
-    cluster = f"{backup.path}/cluster"
-    lock = DirectoryLock.take(backup.files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
+    if not backup.files.exists(f"{backup.cluster}/{RECORDING_LOG_FILE_NAME}"):
+        raise NotAClusterDirectory(f"{backup.cluster}: holds no backup: no {RECORDING_LOG_FILE_NAME}")
+    lock = DirectoryLock.take(backup.files, backup.cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
     try:
         _copy_all(backup, member)
     finally:
@@ -257,19 +271,18 @@ def _files_in(files: Files, folder: str) -> list[str]:
     return [path for path in (f"{folder}/{name}" for name in names) if not files.is_directory(path)]
 
 
-def _copy_all(backup: Place, member: Place) -> None:
+def _copy_all(backup: MemberFolders, member: Place) -> None:
     for folder in ("cluster", "archive"):
         member.files.make_directory(f"{member.path}/{folder}")
-    source = f"{backup.path}/archive"
     _copy(
-        Place(backup.files, f"{backup.path}/cluster/{RECORDING_LOG_FILE_NAME}"),
+        Place(backup.files, f"{backup.cluster}/{RECORDING_LOG_FILE_NAME}"),
         Place(member.files, _unfinished(member)),
     )
     member.files.sync_directory(f"{member.path}/archive")  # before anything else is there
-    for name in backup.files.list_directory(source):
+    for name in backup.files.list_directory(backup.archive):
         if _is_of_archive(name):
             target = f"{member.path}/archive/{name}"
-            _copy(Place(backup.files, f"{source}/{name}"), Place(member.files, target))
+            _copy(Place(backup.files, f"{backup.archive}/{name}"), Place(member.files, target))
 
 
 def _is_of_archive(name: str) -> bool:

@@ -110,7 +110,7 @@ def restore(
 ) -> None:
     """Make the members' directories of a new cluster out of a backup, all of which is checked."""
     from cluster.archive.files import OsFiles
-    from cluster.backup.restore import Founding, Place, restore_member
+    from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
     from cluster.protocol.identity import ClusterIdentity
     from cluster.transport.clock import epoch_ms
 
@@ -120,7 +120,7 @@ def restore(
     for number in member_ids or [member_id]:
         directory = f"{to}/member-{number}"
         restored = restore_member(
-            Place(files, str(backup)),
+            MemberFolders.find(files, str(backup)),
             Place(files, directory),
             founding=founding,
             to_position=to_position,

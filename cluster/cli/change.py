@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.cli.members import ArchiveDirectory
 from cluster.cli.running_member import mark_of
 from cluster.cli.verbs import example
 
@@ -30,21 +31,21 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 )
 def close_member(
     directory: Annotated[Path, typer.Option("--dir", help="A member's directory; the member must not run.")],
+    archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Close a stopped member for good, so that the cluster can get other members; it starts no more."""
     from cluster.archive.closed_file import CLOSED_FILE_NAME
     from cluster.archive.files import OsFiles
-    from cluster.backup.close import MemberFolders, words_line
     from cluster.backup.close import close_member as close
-    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
+    from cluster.backup.close import words_line
+    from cluster.backup.restore import MemberFolders
     from cluster.transport.clock import boot_id, epoch_ms
 
-    files, member_id = OsFiles(), mark_of(str(directory)).member_id
-    cluster = find_cluster_directory(files, str(directory))
-    folders = MemberFolders(files, cluster, find_archive_directory(files, str(directory)))
+    member_id = mark_of(str(directory)).member_id
+    folders = MemberFolders.find(OsFiles(), str(directory), archive_directory and str(archive_directory))
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
-    path = f"{cluster}/{CLOSED_FILE_NAME}"
+    path = f"{folders.cluster}/{CLOSED_FILE_NAME}"
     described = {
         "member": member_id,
         "cluster": words.identity.cluster_id,
@@ -93,13 +94,14 @@ def make_members(
     member_id: Annotated[
         int | None, typer.Option(help="Make the directory of this member alone, on its own host.", min=0)
     ] = None,
+    archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
     """Make the directories of a cluster's next members out of closed ones, with the best log of these."""
     from cluster.archive.closed_file import read_last_words
     from cluster.archive.files import OsFiles
     from cluster.backup.make import make_member, next_members, source_of
-    from cluster.backup.restore import Place
+    from cluster.backup.restore import MemberFolders, Place
     from cluster.errors import ConfigurationError
     from cluster.transport.clock import epoch_ms
 
@@ -109,7 +111,7 @@ def make_members(
     closed = _closed(str(source))
     copied = [read_last_words(files, str(path)) for path in words or ()]
     made = next_members([*closed.values(), *copied], ids)
-    log = Place(files, source_of(made, closed))
+    log = MemberFolders.find(files, source_of(made, closed), archive_directory and str(archive_directory))
     for number in ids if member_id is None else (member_id,):
         directory = f"{to}/member-{number}"
         is_new = make_member(log, Place(files, directory), made, epoch_ms=epoch_ms, tell=lambda text: None)
@@ -133,11 +135,11 @@ def _closed(directory: str) -> dict[str, LastWords]:
     """The last words of closed members, by their directories."""
     from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
     from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import members_in
+    from cluster.reader.member_directory import find_cluster_directory, members_in
 
     files = OsFiles()
     members = members_in(files, directory) or [directory]
-    paths = {member: f"{member}/cluster/{CLOSED_FILE_NAME}" for member in members}
+    paths = {member: f"{find_cluster_directory(files, member)}/{CLOSED_FILE_NAME}" for member in members}
     return {
         member: read_last_words(files, path)
         for member, path in paths.items()

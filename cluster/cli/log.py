@@ -15,6 +15,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
+    ArchiveDirectory,
     ConsensusEndpoints,
     OptionalEndpoints,
     check_is_alone,
@@ -101,9 +102,6 @@ Directory = Annotated[
 ]
 ClusterDirectory = Annotated[
     Path | None, typer.Option("--cluster-dir", help="Its cluster directory, where it lies apart.")
-]
-ArchiveDirectory = Annotated[
-    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
 AeronDirectory = Annotated[
     Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, or of a media driver here.")

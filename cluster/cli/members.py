@@ -80,6 +80,9 @@ AnyMemberDirectory = Annotated[
         callback=_serving,
     ),
 ]
+ArchiveDirectory = Annotated[
+    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
+]
 OptionalMemberDirectory = Annotated[
     Path | None,
     typer.Option(

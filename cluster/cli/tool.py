@@ -14,6 +14,7 @@ from cluster.cli import backups, change, consumers, control, data_loss, lanes
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
+    ArchiveDirectory,
     ConsensusEndpoints,
     MediaDriverDirectory,
     OptionalEndpoints,
@@ -89,9 +90,6 @@ app.add_typer(consumers.app)
 Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
 OptionalDirectory = Annotated[
     Path | None, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")
-]
-ArchiveDirectory = Annotated[
-    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]

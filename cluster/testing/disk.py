@@ -429,7 +429,8 @@ class SimulatedFiles:
     def list_directory(self, path: str) -> list[str]:
         if path not in self.disk.folders:
             raise _not_found(path)
-        return [os.path.basename(name) for name in self.disk.paths() if os.path.dirname(name) == path]
+        names = [*self.disk.paths(), *sorted(self.disk.folders)]
+        return [os.path.basename(name) for name in names if os.path.dirname(name) == path]
 
     def make_directory(self, path: str) -> None:
         while path and path not in self.disk.folders and path != "/":

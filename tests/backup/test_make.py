@@ -5,15 +5,16 @@ import pytest
 from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
 from cluster.archive.files import replace
 from cluster.archive.node_state_file import NodeStateFile
-from cluster.backup.close import MemberFolders, close_member, why_not_counted, words_line
+from cluster.backup.close import close_member, why_not_counted, words_line
 from cluster.backup.make import make_member, next_members, source_of
-from cluster.backup.restore import Place
+from cluster.backup.restore import MemberFolders, Place
 from cluster.errors import ConfigurationError, DirectoryInUse
 from cluster.member.disk.life_note import LifeNoteFile
 from cluster.testing.disk import SimulatedFile
 from tests.member.cluster_steps import a_busy_cluster, note_of
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
+from tests.member.parted import Parted
 
 CLUSTER, ARCHIVE = f"{DIRECTORY}/cluster", f"{DIRECTORY}/archive"
 CLOSED = f"{CLUSTER}/{CLOSED_FILE_NAME}"
@@ -32,7 +33,7 @@ def close(member, files=None, boot_id="a boot"):
 
 def make(source, member, made, files=None):
     return make_member(
-        Place(source.files, DIRECTORY),
+        MemberFolders(source.files, CLUSTER, ARCHIVE),
         Place(files or member.files, DIRECTORY),
         made,
         epoch_ms=lambda: 1,
@@ -250,6 +251,24 @@ def test_a_log_that_is_not_the_best_makes_no_member():
     with pytest.raises(ConfigurationError, match="expected term and position"):
         make(lagging, new.members[0], made)
     assert not new.members[0].files.exists(f"{CLUSTER}/recording.log")
+
+
+def test_logs_of_two_histories_make_no_members():
+    """Two of three were put back to stale copies, and went on from there; the third was not seen again."""
+    cluster = Parted()
+    stale = cluster.members[1:]
+    cluster.stop()
+    copies = [member.backup() for member in stale]
+    cluster.run_alone(0, 1, 2)
+    for member, copy in zip(stale, copies, strict=True):
+        member.restore(copy)
+    cluster.run_alone(0, 1, 2, starting=(1, 2), lives=2)
+    words = [close(member) for member in cluster.members]
+
+    difference = r"members 0 \(here\) and 1 \(there\) are of two histories: term 1 "
+    with pytest.raises(ConfigurationError, match=difference):
+        next_members(words, (0, 1, 2))
+    assert next_members(words[1:], (0, 1, 2)).best.log_end > words[0].log_end
 
 
 def send_more(cluster):

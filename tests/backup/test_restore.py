@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.backup.restore import Founding, Place, restore_member
+from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
 from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged, NotAClusterDirectory
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.identity import ClusterIdentity
@@ -24,7 +24,7 @@ def restored(backup, members=3, to_position=None, member_ids=()):
     cluster.world.run_until(backup.cluster.world.now_ns)
     results = {
         restore_member(
-            Place(backup.files, DIRECTORY),
+            MemberFolders.find(backup.files, DIRECTORY),
             Place(member.files, "member"),
             founding=Founding("restore", ClusterIdentity(0).with_members(None, member_ids)),
             to_position=to_position,
@@ -197,7 +197,7 @@ def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can
 
     def restore():
         return restore_member(
-            Place(backup.files, DIRECTORY),
+            MemberFolders.find(backup.files, DIRECTORY),
             target,
             founding=Founding("restore"),
             to_position=None,

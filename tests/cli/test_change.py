@@ -74,6 +74,22 @@ def test_members_are_made_of_the_best_log_once_enough_are_closed(run, cluster, t
     assert lines[0]["candidateTermId"] == 3
 
 
+def test_members_are_made_of_directories_that_lie_apart_and_have_other_names(run, cluster, tmp_path):
+    """As cluster_dir and archive_dir allow, and as Aeron's tools name them."""
+    apart, named = cluster / "member-0", cluster / "member-1"
+    (apart / "archive").rename(tmp_path / "apart")
+    (named / "cluster").rename(named / "consensus-module")
+    where = ("--archive-dir", tmp_path / "apart")
+    status, out, _ = run("close-member", "--dir", apart, *where)
+    assert (status, out.splitlines()[1]) == (0, str(apart / "cluster" / "closed.dat"))
+    _, out, _ = run("close-member", "--dir", named)
+    assert out.splitlines()[1] == str(named / "consensus-module" / "closed.dat")
+
+    making = ("make-members", "--to", tmp_path / "new", "--member-ids", "0,1,2", *where, "--from", cluster)
+    status, out, _ = run(*making)
+    assert (status, len(out.splitlines())) == (0, 3)
+
+
 @pytest.mark.parametrize("ids", ["", "0,x", "0,0", "-1,0"])
 def test_ids_that_are_none_are_wrong_usage(run, cluster, tmp_path, ids):
     for member_id in (0, 1):

@@ -253,7 +253,7 @@ def _verify_token() -> Function:
 
 
 IDENTITY = ClusterIdentity(0, 7, 8).with_members(0, (0, 1, 2))
-WORDS = LastWords(3, 2, 640, 1, True, True, (IDENTITY,))
+WORDS = LastWords(3, 2, 640, 480, 0, 640, 1, True, True, (IDENTITY,))
 EVENTS = TermEvents(0, 640, 2, 480, (TermEvent(0, 0, 1000, 0, 7), TermEvent(2, 480, 2000, 1, 8)))
 SERVICE_MESSAGES = (
     ServiceHello(0, 1, 1 << 16),

@@ -41,9 +41,9 @@ class Parted(SimulatedCluster):
         client.close()
         client.is_lost = True
 
-    def run_alone(self, *ids, lives=1):
+    def run_alone(self, *ids, starting=None, lives=1):
         """Start these with a list of themselves, and let them commit something in each of their lives."""
-        members = [self.members[id_] for id_ in ids]
+        members = [self.members[id_] for id_ in starting or ids]
         for _ in range(lives):
             for member in members:
                 self.list_of[member.member_id] = ids

@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from cluster.backup.promote import promote_backup
-from cluster.backup.restore import Founding, Place, Restored, restore_member
+from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.cnc import CNC_FILE_NAME
@@ -109,7 +109,7 @@ def restored_from(backup: Backup, disk: Disk) -> Restored:
     operator = Process(backup.world, "10.0.4.2", "operator")
     try:
         return restore_member(
-            Place(SimulatedFiles(backup.disk, operator, 1), DIRECTORY),
+            MemberFolders.find(SimulatedFiles(backup.disk, operator, 1), DIRECTORY),
             Place(SimulatedFiles(disk, operator, 1), "/member-0"),
             founding=Founding("restore", ClusterIdentity(0).with_members(None, (0,))),
             to_position=None,
