@@ -21,7 +21,7 @@ from typing import Final, Self
 import numpy as np
 
 from cluster.archive.files import OsFiles, make_directories, open_regular
-from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
+from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError, StorageErrors
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
     CNC_FILE_NAME,
@@ -258,7 +258,7 @@ class CountersFile(_MappedCounters):
         header = _new_header(pid, now_ms)
         length = file_length(header)
         aside, folder = f"{path}.tmp", os.path.dirname(path) or "."
-        try:
+        with StorageErrors(path, "making the counters file failed"):
             make_directories(folder)
             fd = open_regular(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
             try:
@@ -271,8 +271,6 @@ class CountersFile(_MappedCounters):
                 os.close(fd)
             os.replace(aside, path)
             OsFiles().sync_directory(folder)
-        except OSError as error:
-            raise StorageError(path, error.errno, "making the counters file failed") from error
         return counters
 
     @classmethod

@@ -150,6 +150,21 @@ class StorageError(ClusterError):
         super().__init__(": ".join(part for part in (self.path, what, reason) if part))
 
 
+class StorageErrors:
+    """``with StorageErrors(path, "writing failed"):`` makes an OSError inside a StorageError of ``path``."""
+
+    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+        self._path = path
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise StorageError(self._path, error.errno, self._what) from error
+
+
 class NotLeader(ClusterError):
     """The member that was asked does not lead; ``leader_member_id`` does, or is None when unknown."""
 

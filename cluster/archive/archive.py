@@ -11,6 +11,7 @@ Source of the operations: Aeron's ArchiveConductor. What a power cut leaves of e
 import errno
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -271,12 +272,9 @@ class Archive:
 
     def _first_damage(self, descriptor: RecordingDescriptor, begin: int) -> Damage | None:
         checksum = self.recording(descriptor.recording_id).checksum
-        segments = Segments(self.files, self.directory, descriptor)
-        try:
+        with closing(Segments(self.files, self.directory, descriptor)) as segments:
             damage = first_damage(segments, descriptor, begin, descriptor.stop_position, checksum)
             return None if damage is None else replace(damage, acknowledged_end=descriptor.stop_position)
-        finally:
-            segments.close()
 
     def _reads_at_end(self, descriptor: RecordingDescriptor) -> bool:
         """Whether the page can be read in which the next frame goes after the last one."""
@@ -408,11 +406,8 @@ class Archive:
         """What the frames of a recording hold in place of session ids. Raises LogDamaged, StorageError."""
         entry = self._catalog.entry(descriptor.recording_id)
         assert entry is not None
-        segments = Segments(self.files, self.directory, descriptor)
-        try:
+        with closing(Segments(self.files, self.directory, descriptor)) as segments:
             return frame_checksum(segments, self._catalog, entry)
-        finally:
-            segments.close()
 
     def create_recording(
         self,

@@ -3,6 +3,7 @@
 Sources: ArchiveTool's compact, delete-orphaned-segments, checksum, mark-valid and mark-invalid.
 """
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
@@ -145,12 +146,9 @@ def add_checksums(
             for position, run in walk:
                 store_checksums(checksum, run, 0, len(run))
                 base = segments.base_of(position)
-                file = files.open(segments.path(base), write=True)
-                try:
+                with closing(files.open(segments.path(base), write=True)) as file:
                     file.pwrite(run, position - base)
                     file.datasync()
-                finally:
-                    file.close()
                 covered += len(run)
             if walk.position < end:
                 raise walk.damage()

@@ -10,7 +10,7 @@ from functools import partial
 from cluster.archive.catalog_checksum import descriptor_checksum, entry_checksum
 from cluster.archive.catalog_repair import PutBack, put_back_flips
 from cluster.archive.files import File, Files, read_at_rest, replace
-from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
+from cluster.errors import LogDamaged, NotAClusterDirectory, StorageErrors
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import (
     CATALOG_CAPACITY_DEFAULT,
@@ -290,22 +290,16 @@ class CatalogFile:
     def _grow(self, length: int) -> None:
         while length > self.capacity:
             self.capacity += self.capacity // 2
-            try:
+            with StorageErrors(self.path, "growing failed"):
                 self._file.resize(self.capacity)
-            except OSError as error:
-                raise StorageError(self.path, error.errno, "growing failed") from error
 
     def _write(self, data: bytes, offset: int) -> None:
-        try:
+        with StorageErrors(self.path, "writing failed"):
             self._file.pwrite(data, offset)
-        except OSError as error:
-            raise StorageError(self.path, error.errno, "writing failed") from error
 
     def _sync(self, *, metadata: bool = False) -> None:
-        try:
+        with StorageErrors(self.path, "syncing failed"):
             if self._sync_level == 2 or (metadata and self._sync_level > 0):
                 self._file.fullsync()
             elif self._sync_level > 0:
                 self._file.datasync()
-        except OSError as error:
-            raise StorageError(self.path, error.errno, "syncing failed") from error

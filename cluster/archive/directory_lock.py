@@ -6,6 +6,8 @@ The lock file keeps the pids of its last owner and of the owner of the mark file
 file of one of those was left by a process of ours that is gone, and is no reason to wait.
 """
 
+from contextlib import closing
+
 from cluster.archive.files import Files, Lock, OsFiles
 from cluster.errors import DirectoryInUse, LogDamaged, StorageError
 from cluster.protocol.mark_file import (
@@ -23,11 +25,8 @@ _PIDS_LENGTH_MAX = 32
 
 def read_mark_header(files: Files, path: str) -> MarkFileHeader:
     """The header of a mark file, of an archive if its name says so. Raises LogDamaged with its path."""
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         data = file.pread(MARK_FILE_HEADER_LENGTH, 0)
-    finally:
-        file.close()
     try:
         if path.endswith(ARCHIVE_MARK_FILE_NAME):
             return decode_archive_mark_file(data)
@@ -90,12 +89,9 @@ def _take_over(files: Files, directory: str, mark_file_name: str, now_ms: int) -
                 f"{directory}: {mark_file_name} is active, in use by process {header.pid} of Aeron "
                 f"(or free {LIVENESS_TIMEOUT_MS // 1000} s after that process is gone)"
             )
-    file = files.open(path, write=True)
-    try:
+    with closing(files.open(path, write=True)) as file:
         file.pwrite(" ".join(map(str, owners)).encode().ljust(_PIDS_LENGTH_MAX), 0)
         file.datasync()  # before a mark file of this process: after a power cut they must fit
-    finally:
-        file.close()
 
 
 def check_is_free(files: OsFiles, directory: str, mark_file_name: str) -> None:
@@ -132,9 +128,6 @@ def _mark_header(files: Files, mark_path: str, lock_path: str) -> MarkFileHeader
 
 def _last_owners(files: Files, path: str) -> list[int]:
     """The pids in the lock file, its last owner's first."""
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         words = file.pread(_PIDS_LENGTH_MAX, 0).split()
-    finally:
-        file.close()
     return [int(word) for word in words if word.isdigit()]

@@ -4,9 +4,10 @@ export-watermark    the position, decimal: everything before it is safe elsewher
 """
 
 from collections.abc import Callable
+from contextlib import closing
 
 from cluster.archive.files import Files, replace
-from cluster.errors import ClusterError, LogDamaged, StorageError
+from cluster.errors import ClusterError, LogDamaged, StorageErrors
 
 FILE_NAME = "export-watermark"
 
@@ -14,16 +15,11 @@ FILE_NAME = "export-watermark"
 def read_export_watermark(files: Files, directory: str) -> int | None:
     """The position, None when nobody has said one. Raises LogDamaged for a file that holds no number."""
     path = f"{directory}/{FILE_NAME}"
-    try:
+    with StorageErrors(path, "reading failed"):
         if not files.exists(path):
             return None
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             text = file.pread(32, 0).decode("ascii", "replace").strip()
-        finally:
-            file.close()
-    except OSError as error:
-        raise StorageError(path, error.errno, "reading failed") from error
     if not text.isdecimal():
         raise LogDamaged(path, 0, f"{text!r} is no log position")
     return int(text)

@@ -12,9 +12,10 @@ import fcntl
 import os
 import stat
 import weakref
+from contextlib import closing
 from typing import Any, Protocol, TypeAlias
 
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import LogDamaged, StorageError, StorageErrors
 
 # Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not say).
 Buffer: TypeAlias = Any
@@ -139,20 +140,15 @@ def replace(files: Files, path: str, data: Buffer, *, length: int = 0) -> None:
     StorageError.
     """
     aside = f"{path}.tmp"
-    try:
+    with StorageErrors(path, "writing failed"):
         if files.exists(aside):  # of a process that died on the way
             files.unlink(aside)
-        file = files.open(aside, create=True)
-        try:
+        with closing(files.open(aside, create=True)) as file:
             file.resize(length)
             file.pwrite(data, 0)
             file.fullsync()
-        finally:
-            file.close()
         files.rename(aside, path)
         files.sync_directory(os.path.dirname(path) or ".")
-    except OSError as error:
-        raise StorageError(path, error.errno, "writing failed") from error
 
 
 # Kept by the classes: when an interpreter ends, ``os`` may be gone from a module before its last objects are.

@@ -4,6 +4,8 @@ For a cluster's log that is the first NewLeadershipTermEvent, by which logs are 
 does not keep it.
 """
 
+from contextlib import closing
+
 from cluster.archive.files import Files, replace
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 
@@ -24,9 +26,6 @@ def read_first_frame(files: Files, directory: str, recording_id: int) -> bytes |
     path = _path(directory, recording_id)
     if not files.exists(path):
         return None
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         frame = file.pread(file.size(), 0)
-    finally:
-        file.close()
     return frame if len(frame) >= HEADER_LENGTH and len(frame) == header_at(frame).aligned_length else None

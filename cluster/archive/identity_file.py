@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cluster.archive.files import Files
 from cluster.archive.message_file import read_checked, store_checked
-from cluster.errors import LogDamaged, OtherMembers, StorageError
+from cluster.errors import LogDamaged, OtherMembers, StorageErrors
 from cluster.protocol.identity import ClusterIdentity
 
 IDENTITY_FILE_NAME = "identity.dat"
@@ -91,11 +91,9 @@ def _remove_another(files: Files, path: str, identity: ClusterIdentity) -> None:
         return
     if held is None or (held.generation, held.member_ids) == (identity.generation, identity.member_ids):
         return
-    try:
+    with StorageErrors(path, "removing failed"):
         files.unlink(path)
         files.sync_directory(path.rpartition("/")[0])
-    except OSError as error:
-        raise StorageError(path, error.errno, "removing failed") from error
 
 
 def _paths(cluster_directory: str, archive_directory: str) -> tuple[str, str]:

@@ -7,11 +7,12 @@ cluster/protocol/mark_file.py.
 """
 
 import struct
+from contextlib import closing
 from datetime import UTC, datetime
 
 from cluster.archive.directory_lock import DirectoryLock, read_mark_header
 from cluster.archive.files import File, Files, replace
-from cluster.errors import ConfigurationError, LogDamaged, StorageError
+from cluster.errors import ConfigurationError, LogDamaged, StorageError, StorageErrors
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
 from cluster.protocol.mark_file import (
@@ -59,10 +60,8 @@ class MarkFile:
 
         Raises StorageError.
         """
-        try:
+        with StorageErrors(self.path, "writing the mark file failed"):
             self._file.pwrite(_I64.pack(now_ms), ACTIVITY_TIMESTAMP_OFFSET)
-        except OSError as error:
-            raise StorageError(self.path, error.errno, "writing the mark file failed") from error
 
     def record_error(self, text: str, now_ms: int) -> None:
         """Count an error in the file's log; one that finds no room is dropped."""
@@ -246,11 +245,8 @@ def _check_owner(files: Files, directory: str, path: str, header: ClusterMarkFil
     log = f"{directory}/{RECORDING_LOG_FILE_NAME}"
     if not files.exists(path) or not files.exists(log):
         return
-    file = files.open(log)
-    try:
+    with closing(files.open(log)) as file:
         has_log = file.size() > 0
-    finally:
-        file.close()
     owner = read_mark_header(files, path)
     assert isinstance(owner, ClusterMarkFileHeader)
     if has_log and owner.component_type == ClusterComponentType.BACKUP:
@@ -273,11 +269,8 @@ def _damage(files: Files, path: str) -> LogDamaged | None:
     try:
         header = read_mark_header(files, path)
         if isinstance(header, ClusterMarkFileHeader):
-            file = files.open(path)
-            try:
+            with closing(files.open(path)) as file:
                 check_owner(file.pread(MARK_FILE_HEADER_LENGTH, 0), header)
-            finally:
-                file.close()
     except LogDamaged as damage:
         return damage.at(path)
     return None
@@ -287,11 +280,8 @@ def _keep_errors(files: Files, directory: str, path: str, kind: str, now_ms: int
     """Write the errors of the run before to a dated text file, if there were any."""
     if not files.exists(path):
         return
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         data = file.pread(ERROR_BUFFER_LENGTH, MARK_FILE_HEADER_LENGTH)
-    finally:
-        file.close()
     try:
         entries = list(decode_error_log(data))
     except LogDamaged:
@@ -303,8 +293,5 @@ def _keep_errors(files: Files, directory: str, path: str, kind: str, now_ms: int
     kept = f"{directory}/{kind}-{stamp}-error.log"
     if files.exists(kept):
         return
-    file = files.open(kept, create=True)
-    try:
+    with closing(files.open(kept, create=True)) as file:
         file.pwrite(error_log_text(entries).encode(), 0)
-    finally:
-        file.close()

@@ -2,10 +2,11 @@
 
 import struct
 import zlib
+from contextlib import closing
 from typing import TypeVar
 
 from cluster.archive.files import Files, read_at_rest, replace
-from cluster.errors import LogDamaged, RemoteProtocolError, StorageError
+from cluster.errors import LogDamaged, RemoteProtocolError, StorageErrors
 from cluster.protocol import decode
 from cluster.protocol.sbe import Message
 
@@ -15,16 +16,11 @@ _Message = TypeVar("_Message", bound=Message)
 
 def read_checked(files: Files, path: str) -> bytes | None:
     """The bytes before the CRC, None without the file. Raises LogDamaged, StorageError."""
-    try:
+    with StorageErrors(path, "reading failed"):
         if not files.exists(path):
             return None
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             data = read_at_rest(file, file.size())
-        finally:
-            file.close()
-    except OSError as error:
-        raise StorageError(path, error.errno, "reading failed") from error
     body, crc = data[: -_CRC.size], data[-_CRC.size :]
     if crc != _CRC.pack(zlib.crc32(body)):
         raise LogDamaged(path, 0, "its checksum is not that of its bytes")

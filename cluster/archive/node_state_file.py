@@ -4,7 +4,7 @@ Source: NodeStateFile of Aeron Cluster; layout in cluster/protocol/node_state.py
 """
 
 from cluster.archive.files import File, Files, read_at_rest, replace
-from cluster.errors import LogDamaged, NotAClusterDirectory, StorageError
+from cluster.errors import LogDamaged, NotAClusterDirectory, StorageErrors
 from cluster.protocol.node_state import (
     CANDIDATE_TERM_OFFSET,
     NEW_CANDIDATE_TERM,
@@ -35,7 +35,7 @@ class NodeStateFile:
         Raises NotAClusterDirectory (nothing there to read), LogDamaged, StorageError.
         """
         path = f"{directory}/{NODE_STATE_FILE_NAME}"
-        try:
+        with StorageErrors(path, "opening failed"):
             if not files.exists(path):
                 if not write:
                     raise NotAClusterDirectory(f"{directory}: {NODE_STATE_FILE_NAME} is missing")
@@ -59,8 +59,6 @@ class NodeStateFile:
                 # What reads back well may never have reached the disk, if a sync failed in an earlier life.
                 file.pwrite(seal_node_state(candidate_term), 0)
                 file.datasync()
-        except OSError as error:
-            raise StorageError(path, error.errno, "opening failed") from error
         return cls(file, candidate_term, file_sync_level)
 
     @staticmethod
@@ -84,16 +82,12 @@ class NodeStateFile:
         """
         if candidate_term_id > self.candidate_term_id:
             candidate_term = CandidateTerm(candidate_term_id, now_ms, log_position)
-            try:
+            with StorageErrors(self._file.path, "writing the candidate term failed"):
                 self._file.pwrite(seal_node_state(candidate_term), 0)  # in one sector: whole, or not at all
                 if self._sync_level == 1:
                     self._file.datasync()
                 elif self._sync_level == 2:
                     self._file.fullsync()
-            except OSError as error:
-                raise StorageError(
-                    self._file.path, error.errno, "writing the candidate term failed"
-                ) from error
             self.candidate_term = candidate_term
         return self.candidate_term_id
 

@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from cluster.archive.files import File, Files, read_at_rest, replace
-from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageError
+from cluster.errors import LocalProtocolError, LogDamaged, NotAClusterDirectory, StorageErrors
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, align
 from cluster.protocol.recording_log import (
@@ -109,7 +109,7 @@ class RecordingLog:
         StorageError.
         """
         path = f"{directory}/{RECORDING_LOG_FILE_NAME}"
-        try:
+        with StorageErrors(path, "opening failed"):
             if not files.exists(path):
                 if not write:
                     raise NotAClusterDirectory(f"{directory}: {RECORDING_LOG_FILE_NAME} is missing")
@@ -122,8 +122,6 @@ class RecordingLog:
                 if write and (rest := file.size() % ENTRY_ALIGNMENT):
                     # A part of an entry that a crash left. Followed by another it would read as a whole one.
                     file.resize(file.size() - rest)
-        except OSError as error:
-            raise StorageError(path, error.errno, "opening failed") from error
         recording_log = cls(files, directory, file, file_sync_level)
         try:
             if recording_log.damage is not None and not readable_part:
@@ -502,27 +500,21 @@ class RecordingLog:
     def _replace_file(self, data: bytes) -> None:
         path = self.path
         replace(self._files, path, data)
-        try:
+        with StorageErrors(path, "opening failed"):
             file = self._files.open(path, write=True)
-        except OSError as error:
-            raise StorageError(path, error.errno, "opening failed") from error
         self._file.close()
         self._file = file
 
     def _write(self, data: bytes, offset: int) -> None:
-        try:
+        with StorageErrors(self.path, "writing failed"):
             self._file.pwrite(data, offset)
-        except OSError as error:
-            raise StorageError(self.path, error.errno, "writing failed") from error
 
     def _sync(self) -> None:
-        try:
+        with StorageErrors(self.path, "syncing failed"):
             if self._sync_level == 1:
                 self._file.datasync()
             elif self._sync_level == 2:
                 self._file.fullsync()
-        except OSError as error:
-            raise StorageError(self.path, error.errno, "syncing failed") from error
 
 
 def _is_unwritten(entry: RecordingLogEntry) -> bool:

@@ -4,9 +4,11 @@ Source: ClusterToolOperator's sortRecordingLog and seedRecordingLogFromSnapshot;
 replaced in one step, and sorting leaves invalid entries invalid.
 """
 
+from contextlib import closing
+
 from cluster.archive.files import Files, replace
 from cluster.archive.recording_log import RecordingLog
-from cluster.errors import StorageError
+from cluster.errors import StorageErrors
 from cluster.protocol.recording_log import (
     CONSENSUS_MODULE_SERVICE_ID,
     SNAPSHOT,
@@ -37,11 +39,9 @@ def seed_from_latest_snapshot(files: Files, recording_log: RecordingLog) -> bool
         recording_log.rewrite([entry._replace(term_base_log_position=0, log_position=0) for entry in kept])
         return True
     recording_log.close()
-    try:
+    with StorageErrors(path, "removing failed"):
         files.unlink(path)
         files.sync_directory(path.rpartition("/")[0] or ".")
-    except OSError as error:
-        raise StorageError(path, error.errno, "removing failed") from error
     return False
 
 
@@ -62,12 +62,6 @@ def _latest_set(entries: list[RecordingLogEntry]) -> list[RecordingLogEntry]:
 
 
 def _copy(files: Files, path: str, new_path: str) -> None:
-    try:
-        source = files.open(path)
-        try:
-            data = source.pread(source.size(), 0)
-        finally:
-            source.close()
-    except OSError as error:
-        raise StorageError(path, error.errno, "reading failed") from error
+    with StorageErrors(path, "reading failed"), closing(files.open(path)) as source:
+        data = source.pread(source.size(), 0)
     replace(files, new_path, data)

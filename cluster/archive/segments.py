@@ -9,6 +9,7 @@ term that holds the recording's start. Source: AeronArchive.segmentFileBasePosit
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import numpy as np
 
@@ -107,15 +108,12 @@ class Segments:
         """Make [``position``, ``end``) durable as it reads, whatever became of earlier writes and syncs."""
         while position < end:
             base = self.base_of(position)
-            file = self.files.open(self.path(base), write=True)
-            try:
+            with closing(self.files.open(self.path(base), write=True)) as file:
                 while position < min(end, base + self.segment_length):
                     chunk_end = min(end, base + self.segment_length, position + ZERO_CHUNK)
                     file.pwrite(self.read(position, chunk_end), position - base)
                     position = chunk_end
                 file.datasync()
-            finally:
-                file.close()
 
     def create(self, path: str, *, is_sparse: bool = False) -> "SegmentFile":
         """A new segment at ``path``: its length reserved and its first bytes zeroed, or all of it a hole."""
@@ -143,16 +141,13 @@ class Segments:
         path, aside = self.path(base), self.next_path()
         if self.files.exists(aside):
             self.files.unlink(aside)
-        segment = self.create(aside)
-        try:
+        with closing(self.create(aside)) as segment:
             position = max(base, self.start_position)
             while position < end:
                 chunk_end = min(end, position + ZERO_CHUNK)
                 segment.file.pwrite(self.read(position, chunk_end), position - base)
                 position = chunk_end
             segment.file.fullsync()
-        finally:
-            segment.close()
         self.forget(base)
         if old_to is not None and self.files.exists(path):
             self.files.rename(path, f"{old_to}/{path.rpartition('/')[2]}")

@@ -33,6 +33,7 @@ does so under another session id. The file is removed by an orderly stop.
 
 import struct
 import zlib
+from contextlib import closing
 from dataclasses import dataclass, replace
 from operator import itemgetter
 
@@ -126,11 +127,8 @@ def read_sync_proof(files: Files, directory: str, recording_id: int, session_id:
     path = sync_proof_path(directory, recording_id)
     if not files.exists(path):
         return None
-    file = files.open(path)
-    try:
+    with closing(files.open(path)) as file:
         data = file.pread(LENGTH, 0)
-    finally:
-        file.close()
     proofs = [proof for proof in decode_slots(data) if proof.session_id == session_id]
     newest = max(proofs, key=lambda proof: proof.sequence, default=None)
     sequence, to, checksum = max((_decode_done(data, offset) for offset in _SLOT_OFFSETS), key=itemgetter(0))

@@ -12,6 +12,7 @@ end of the log: the same on each host, and none that the old members count.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
@@ -147,8 +148,7 @@ def prepare(
     Raises NotAClusterDirectory, ConfigurationError, LogDamaged, StorageError.
     """
     files = member.files
-    archive = Archive.open(f"{member.path}/archive", files=files, epoch_ms=epoch_ms)
-    try:
+    with closing(Archive.open(f"{member.path}/archive", files=files, epoch_ms=epoch_ms)) as archive:
         recording_log = RecordingLog.open(log_folder, files=files, find_recording=archive.find_recording)
         try:
             drop_orphans(archive, recording_log, tell)
@@ -174,8 +174,6 @@ def prepare(
                 write_identity(files, f"{member.path}/cluster", archive.directory, identity)
         finally:
             recording_log.close()
-    finally:
-        archive.close()
     position = None if snapshot is None else snapshot.log_position
     return Restored(recording.start_position, end, position, term_id, generation)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -272,12 +272,9 @@ def purge(
 
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
-    archive = Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)
-    try:
+    with closing(Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)) as archive:
         _confirm(f"delete the log before {position} for good?", yes)
         start, begin = purge_log(archive, RecordingLog.open(cluster, files=files), position)
-    finally:
-        archive.close()
     if as_json:
         print(json.dumps({"oldStartPosition": start, "startPosition": begin}))
     else:
@@ -477,11 +474,8 @@ def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> 
         catalog.check_entry(entry, segment_bases(files, archive, entry.descriptor.recording_id))
     except LogDamaged:
         return None  # nothing shows where they are
-    segments = Segments(files, archive, entry.descriptor)
-    try:
+    with closing(Segments(files, archive, entry.descriptor)) as segments:
         return frame_checksum(segments, catalog, entry)
-    finally:
-        segments.close()
 
 
 def _show_descriptor(

@@ -16,7 +16,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import Endpoints, ask_members
-from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageError, TimedOut
+from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageErrors, TimedOut
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -256,11 +256,8 @@ class _Run:
 
 
 def _write_histogram(path: Path, latencies: HdrHistogram) -> None:
-    try:
-        with path.open("wb") as out:
-            latencies.output_percentile_distribution(out, 1_000.0)
-    except OSError as error:
-        raise StorageError(path, error.errno, "writing the histogram") from None
+    with StorageErrors(path, "writing the histogram"), path.open("wb") as out:
+        latencies.output_percentile_distribution(out, 1_000.0)
 
 
 def _text(report: dict[str, Any]) -> str:

@@ -26,7 +26,7 @@ import typer
 
 from cluster.cli.events import LOG_NAMES
 from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
-from cluster.errors import ClusterError, NotAClusterDirectory, StorageError
+from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
 LOG_BYTES_MAX = 8 << 20  # of each log its end
@@ -67,17 +67,14 @@ def bundle(
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
     file = out or Path(f"{name}.tar.gz")
-    try:
-        with tarfile.open(file, "w:gz") as archive:
-            os.chmod(file, 0o600)
-            count = 0
-            for path, data in _contents(directory, members):
-                info = tarfile.TarInfo(f"{name}/{path}")
-                info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
-                archive.addfile(info, io.BytesIO(data))
-                count += 1
-    except OSError as error:
-        raise StorageError(file, error.errno, "cannot be written") from None
+    with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
+        os.chmod(file, 0o600)
+        count = 0
+        for path, data in _contents(directory, members):
+            info = tarfile.TarInfo(f"{name}/{path}")
+            info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
+            archive.addfile(info, io.BytesIO(data))
+            count += 1
     size = file.stat().st_size
     if as_json:
         print(json.dumps({"file": str(file), "files": count, "bytes": size}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,11 +37,8 @@ def consumers(
 
     endpoints = endpoints_unless(directory is not None, endpoints)
     if directory is None:
-        log = RemoteLog(endpoints or "", entry_filter=REPORTS)
-        try:
+        with closing(RemoteLog(endpoints or "", entry_filter=REPORTS)) as log:
             groups, end = list(reported_groups(log).values()), log.commit_position()
-        finally:
-            log.close()
     else:
         with LogReader.open(dir=str(directory), entry_filter=REPORTS) as reader:
             groups, end = _read(reader, str(directory)), reader.commit_position()

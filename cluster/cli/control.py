@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -298,11 +299,8 @@ def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlO
 def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
     from cluster.protocol.link import ControlRequest
 
-    client = _open_client(endpoint)
-    try:
+    with closing(_open_client(endpoint)) as client:
         return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
-    finally:
-        client.close()
 
 
 def _open_client(endpoint: Endpoint) -> LogClient:

@@ -13,7 +13,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, default_directory
-from cluster.errors import NotAClusterDirectory, PortInUse, StorageError
+from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 if TYPE_CHECKING:
@@ -87,18 +87,14 @@ def live(
         while time.monotonic() < deadline:
             time.sleep(LOOK_INTERVAL_S)
             frames.append(looks.frame())
-    try:
+    with StorageErrors(out, "cannot be written"):
         out.write_text(page(frames))
-    except OSError as error:
-        raise StorageError(out, error.errno, "cannot be written") from None
     print(f"{out}: {len(frames)} frames")
 
 
 def _read(story: Path) -> str:
-    try:
+    with StorageErrors(story, "cannot be read"):
         return story.read_text()
-    except OSError as error:
-        raise StorageError(story, error.errno, "cannot be read") from None
 
 
 def _serve(text: str, looks: Looks | None, port: int) -> None:

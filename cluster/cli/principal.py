@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from cluster.cli.verbs import Verb, Verbs, example
-from cluster.errors import ConfigurationError, StorageError
+from cluster.errors import ConfigurationError, StorageErrors
 
 SECRET_MODE = 0o600
 TOKEN_BYTES = 32
@@ -64,12 +64,10 @@ def add(
 
 def _draw(path: Path) -> None:
     """Write a new token, for its user's eyes alone."""
-    try:
+    with StorageErrors(path, "cannot be written"):
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE)
         with open(fd, "w") as file:
             file.write(f"{secrets.token_urlsafe(TOKEN_BYTES)}\n")
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be written") from None
 
 
 def _secret(path: Path | None) -> bytes:

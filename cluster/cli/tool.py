@@ -502,11 +502,8 @@ def _mark_errors(path: str) -> list[Any]:
     from cluster.protocol.error_log import decode_error_log
     from cluster.protocol.mark_file import MARK_FILE_HEADER_LENGTH
 
-    file = OsFiles().open(path)
-    try:
+    with closing(OsFiles().open(path)) as file:
         data = file.pread(max(file.size() - MARK_FILE_HEADER_LENGTH, 0), MARK_FILE_HEADER_LENGTH)
-    finally:
-        file.close()
     try:
         return list(decode_error_log(data))
     except LogDamaged as damage:

@@ -16,7 +16,7 @@ import typer
 
 from cluster.archive.files import make_directories
 from cluster.cli.printable import leave_streams_to_services
-from cluster.errors import ClusterError, PortInUse, StorageError
+from cluster.errors import ClusterError, PortInUse, StorageErrors
 
 if TYPE_CHECKING:
     from cluster.node.config import NodeConfig
@@ -240,10 +240,8 @@ def _make_certificates(directory: Path, count: int) -> None:
 
 
 def _make_directory(path: Path) -> None:
-    try:
+    with StorageErrors(path, "the directory cannot be made"):
         make_directories(path)
-    except OSError as error:
-        raise StorageError(path, error.errno, "the directory cannot be made") from None
 
 
 def _check_ports(configs: list[NodeConfig]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Self, Unpack
 
@@ -103,12 +104,9 @@ class ClusterClient(ClientStanding, BlockingCalls):
         ``message_timeout_s``, TlsFailed, AuthenticationRejected, BatchRegistered where the lane's batch is
         in the log as a whole, or ClusterError with the cluster's reason.
         """
-        attempt = AsyncConnect(endpoints, egress_listener, **settings)
-        try:
+        with closing(AsyncConnect(endpoints, egress_listener, **settings)) as attempt:
             while (client := attempt.poll()) is None:
                 attempt.wait(WAIT_S)
-        finally:
-            attempt.close()
         return client
 
     # -- how it stands: ``standing.py`` --

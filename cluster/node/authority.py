@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cluster.errors import ClusterError, ConfigurationError, StorageError
+from cluster.errors import ClusterError, ConfigurationError, StorageErrors
 from cluster.transport.certificates import MEMBER_NAME, member_name
 
 AUTHORITY_DAYS = 3_650  # or as long as what it issues
@@ -216,10 +216,8 @@ def _write_pair(
     certificate_path, key_path = _paths(folder, name)
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    try:
+    with StorageErrors(folder, "the folder cannot be made"):
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageError(folder, error.errno, "the folder cannot be made") from None
     _write(key_path, private, 0o600)
     _write(certificate_path, certificate.public_bytes(pem), 0o644)
     return certificate_path, key_path
@@ -227,8 +225,8 @@ def _write_pair(
 
 def _write(path: Path, data: bytes, mode: int) -> None:
     """Make the file, which nobody else may read meanwhile. Raises StorageError."""
-    try:
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be made") from None
+    with (
+        StorageErrors(path, "cannot be made"),
+        open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file,
+    ):
+        file.write(data)

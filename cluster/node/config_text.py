@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from cluster.archive.files import make_directories, open_regular
-from cluster.errors import ConfigurationError, StorageError
+from cluster.errors import ConfigurationError, StorageErrors
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS
 from cluster.node.config_types import key_of
@@ -193,15 +193,13 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     path = Path(path)
     text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
     new = path.with_name(f"{path.name}.new")
-    try:
+    with StorageErrors(path, "cannot be written"):
         if path.exists() and path.read_text() == text:
             return
         make_directories(path.parent)
         with open(open_regular(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
             file.write(text)
         new.replace(path)
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be written") from None
 
 
 def documentation() -> str:

@@ -15,6 +15,7 @@ from cluster.errors import (
     LogDamaged,
     MemberRestart,
     StorageError,
+    StorageErrors,
     UnexpectedError,
 )
 
@@ -86,7 +87,7 @@ class DiskFailures:
         if not self.is_full:
             return
         path = f"{directory}/room.tmp"
-        try:
+        with StorageErrors(path, "the disk is still full"):
             if files.exists(path):
                 files.unlink(path)
             file = files.open(path, create=True)
@@ -95,5 +96,3 @@ class DiskFailures:
             finally:
                 file.close()
                 files.unlink(path)
-        except OSError as error:
-            raise StorageError(path, error.errno, "the disk is still full") from error

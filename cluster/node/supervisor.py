@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cluster.archive.files import FILE_MODE, make_directories
-from cluster.errors import StorageError
+from cluster.errors import StorageError, StorageErrors
 
 if TYPE_CHECKING:
     from cluster.node.config import NodeConfig
@@ -250,13 +250,11 @@ def _redirect(path: Path, bytes_max: int) -> None:
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    try:
+    with StorageErrors(path, "cannot be opened"):
         make_directories(path.parent)
         if path.exists() and path.stat().st_size > bytes_max:
             os.replace(path, f"{path}.1")
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be opened") from None
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)

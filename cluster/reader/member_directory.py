@@ -8,11 +8,12 @@ Any two folders do when they are given apart, and any folder that holds, itself 
 exactly one recording log and one catalog.
 """
 
+from contextlib import closing
 from dataclasses import dataclass
 
 from cluster.archive.directory_lock import is_active, lock_path, read_mark_header
 from cluster.archive.files import Files, OsFiles
-from cluster.errors import NotAClusterDirectory, StorageError
+from cluster.errors import NotAClusterDirectory, StorageErrors
 from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
@@ -117,11 +118,8 @@ def mark_directory(files: Files, cluster: str, name: str = CLUSTER_MARK_FILE_NAM
     link = f"{cluster}/{name.removesuffix('.dat')}.lnk"
     if not files.exists(link):
         return cluster
-    file = files.open(link)
-    try:
+    with closing(files.open(link)) as file:
         return file.pread(file.size(), 0).decode("ascii", "replace").strip()
-    finally:
-        file.close()
 
 
 def read_cluster_mark(files: Files, cluster: str) -> ClusterMarkFileHeader | None:
@@ -129,10 +127,8 @@ def read_cluster_mark(files: Files, cluster: str) -> ClusterMarkFileHeader | Non
     path = f"{mark_directory(files, cluster)}/{CLUSTER_MARK_FILE_NAME}"
     if not files.exists(path):
         return None
-    try:
+    with StorageErrors(path, "reading failed"):
         header = read_mark_header(files, path)
-    except OSError as error:
-        raise StorageError(path, error.errno, "reading failed") from error
     assert isinstance(header, ClusterMarkFileHeader)
     return header
 
@@ -170,10 +166,8 @@ def _holder(files: Files, folder: str, names: tuple[str, ...]) -> str | None:
 
 
 def _subfolders(files: Files, folder: str) -> list[str]:
-    try:
+    with StorageErrors(folder, "reading the directory failed"):
         return [name for name in files.list_directory(folder) if files.is_directory(f"{folder}/{name}")]
-    except OSError as error:
-        raise StorageError(folder, error.errno, "reading the directory failed") from error
 
 
 def _parent(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 from cluster.errors import ClusterError, ConfigurationError
@@ -32,11 +33,8 @@ class ReaderGroup:
         Raises ClusterError.
         """
         if self._position is None:
-            log = RemoteLog(self._endpoints, entry_filter=REPORTS, **self._options)
-            try:
+            with closing(RemoteLog(self._endpoints, entry_filter=REPORTS, **self._options)) as log:
                 found = reported_groups(log).get(self.name)
-            finally:
-                log.close()
             self._position = None if found is None else found.position
         return self._position
 

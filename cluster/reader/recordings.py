@@ -1,6 +1,7 @@
 """Any recording of an archive directory, message by message: snapshots, and what tools look at."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
@@ -27,11 +28,8 @@ def find_recording(files: Files, archive_dir: str, recording_id: int) -> Recordi
 def open_recording(files: Files, archive_dir: str, recording_id: int) -> StoredRecording:
     """A recording that is not written any more. Raises NotAClusterDirectory, LogDamaged."""
     descriptor = find_recording(files, archive_dir, recording_id)
-    segments = Segments(files, archive_dir, descriptor)
-    try:
+    with closing(Segments(files, archive_dir, descriptor)) as segments:
         kinds = checksum_kinds(segments, descriptor)
-    finally:
-        segments.close()
     return StoredRecording(files, archive_dir, descriptor, kinds.pop() if len(kinds) == 1 else None)
 
 
@@ -43,8 +41,7 @@ def recorded_messages(
     Meant for snapshots: messages that span more than the frames read at once (16 MiB) do not occur.
     Raises LogDamaged where the recording is damaged.
     """
-    segments = Segments(files, archive_dir, descriptor)
-    try:
+    with closing(Segments(files, archive_dir, descriptor)) as segments:
         end = descriptor.stop_position
         if end == NULL_POSITION:
             end = segments.bases()[-1] + descriptor.segment_file_length
@@ -70,5 +67,3 @@ def recorded_messages(
                 return  # the rest of a message that was never written
             length = length if offset else 2 * length
             position += offset
-    finally:
-        segments.close()

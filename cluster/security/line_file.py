@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 
 from cluster.archive.files import open_regular
-from cluster.errors import StorageError
+from cluster.errors import StorageError, StorageErrors
 
 
 class LineFile:
@@ -23,10 +23,8 @@ class LineFile:
         self._bytes_max = bytes_max
         self._is_torn = False  # ends in half a line
         self._lock = threading.RLock()  # a signal's handler may write too
-        try:
+        with StorageErrors(path, "cannot be opened"):
             self._open()
-        except OSError as error:
-            raise StorageError(path, error.errno, "cannot be opened") from None
 
     def append(self, lines: bytes) -> None:
         """Raises OSError when the disk does not take all of it; the file then ends as it did before."""

@@ -16,7 +16,7 @@ import secrets
 from typing import NamedTuple, Protocol
 
 from cluster.archive.files import FILE_MODE
-from cluster.errors import ConfigurationError, StorageError
+from cluster.errors import ConfigurationError, StorageErrors
 from cluster.security.text_file import read_lines
 
 NAME_LENGTH_MAX = 256
@@ -143,13 +143,11 @@ def put(path: str, name: str, digest: PasswordDigest | TokenDigest) -> bool:
     text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: str(digest)}.items())
     target = os.path.realpath(path)
     aside = f"{target}.new"
-    try:
+    with StorageErrors(path, "cannot be written"):
         fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
         with open(fd, "w") as file:
             file.write(text)
             file.flush()
             os.fsync(fd)
         os.replace(aside, target)
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be written") from None
     return was_there

@@ -337,12 +337,9 @@ class _SocketLogClient:
         return status
 
     def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
-        exchange = self._open()
-        try:
+        with contextlib.closing(self._open()) as exchange:
             exchange.send(request)
             return _only(link.ControlOutcome, self._endpoint, exchange.receive(timeout_s))
-        finally:
-            exchange.close()
 
     def read(
         self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()

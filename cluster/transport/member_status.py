@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from functools import partial
 
 from cluster.protocol import link
@@ -36,8 +37,5 @@ def member_status(
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
     tls = tls_in(os.environ) if tls is None else tls
-    client = log_client_opener(credentials)(endpoint, timeout_s, tls)
-    try:
+    with closing(log_client_opener(credentials)(endpoint, timeout_s, tls)) as client:
         return client.status()
-    finally:
-        client.close()

@@ -5,6 +5,7 @@ What it had voted for and acknowledged is forgotten for good, and what of that n
 """
 
 import os
+from contextlib import closing
 
 from cluster.archive.files import Files, replace
 from cluster.archive.identity_file import recall_identity, write_identity
@@ -46,11 +47,8 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
             f"{cluster_directory}: this member has forgotten nothing: there is nothing to accept"
         )
     _note(files, cluster_directory, epoch_ms, forgotten)
-    node_state = NodeStateFile.open(cluster_directory, files=files)
-    try:
+    with closing(NodeStateFile.open(cluster_directory, files=files)) as node_state:
         candidate_term_id = node_state.candidate_term_id
-    finally:
-        node_state.close()
     note = RepairNote(files, cluster_directory)
     if note.is_there:
         note.remove()
@@ -81,9 +79,6 @@ def _note(files: Files, cluster_directory: str, epoch_ms: int, forgotten: str) -
     path = f"{cluster_directory}/{DATA_LOSS_FILE_NAME}"
     before = b""
     if files.exists(path):
-        file = files.open(path)
-        try:
+        with closing(files.open(path)) as file:
             before = file.pread(file.size(), 0)
-        finally:
-            file.close()
     replace(files, path, before + f"{epoch_ms} ms, uid {os.getuid()}: {forgotten}\n".encode())

@@ -7,9 +7,11 @@ must be known to have run on; else the member may have lost votes, and log that 
 The note itself is synced at every level. A directory without one is new, or older than it.
 """
 
+from contextlib import closing
+
 from cluster.archive.files import Files
 from cluster.archive.message_file import read_stored_message, store_message
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import LogDamaged, StorageErrors
 from cluster.protocol.life_note import LifeNote
 
 LIFE_FILE_NAME = "life.dat"
@@ -61,18 +63,13 @@ class LifeNoteFile:
 
     def _sync_all(self, directory: str) -> None:
         path = directory
-        try:
+        with StorageErrors(path, "syncing failed"):
             for name in self._files.list_directory(directory):
                 path = f"{directory}/{name}"
                 if not self._files.is_directory(path):
-                    file = self._files.open(path)
-                    try:
+                    with closing(self._files.open(path)) as file:
                         file.fullsync()
-                    finally:
-                        file.close()
             self._files.sync_directory(directory)
-        except OSError as error:
-            raise StorageError(path, error.errno, "syncing failed") from error
 
     def _write(self, *, has_ended: bool) -> None:
         note = LifeNote(self.committed_position, self._file_sync_level, has_ended, self._boot_id)

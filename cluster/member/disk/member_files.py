@@ -11,6 +11,7 @@ each start.
 import re
 import zlib
 from collections.abc import Callable
+from contextlib import closing
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
@@ -20,7 +21,7 @@ from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording_damage import SET_ASIDE_FOLDER, drop_set_aside, set_aside
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.cluster_member import LogEnd
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import LogDamaged, StorageError, StorageErrors
 from cluster.member.disk.life_note import LifeNoteFile
 from cluster.protocol import streams
 from cluster.protocol.catalog import CATALOG_FILE_NAME
@@ -51,11 +52,8 @@ class RepairNote:
     def read(self) -> tuple[str, LogEnd | None]:
         """What is missing and why, for people; and where the log ended before, or beyond, if known."""
         try:
-            file = self._files.open(self._path)
-            try:
+            with closing(self._files.open(self._path)) as file:
                 text = file.pread(file.size(), 0).decode("utf-8", "replace").strip()
-            finally:
-                file.close()
         except OSError as error:
             return f"the note cannot be read: {error.strerror}", None
         match = _HELD.search(text)
@@ -79,18 +77,14 @@ class RepairNote:
 
     def drop_set_aside(self) -> None:
         """Remove what was set aside of the cluster directory. Raises StorageError."""
-        try:
+        with StorageErrors(self._directory, "removing what was set aside failed"):
             drop_set_aside(self._files, self._directory)
-        except OSError as error:
-            raise StorageError(self._directory, error.errno, "removing what was set aside failed") from error
 
     def remove(self) -> None:
         """The member is whole. Raises StorageError."""
-        try:
+        with StorageErrors(self._path, "removing the note failed"):
             self._files.unlink(self._path)
             self._files.sync_directory(self._directory)
-        except OSError as error:
-            raise StorageError(self._path, error.errno, "removing the note failed") from error
 
 
 class MemberFiles(NamedTuple):
