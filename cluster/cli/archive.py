@@ -8,19 +8,39 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from cluster.archive.archive import Archive
+from cluster.archive.catalog_checksum import NAMES, checksum_named
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.directory_lock import DirectoryLock, is_active, read_mark_header
+from cluster.archive.files import OsFiles
+from cluster.archive.frame_checksum import frame_checksum
+from cluster.archive.frame_walk import FrameWalk, log_params
+from cluster.archive.recording_damage import checksum_mismatch
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.recording_verification import settle, verify_recording
+from cluster.archive.segments import Segments, segment_bases
+from cluster.cli import aeron_text
 from cluster.cli.members import AnyMemberDirectory
 from cluster.cli.verbs import Verb, Verbs, example
+from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
-
-if TYPE_CHECKING:
-    from cluster.archive.catalog_file import CatalogFile
-    from cluster.log.checksum import Checksum
-    from cluster.protocol.catalog import CatalogEntry
-    from cluster.protocol.mark_file import ArchiveMarkFileHeader
+from cluster.log.checksum import Checksum, verify_checksums
+from cluster.log.runs import headers
+from cluster.protocol.catalog import NULL_POSITION, CatalogEntry
+from cluster.protocol.enums import RecordingState
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA
+from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME, ArchiveMarkFileHeader
+from cluster.reader.member_directory import (
+    find_archive_directory,
+    find_cluster_directory,
+    holds_lock,
+    mark_directory,
+)
+from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
@@ -70,12 +90,6 @@ def dump(
     as_json: AsJson = False,
 ) -> None:
     """Show recordings with their frames: header fields and bytes."""
-    from cluster.archive.files import OsFiles
-    from cluster.archive.frame_walk import FrameWalk, log_params
-    from cluster.archive.recording_damage import checksum_mismatch
-    from cluster.archive.segments import Segments
-    from cluster.log.checksum import verify_checksums
-
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
     is_damaged = catalog.damage is not None
@@ -139,12 +153,6 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
-    from cluster.archive.catalog_checksum import checksum_named
-    from cluster.archive.files import OsFiles
-    from cluster.archive.recording_verification import settle, verify_recording
-    from cluster.protocol.enums import RecordingState
-    from cluster.transport.clock import epoch_ms
-
     used = checksum_named(checksum)
     archive = _archive_directory(directory)
     is_well = True
@@ -192,8 +200,6 @@ def checksum(
 ) -> None:
     """Write a checksum into every data frame (over its session id), and one of each descriptor."""
     from cluster.archive.archive_tool import add_checksums
-    from cluster.archive.catalog_checksum import checksum_named
-    from cluster.archive.files import OsFiles
 
     used = checksum_named(name)
     if used is None:
@@ -212,7 +218,6 @@ def checksum(
 def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> None:
     """Drop recordings that are not VALID from the catalog, and delete their segments."""
     from cluster.archive.archive_tool import compact as compact_archive
-    from cluster.archive.files import OsFiles
 
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
@@ -234,7 +239,6 @@ def delete_orphaned_segments(
 ) -> None:
     """Delete segment files that no recording needs."""
     from cluster.archive.archive_tool import delete_files, orphaned_segments
-    from cluster.archive.files import OsFiles
 
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
@@ -263,12 +267,7 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
-    from cluster.archive.archive import Archive
     from cluster.archive.archive_tool import purge_log
-    from cluster.archive.files import OsFiles
-    from cluster.archive.recording_log import RecordingLog
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
@@ -318,12 +317,6 @@ def capacity(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
     """Print the process id of the archive that runs, and nothing else."""
-    from cluster.archive.directory_lock import is_active
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
-    from cluster.reader.member_directory import holds_lock
-    from cluster.transport.clock import epoch_ms
-
     archive = _archive_directory(directory)
     mark = _mark_header(archive)
     if mark is None:
@@ -338,28 +331,16 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
 
 
 def _archive_directory(directory: Path) -> str:
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_archive_directory
-
     return find_archive_directory(OsFiles(), str(directory))
 
 
 def _catalog(archive: str) -> CatalogFile:
-    from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.files import OsFiles
-
     return CatalogFile.open(OsFiles(), archive, readable_part=True)
 
 
 @contextmanager
 def _opened(archive: str) -> Iterator[CatalogFile]:
     """The catalog for writing, while nobody else may. Raises DirectoryInUse."""
-    from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.directory_lock import DirectoryLock
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
-    from cluster.transport.clock import epoch_ms
-
     files = OsFiles()
     try:
         lock = DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms())
@@ -376,12 +357,6 @@ def _opened(archive: str) -> Iterator[CatalogFile]:
 @contextmanager
 def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
     """The catalog, and whether it may be written: else the archive runs, or is read-only or damaged."""
-    from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.directory_lock import DirectoryLock
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME
-    from cluster.transport.clock import epoch_ms
-
     files = OsFiles()
     lock = None
     try:
@@ -402,11 +377,6 @@ def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
 
 
 def _mark_header(archive: str) -> ArchiveMarkFileHeader | None:
-    from cluster.archive.directory_lock import read_mark_header
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import ARCHIVE_MARK_FILE_NAME, ArchiveMarkFileHeader
-    from cluster.reader.member_directory import mark_directory
-
     files = OsFiles()
     path = f"{mark_directory(files, archive, ARCHIVE_MARK_FILE_NAME)}/{ARCHIVE_MARK_FILE_NAME}"
     if not files.exists(path):
@@ -426,9 +396,6 @@ def _chosen(catalog: CatalogFile, recording_id: int | None) -> list[CatalogEntry
 
 
 def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid_only: bool) -> None:
-    from cluster.cli import aeron_text
-    from cluster.transport.clock import epoch_ms
-
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
     mark = _mark_header(archive)
@@ -452,9 +419,6 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
 
 
 def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> dict[str, Any]:
-    from cluster.archive.catalog_checksum import NAMES
-    from cluster.cli import aeron_text
-
     return {
         **aeron_text.fields(entry.descriptor),
         "state": entry.header.state.name,
@@ -465,10 +429,6 @@ def _entry_fields(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> di
 
 def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> Checksum | None:
     """What the frames of a recording hold in place of session ids."""
-    from cluster.archive.files import OsFiles
-    from cluster.archive.frame_checksum import frame_checksum
-    from cluster.archive.segments import Segments, segment_bases
-
     files = OsFiles()
     try:
         catalog.check_entry(entry, segment_bases(files, archive, entry.descriptor.recording_id))
@@ -481,9 +441,6 @@ def _frame_checksum(archive: str, catalog: CatalogFile, entry: CatalogEntry) -> 
 def _show_descriptor(
     archive: str, catalog: CatalogFile, entry: CatalogEntry, as_json: bool, *, with_state: bool
 ) -> None:
-    from cluster.archive.catalog_checksum import NAMES
-    from cluster.cli import aeron_text
-
     if as_json:
         print(json.dumps(_entry_fields(archive, catalog, entry)))
     else:
@@ -495,10 +452,6 @@ def _show_descriptor(
 
 def _live_end(archive: str, entry: CatalogEntry) -> int | None:
     """How far a running archive has written a recording, by its counters; None when they do not show it."""
-    from cluster.archive.files import OsFiles
-    from cluster.counters import CountersReader
-    from cluster.transport.clock import epoch_ms
-
     mark = _mark_header(archive)
     folders = [f"{archive.rpartition('/')[0] or '.'}/driver", mark.aeron_directory if mark else ""]
     for path in (f"{folder}/cnc.dat" for folder in folders if folder):
@@ -515,10 +468,6 @@ def _live_end(archive: str, entry: CatalogEntry) -> int | None:
 
 def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
     """Where a recording's frames end, or the end of its last segment when nothing shows it (True)."""
-    from cluster.archive.files import OsFiles
-    from cluster.archive.segments import Segments
-    from cluster.protocol.catalog import NULL_POSITION
-
     if entry.descriptor.stop_position != NULL_POSITION:
         return entry.descriptor.stop_position, False
     live = _live_end(archive, entry)
@@ -531,9 +480,6 @@ def _end(archive: str, entry: CatalogEntry) -> tuple[int, bool]:
 
 
 def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
-    from cluster.log.runs import headers
-    from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA
-
     for offset, header in headers(run):
         is_data = header.type == TYPE_DATA
         payload = run[offset + HEADER_LENGTH : offset + header.frame_length] if is_data else run[:0]
@@ -554,7 +500,6 @@ def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
 
 def _mark(directory: Path, recording_id: int, state: str, as_json: bool) -> None:
     from cluster.archive.archive_tool import mark
-    from cluster.protocol.enums import RecordingState
 
     with _opened(_archive_directory(directory)) as catalog:
         mark(catalog, recording_id, RecordingState[state])

@@ -6,16 +6,19 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from cluster.archive.files import OsFiles
+from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
 from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.verbs import example
+from cluster.counters import CountersReader
 from cluster.errors import ClusterError
-
-if TYPE_CHECKING:
-    from cluster.backup.restore import Restored
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
+from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -54,9 +57,6 @@ def backup_query(
     as_json: AsJson = False,
 ) -> None:
     """Show when a backup asks the members for a new snapshot next, or have it ask sooner or later."""
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
-
     delay_ms = None if delay is None else _milliseconds(delay)
     mark = mark_of(str(directory))
     if mark.component_type != ClusterComponentType.BACKUP:
@@ -109,10 +109,7 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Make the members' directories of a new cluster out of a backup, all of which is checked."""
-    from cluster.archive.files import OsFiles
-    from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
     from cluster.protocol.identity import ClusterIdentity
-    from cluster.transport.clock import epoch_ms
 
     files = OsFiles()
     member_ids = tuple(range(members)) if member_id is None else ()
@@ -149,10 +146,7 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Let a backup be a member where it is: a new cluster of one, or a member of the old cluster."""
-    from cluster.archive.files import OsFiles
     from cluster.backup.promote import promote_backup
-    from cluster.backup.restore import Place
-    from cluster.transport.clock import epoch_ms
 
     known = _members_commit_position(directory)
     place = Place(OsFiles(), str(directory))
@@ -166,9 +160,6 @@ def promote(
 
 def _members_commit_position(directory: Path) -> int | None:
     """The last one that the backup knew of, None if its counters do not say."""
-    from cluster.counters import CountersReader
-    from cluster.protocol.counter_types import CounterTypeId
-
     try:
         with CountersReader(f"{directory}/driver/cnc.dat") as counters:
             found = counters.find(CounterTypeId.BACKUP_MEMBERS_COMMIT_POSITION)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
+from cluster.archive.files import OsFiles
+from cluster.backup.close import close_member as close
+from cluster.backup.close import words_line
+from cluster.backup.restore import MemberFolders, Place
 from cluster.cli.members import ArchiveDirectory
 from cluster.cli.running_member import mark_of
 from cluster.cli.verbs import example
-
-if TYPE_CHECKING:
-    from cluster.protocol.last_words import LastWords
+from cluster.protocol.last_words import LastWords
+from cluster.reader.member_directory import find_cluster_directory, members_in
+from cluster.transport.clock import boot_id, epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -35,13 +40,6 @@ def close_member(
     as_json: AsJson = False,
 ) -> None:
     """Close a stopped member for good, so that the cluster can get other members; it starts no more."""
-    from cluster.archive.closed_file import CLOSED_FILE_NAME
-    from cluster.archive.files import OsFiles
-    from cluster.backup.close import close_member as close
-    from cluster.backup.close import words_line
-    from cluster.backup.restore import MemberFolders
-    from cluster.transport.clock import boot_id, epoch_ms
-
     member_id = mark_of(str(directory)).member_id
     folders = MemberFolders.find(OsFiles(), str(directory), archive_directory and str(archive_directory))
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
@@ -98,12 +96,8 @@ def make_members(
     as_json: AsJson = False,
 ) -> None:
     """Make the directories of a cluster's next members out of closed ones, with the best log of these."""
-    from cluster.archive.closed_file import read_last_words
-    from cluster.archive.files import OsFiles
     from cluster.backup.make import make_member, next_members, source_of
-    from cluster.backup.restore import MemberFolders, Place
     from cluster.errors import ConfigurationError
-    from cluster.transport.clock import epoch_ms
 
     files, ids = OsFiles(), _ids(member_ids)
     if member_id is not None and member_id not in ids:
@@ -133,10 +127,6 @@ def make_members(
 
 def _closed(directory: str) -> dict[str, LastWords]:
     """The last words of closed members, by their directories."""
-    from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory, members_in
-
     files = OsFiles()
     members = members_in(files, directory) or [directory]
     paths = {member: f"{find_cluster_directory(files, member)}/{CLOSED_FILE_NAME}" for member in members}

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
 from cluster.cli.verbs import example
+from cluster.protocol.snapshot import SnapshotConsumer
+from cluster.reader.consumers import REPORTS, ConsumerCount, reported_groups
 
 if TYPE_CHECKING:
-    from cluster.protocol.snapshot import SnapshotConsumer
     from cluster.reader import LogReader
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -32,7 +34,6 @@ def consumers(
 ) -> None:
     """Show consumer groups: how far each is, and how many committed bytes it has not read."""
     from cluster.reader import LogReader
-    from cluster.reader.consumers import REPORTS, reported_groups
     from cluster.reader.remote import RemoteLog
 
     endpoints = endpoints_unless(directory is not None, endpoints)
@@ -52,8 +53,6 @@ def consumers(
 
 def _read(reader: LogReader, directory: str) -> list[SnapshotConsumer]:
     """With what the newest snapshot says of groups whose reports the log does not hold any more."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.consumers import ConsumerCount
     from cluster.reader.snapshots import newest_module_records
 
     count, position = ConsumerCount(), reader.start_position

@@ -8,9 +8,14 @@ from typing import Annotated
 
 import typer
 
+from cluster.archive.files import OsFiles
 from cluster.cli.running_member import lock_directory, mark_of
 from cluster.cli.verbs import example
 from cluster.errors import ConfigurationError
+from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
+from cluster.member.disk.data_loss import accept_data_loss as accept
+from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
+from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -49,12 +54,7 @@ def accept_data_loss(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
-    from cluster.archive.files import OsFiles
-    from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
-    from cluster.member.disk.data_loss import accept_data_loss as accept
     from cluster.node.node_log import NodeLog
-    from cluster.reader.member_directory import find_archive_directory, find_cluster_directory
-    from cluster.transport.clock import epoch_ms
 
     files, member_id = OsFiles(), mark_of(str(directory)).member_id
     lock = lock_directory(str(directory))

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
 from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import Verb, example
+from cluster.protocol.snapshot import SnapshotLane
 
 if TYPE_CHECKING:
-    from cluster.protocol.snapshot import SnapshotLane
     from cluster.reader import LogReader
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -35,7 +36,6 @@ def lanes(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
-    from cluster.archive.files import OsFiles
     from cluster.reader import LogReader
     from cluster.reader.remote import RemoteLog
     from cluster.reader.snapshots import newest_module_records

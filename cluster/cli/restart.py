@@ -10,10 +10,13 @@ from typing import Annotated
 
 import typer
 
+from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import ask_members
 from cluster.cli.running_member import mark_of, status_in
 from cluster.errors import ClusterError, TimedOut
+from cluster.reader.member_directory import is_running, members_in
+from cluster.transport.endpoint import parse_endpoints
 
 POLL_S = 0.05
 
@@ -57,9 +60,6 @@ def restart(
 
 def _running_members(directory: Path) -> list[str]:
     """All of a whole cluster's directory, or a member's own. Raises ClusterError unless all run."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running, members_in
-
     files = OsFiles()
     members = members_in(files, str(directory)) or [str(directory)]
     if stopped := [member for member in members if not is_running(files, member)]:
@@ -69,8 +69,6 @@ def _running_members(directory: Path) -> list[str]:
 
 def _count_following(member: str) -> int:
     """How many members its cluster has. Raises ClusterError unless all of them follow a leader, or lead."""
-    from cluster.transport.endpoint import parse_endpoints
-
     status = status_in(member)
     answers = ask_members(parse_endpoints(status.tcp_endpoints or status.ingress_endpoints))
     for member_id, answer in answers.items():

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import OsFiles
 from cluster.cli.members import FROM_ENVIRONMENT, Shown
+from cluster.counters import CountersReader
 from cluster.errors import ClusterError, NotAClusterDirectory, NotLeader
-
-if TYPE_CHECKING:
-    from cluster.archive.directory_lock import DirectoryLock
-    from cluster.counters import CountersReader
-    from cluster.protocol.link import LogStatus
-    from cluster.protocol.mark_file import ClusterMarkFileHeader
+from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.enums import ElectionState, Role
+from cluster.protocol.link import LogStatus
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
+from cluster.reader.member_directory import (
+    MemberDirectory,
+    counters_paths,
+    find_cluster_directory,
+    holds_lock,
+    is_running,
+    members_in,
+    read_cluster_mark,
+)
+from cluster.transport.clock import epoch_ms
+from cluster.transport.endpoint import parse_endpoint
 
 
 def mark_of(directory: str) -> ClusterMarkFileHeader:
     """The consensus module's mark file. Raises NotAClusterDirectory."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory, read_cluster_mark
-
     files = OsFiles()
     mark = read_cluster_mark(files, find_cluster_directory(files, directory))
     if mark is None:
@@ -34,17 +42,6 @@ def live_counters(
 
     Raises NotAClusterDirectory when it does not run.
     """
-    from cluster.archive.files import OsFiles
-    from cluster.counters import CountersReader
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.reader.member_directory import (
-        MemberDirectory,
-        counters_paths,
-        find_cluster_directory,
-        holds_lock,
-    )
-    from cluster.transport.clock import epoch_ms
-
     files, kind = OsFiles(), CounterTypeId.NODE_ROLE if kind is None else kind
     cluster = find_cluster_directory(files, directory)
     driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
@@ -66,9 +63,6 @@ def live_counters(
 
 def leads(directory: str) -> bool:
     """Whether the running member is the leader of a closed election. Raises NotAClusterDirectory."""
-    from cluster.protocol.counter_types import CounterTypeId
-    from cluster.protocol.enums import ElectionState, Role
-
     mark = mark_of(directory)
     with live_counters(directory, mark) as counters:
         role = counters.find(CounterTypeId.NODE_ROLE, mark.cluster_id)
@@ -83,9 +77,6 @@ def leads(directory: str) -> bool:
 
 def leader_directory(directory: Path) -> Path:
     """The leader's directory in a whole cluster's; a member's is taken as it is. Raises NotLeader."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running, members_in
-
     files = OsFiles()
     members = members_in(files, str(directory))
     running = [member for member in members if is_running(files, member)]
@@ -102,9 +93,6 @@ def status_over_ipc(
     directory: str, mark: ClusterMarkFileHeader, shown: Shown = FROM_ENVIRONMENT
 ) -> LogStatus | None:
     """What the running member says of itself; None when it has no socket on this host to be asked by."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.transport.endpoint import parse_endpoint
     from cluster.transport.member_status import member_status
 
     files = OsFiles()
@@ -130,12 +118,6 @@ def status_in(directory: str) -> LogStatus:
 
 def lock_directory(directory: str) -> DirectoryLock:
     """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
-    from cluster.archive.directory_lock import DirectoryLock
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-    from cluster.reader.member_directory import find_cluster_directory
-    from cluster.transport.clock import epoch_ms
-
     files = OsFiles()
     return DirectoryLock.take(
         files, find_cluster_directory(files, directory), CLUSTER_MARK_FILE_NAME, epoch_ms()

@@ -6,11 +6,16 @@ import json
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from cluster.cli import backups, change, consumers, control, data_loss, lanes
+from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
+from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
+from cluster.cli import aeron_text, backups, change, consumers, control, data_loss, lanes, tables
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -26,12 +31,21 @@ from cluster.cli.members import (
 )
 from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
 from cluster.cli.verbs import Verbs, example
+from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
-
-if TYPE_CHECKING:
-    from cluster.archive.recording_log import RecordingLog
-    from cluster.protocol.link import LogStatus
-    from cluster.protocol.mark_file import ClusterMarkFileHeader
+from cluster.protocol.error_log import decode_error_log
+from cluster.protocol.link import LogStatus
+from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, MARK_FILE_HEADER_LENGTH, ClusterMarkFileHeader
+from cluster.reader.member_directory import (
+    MemberDirectory,
+    counters_paths,
+    find_cluster_directory,
+    find_member,
+    is_running,
+    mark_directory,
+)
+from cluster.transport.clock import epoch_ms
+from cluster.transport.endpoint import parse_endpoints
 
 
 class ToolVerbs(Verbs):
@@ -115,9 +129,6 @@ def describe(
 
     With --endpoints, how each member stands that answers.
     """
-    from cluster.cli import aeron_text, tables
-    from cluster.transport.clock import epoch_ms
-
     endpoints = endpoints_unless(directory is not None, endpoints)
     if endpoints is not None:
         _describe_running(endpoints, raw, as_json)
@@ -137,8 +148,6 @@ def describe(
 
 
 def _describe_running(endpoints: str, raw: bool, as_json: bool) -> None:
-    from cluster.cli import aeron_text, tables
-
     statuses = _statuses(endpoints)
     if as_json or not raw:
         fields = [aeron_text.fields(status) for status in statuses]
@@ -151,8 +160,6 @@ def _describe_running(endpoints: str, raw: bool, as_json: bool) -> None:
 
 def _statuses(endpoints: str) -> list[LogStatus]:
     """Of the members that answer. Raises ClusterError when none does."""
-    from cluster.transport.endpoint import parse_endpoints
-
     answers = ask_members(parse_endpoints(endpoints)).values()
     found = [answer for answer in answers if not isinstance(answer, ClusterError)]
     if not found:
@@ -163,9 +170,6 @@ def _statuses(endpoints: str) -> list[LogStatus]:
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
     """Print the process id of the consensus module that runs, and nothing else."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running
-
     mark = mark_of(str(directory))
     if not is_running(OsFiles(), str(directory)):
         raise NotAClusterDirectory(f"{directory}: no member runs here, it was process {mark.pid}")
@@ -175,8 +179,6 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
 @app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
 def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """Show the leadership terms and snapshots, one a line, in the order of the log."""
-    from cluster.cli import aeron_text, tables
-
     log = _recording_log(str(directory), readable_part=True)
     if as_json:
         print(json.dumps([aeron_text.entry_fields(entry) for entry in log.entries], indent=1))
@@ -192,8 +194,6 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is not; the member must not run."""
-    from cluster.archive.recording_log_tool import sort_file
-
     lock = lock_directory(str(directory))
     try:
         is_sorted = sort_file(_recording_log(str(directory), write=True))
@@ -213,9 +213,6 @@ def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
 )
 def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = False) -> None:
     """Begin a new log from the latest snapshot; the member must not run."""
-    from cluster.archive.files import OsFiles
-    from cluster.archive.recording_log_tool import seed_from_latest_snapshot
-
     lock = lock_directory(str(directory))
     try:
         log = _recording_log(str(directory), write=True)
@@ -248,10 +245,6 @@ def recovery_plan(
     as_json: AsJson = False,
 ) -> None:
     """Show what a start would load and replay."""
-    from cluster.archive.catalog_file import CatalogFile
-    from cluster.archive.files import OsFiles
-    from cluster.cli import aeron_text, tables
-
     files = OsFiles()
     catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
     descriptors = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
@@ -276,8 +269,6 @@ def describe_latest_cm_snapshot(
     directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
     """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
-    from cluster.archive.files import OsFiles
-    from cluster.cli import aeron_text
     from cluster.protocol import CLUSTER, decode
     from cluster.reader.recordings import find_recording, recorded_messages
 
@@ -312,9 +303,6 @@ def describe_latest_cm_snapshot(
 @app.command(epilog=_example("errors --dir cluster-data/member-0"))
 def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the errors that the member's components have met: consensus module, driver, services."""
-    from cluster.cli import aeron_text
-    from cluster.transport.clock import epoch_ms
-
     marks = _marks(str(directory))
     if not marks:
         raise NotAClusterDirectory(f"{directory}: no mark file is here")
@@ -355,7 +343,6 @@ def is_leader(
 
 
 def _leads_at(endpoints: str) -> bool:
-    from cluster.transport.endpoint import parse_endpoints
     from cluster.transport.member_status import member_status
 
     members = parse_endpoints(endpoints)
@@ -427,8 +414,6 @@ def export_watermark(
 ) -> None:
     """Say, or show, up to which position the log has been exported."""
     from cluster.archive.export_watermark import read_export_watermark, write_export_watermark
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_cluster_directory
 
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
@@ -443,11 +428,6 @@ def export_watermark(
 
 def _marks(directory: str) -> list[tuple[str, ClusterMarkFileHeader]]:
     """Path and header of the consensus module's (or backup's) mark file, then of each service's."""
-    from cluster.archive.directory_lock import read_mark_header
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
-    from cluster.reader.member_directory import find_cluster_directory, mark_directory
-
     files = OsFiles()
     cluster = find_cluster_directory(files, directory)
     paths = []
@@ -478,10 +458,6 @@ def _is_service_mark(name: str) -> bool:
 
 
 def _recording_log(directory: str, *, write: bool = False, readable_part: bool = False) -> RecordingLog:
-    from cluster.archive.files import OsFiles
-    from cluster.archive.recording_log import RecordingLog
-    from cluster.reader.member_directory import find_cluster_directory
-
     files = OsFiles()
     cluster = find_cluster_directory(files, directory)
     if write and not files.exists(f"{cluster}/recording.log"):
@@ -490,18 +466,11 @@ def _recording_log(directory: str, *, write: bool = False, readable_part: bool =
 
 
 def _archive_directory(directory: Path, archive_directory: Path | None) -> str:
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import find_member
-
     apart = None if archive_directory is None else str(archive_directory)
     return find_member(OsFiles(), str(directory), apart).archive
 
 
 def _mark_errors(path: str) -> list[Any]:
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.error_log import decode_error_log
-    from cluster.protocol.mark_file import MARK_FILE_HEADER_LENGTH
-
     with closing(OsFiles().open(path)) as file:
         data = file.pread(max(file.size() - MARK_FILE_HEADER_LENGTH, 0), MARK_FILE_HEADER_LENGTH)
     try:
@@ -512,11 +481,6 @@ def _mark_errors(path: str) -> list[Any]:
 
 def _driver_errors(directory: str, mark: ClusterMarkFileHeader, as_json: bool) -> dict[str, Any]:
     """The error log in the counters file; a file that is not there has none, and that is said."""
-    from cluster.archive.files import OsFiles
-    from cluster.cli import aeron_text
-    from cluster.counters import CountersReader
-    from cluster.reader.member_directory import MemberDirectory, counters_paths, find_cluster_directory
-
     files = OsFiles()
     cluster = find_cluster_directory(files, directory)
     driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
