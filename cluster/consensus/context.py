@@ -6,11 +6,10 @@ All durations are nanoseconds of a monotonic clock; only the log speaks cluster 
 from dataclasses import dataclass
 from typing import ClassVar
 
+from cluster.protocol import NULL_POSITION as NULL_POSITION
+from cluster.protocol import NULL_VALUE as NULL_VALUE
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.versions import DEFAULT_APP_VERSION
-
-NULL_VALUE = -1
-NULL_POSITION = -1
 
 MS = 1_000_000
 SECOND = 1_000_000_000

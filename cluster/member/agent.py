@@ -1,7 +1,7 @@
 """The consensus module of one member (Aeron: ConsensusModuleAgent): the order of a turn, and its phase.
 
     do_work   stall tracker; after a pause the member looks around first           lease.py
-              slow tick, every 10 ms: signs of life, sessions' redirects, the phase's part, toggles, retention
+              slow tick: signs of life, sessions' redirects, the phase's part, toggles, retention
               other members' frames                                                consensus_adapter.py
               answers and acks to clients, snapshots for other members             clients/, disk/
               the phase's part: repairs, elects, fetches, leads or follows         phases/
@@ -297,7 +297,7 @@ class ConsensusModuleAgent:
         return self.parts.egress.poll()
 
     def _slow_tick(self) -> None:
-        """What is looked after every 10 ms, in Aeron's order (ConsensusModuleAgent.slowTickWork)."""
+        """What is looked after in a slow tick, in Aeron's order (ConsensusModuleAgent.slowTickWork)."""
         turn = self.turn
         before = turn.work_count
         self._upkeep.show_life()

@@ -137,7 +137,7 @@ class Phase:
         return None
 
     def slow_tick(self) -> Next | None:
-        """Its part of every 10 ms."""
+        """Its part of the slow tick."""
         return None
 
     def look_around(self, heard: int, since_ns: int) -> bool:

@@ -23,7 +23,7 @@ from cluster.protocol import (
     session,
     snapshot,
 )
-from cluster.protocol.sbe import CLUSTER, NULL_VALUE, Buffer, Message, decode_with
+from cluster.protocol.sbe import CLUSTER, NULL_POSITION, NULL_VALUE, Buffer, Message, decode_with
 
 _SCHEMAS = {CLUSTER.id: CLUSTER, link.LINK_SCHEMA.id: link.LINK_SCHEMA}
 
@@ -38,6 +38,7 @@ def decode(buffer: Buffer, offset: int = 0, length: int | None = None) -> Messag
 
 __all__ = [
     "CLUSTER",
+    "NULL_POSITION",
     "NULL_VALUE",
     "Buffer",
     "Message",

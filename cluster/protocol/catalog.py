@@ -17,6 +17,7 @@ from typing import Annotated, Final, NamedTuple
 from cluster.errors import LogDamaged
 from cluster.protocol.enums import RecordingState
 from cluster.protocol.frame import align
+from cluster.protocol.sbe import NULL_POSITION as NULL_POSITION
 from cluster.protocol.sbe import Ascii, Buffer, Composite, Version, at, i8, i32, i64
 from cluster.protocol.versions import ARCHIVE_VERSION, check_major
 
@@ -25,7 +26,6 @@ CATALOG_CAPACITY_DEFAULT: Final = 1024 * 1024
 ALIGNMENT_DEFAULT: Final = 64
 LEGACY_ALIGNMENT: Final = 1024
 NULL_TIMESTAMP: Final = -1
-NULL_POSITION: Final = -1
 
 
 class CatalogHeader(Composite, block_length=32):

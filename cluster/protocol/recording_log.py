@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.protocol.enums import RecordingLogEntryType
 from cluster.protocol.frame import align
+from cluster.protocol.sbe import NULL_POSITION as NULL_POSITION
 from cluster.protocol.sbe import Ascii, Buffer, Composite, i32, i64
 
 RECORDING_LOG_FILE_NAME: Final = "recording.log"
@@ -26,7 +27,6 @@ ENTRY_LENGTH_MAX: Final = 4096
 ENDPOINT_LENGTH_MAX: Final = ENTRY_LENGTH_MAX - 52
 INVALID_FLAG: Final = 1 << 31
 REMOVED: Final = -1  # as type: skipped, but it still counts for the entry index
-NULL_POSITION: Final = -1
 CONSENSUS_MODULE_SERVICE_ID: Final = -1
 
 TERM = RecordingLogEntryType.TERM

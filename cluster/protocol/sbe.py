@@ -55,7 +55,8 @@ from cluster.protocol.declare import (
 
 Buffer: TypeAlias = Any  # bytes, bytearray, memoryview or a uint8 array: numpy's stubs do not say
 
-NULL_VALUE: Final = -1  # Aeron's own "none" for ids, positions and timestamps
+NULL_VALUE: Final = -1  # Aeron's own "none" for ids and timestamps
+NULL_POSITION: Final = -1
 VAR_DATA_LENGTH_MAX: Final = 2**30
 GROUP_COUNT_MAX: Final = 65_534
 VERSION_LATEST: Final = 65_534  # of a writer that gives none: it knows all that we know

@@ -19,7 +19,7 @@ from cluster.archive.log_cursor import LogSource
 from cluster.archive.snapshot_archive import SnapshotImage, SnapshotPublication
 from cluster.errors import AgentTermination, ClusterError, LocalProtocolError, ServiceError
 from cluster.log.message_calls import NOT_TAKEN
-from cluster.protocol import decode
+from cluster.protocol import NULL_VALUE, decode
 from cluster.protocol.enums import CloseReason, ClusterAction, ClusterTimeUnit, Role, takes_snapshot
 from cluster.protocol.link import ServiceFailed
 from cluster.protocol.log import (
@@ -52,7 +52,6 @@ from cluster.service.service_context import ServiceContext
 from cluster.service.service_state import ServiceState
 
 Numbers: TypeAlias = np.ndarray  # int64, of messages in their sessions
-NULL_VALUE = -1
 SERVICE_ACK_TRIES = 5
 
 

@@ -13,10 +13,8 @@ import numpy as np
 from cluster.archive.log_cursor import LogCursor, LogSource, damage_at
 from cluster.log.deliver import DeliveredMessages, deliver, read_message
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE
-from cluster.protocol import decode
+from cluster.protocol import NULL_POSITION, decode
 from cluster.service.message_batch import SessionMessageBatch
-
-NULL_POSITION = -1
 
 
 class ServiceLogHandler(Protocol):

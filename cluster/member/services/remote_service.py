@@ -28,7 +28,7 @@ from cluster.log.runs import headers
 from cluster.member.services.service_adapter import MAX_LOG_POSITION
 from cluster.member.services.service_progress import LogScript, TakenFromService, replay
 from cluster.member.services.snapshot_inlet import NOT_WANTED, SnapshotInlet
-from cluster.protocol import decode, streams
+from cluster.protocol import NULL_VALUE, decode, streams
 from cluster.protocol.frame import HEADER_LENGTH, frame
 from cluster.protocol.link import ServiceSnapshot
 from cluster.protocol.sbe import Message, kind_at
@@ -48,7 +48,6 @@ from cluster.protocol.service_link import (
 from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 
-NULL_VALUE = -1
 LIMITS_MAX = 16  # that were sent and not reached: a service that does not read costs no memory
 START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
 LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
