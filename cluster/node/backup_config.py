@@ -18,13 +18,12 @@ from cluster.node.config import TIME_UNITS, service_modes_of
 from cluster.node.config_keys import SERVICE, NodeKeys
 from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
 from cluster.node.config_types import (
-    DURATION,
     Duration,
     Names,
     ServiceModes,
     Size,
     Version,
-    duration_text,
+    duration,
     key,
     key_of,
     same_key,
@@ -64,25 +63,20 @@ class BackupConfig(BaseModel):
         unit="any, leader or follower",
         aeron="aeron.cluster.backup.source.type",
     )
-    interval_ns: Duration = key(
+    interval_ns: Duration = duration(
         "3600s",
         "How often the members are asked for a new snapshot. The log is copied as it is committed.",
-        unit=DURATION,
         aeron="aeron.cluster.backup.interval",
         section="When",
-        gt=0,
     )
-    response_timeout_ns: Duration = key(
-        duration_text(DEFAULTS.response_timeout_ns),
+    response_timeout_ns: Duration = duration(
+        DEFAULTS.response_timeout_ns,
         "A member that says nothing for this long is given up for the next.",
-        unit=DURATION,
         aeron="aeron.cluster.backup.response.timeout, aeron.cluster.backup.progress.timeout",
-        gt=0,
     )
-    cool_down_interval_ns: Duration = key(
-        duration_text(DEFAULTS.cool_down_interval_ns),
+    cool_down_interval_ns: Duration = duration(
+        DEFAULTS.cool_down_interval_ns,
         "The pause after an error, before another member is asked.",
-        unit=DURATION,
         aeron="aeron.cluster.backup.cool.down.interval",
         ge=0,
     )

@@ -13,19 +13,18 @@ from pydantic import BaseModel, ConfigDict
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.node.config_types import (
-    DURATION,
-    SIZE,
     Duration,
     Members,
     Names,
     ServiceModes,
     Size,
     Version,
-    duration_text,
     key_of,
     size_text,
 )
+from cluster.node.config_types import duration as _duration
 from cluster.node.config_types import key as _key
+from cluster.node.config_types import size as _size
 from cluster.protocol.versions import version_text
 from cluster.service.service_context import ServiceContext
 from cluster.transport.bounds import DEFAULT_BOUNDS as BOUNDS
@@ -126,12 +125,10 @@ class NodeKeys(BaseModel):
         goes on. inline: in the thread of the member, which waits as long as a callback takes. external:
         as process, but somebody else starts `cluster service`. auto: inline for echo, process for others.""",
     )
-    service_snapshot_timeout_ns: Duration = _key(
+    service_snapshot_timeout_ns: Duration = _duration(
         "60s",
         """How long a snapshot waits for a service in a process of its own to come to its place in the log;
         then this member goes on without that snapshot.""",
-        unit=DURATION,
-        gt=0,
     )
     app_version: Version = _key(
         version_text(MODULE.app_version),
@@ -159,12 +156,10 @@ class NodeKeys(BaseModel):
         member ends, and meets the same entry again when it is started, until the service is repaired. The
         same on every member.""",
     )
-    service_cycle_threshold_ns: Duration = _key(
+    service_cycle_threshold_ns: Duration = _duration(
         "100ms",
         "Turns of a service that are longer than this are counted (counter 219).",
-        unit=DURATION,
         aeron="aeron.cluster.service.cycle.threshold",
-        gt=0,
     )
 
     # -- sessions --
@@ -176,19 +171,15 @@ class NodeKeys(BaseModel):
         ge=1,
         le=1_000_000,
     )
-    session_timeout_ns: Duration = _key(
-        duration_text(MODULE.session_timeout_ns),
+    session_timeout_ns: Duration = _duration(
+        MODULE.session_timeout_ns,
         "A session without a message or keep-alive for this long is closed.",
-        unit=DURATION,
         aeron="aeron.cluster.session.timeout",
-        gt=0,
     )
-    clock_skew_max_ns: Duration = _key(
-        duration_text(MODULE.clock_skew_max_ns),
+    clock_skew_max_ns: Duration = _duration(
+        MODULE.clock_skew_max_ns,
         """How far a leader's clock may be from those of a majority. One that is further off counts only up
         to there; Aeron believes every clock.""",
-        unit=DURATION,
-        gt=0,
     )
     # -- who may come in --
     insecure_network: bool = _key(
@@ -255,11 +246,9 @@ class NodeKeys(BaseModel):
         ge=1,
         le=1 << 20,
     )
-    session_open_timeout_ns: Duration = _key(
-        duration_text(BOUNDS.session_open_timeout_ns),
+    session_open_timeout_ns: Duration = _duration(
+        BOUNDS.session_open_timeout_ns,
         "A connection over which no session is open after this long is closed.",
-        unit=DURATION,
-        gt=0,
     )
     connection_sessions_max: int = _key(
         MODULE.connection_sessions_max,
@@ -267,11 +256,10 @@ class NodeKeys(BaseModel):
         unit="sessions",
         ge=1,
     )
-    supervised_bytes_max: Size = _key(
+    supervised_bytes_max: Size = _size(
         size_text(MODULE.supervised_bytes_max),
         """Most bytes of answers that are kept of a supervised session until its client has them. Then no more
         of its messages are taken; at sixteen times as many the session is closed.""",
-        unit=SIZE,
         ge=64 * KIB,
         le=1024 * MIB,
     )
@@ -283,12 +271,10 @@ class NodeKeys(BaseModel):
         ge=1,
         le=1_000_000,
     )
-    lane_retention_ns: Duration = _key(
-        duration_text(MODULE.lane_retention_ns),
+    lane_retention_ns: Duration = _duration(
+        MODULE.lane_retention_ns,
         """An application that opens none of its lanes for this long is forgotten: a batch that it sends again
         is in the log twice then. The leader's counts.""",
-        unit=DURATION,
-        gt=0,
     )
     consumers_max: int = _key(
         MODULE.consumers_max,
@@ -297,12 +283,10 @@ class NodeKeys(BaseModel):
         ge=1,
         le=65536,
     )
-    consumer_retention_ns: Duration = _key(
-        duration_text(MODULE.consumer_retention_ns),
+    consumer_retention_ns: Duration = _duration(
+        MODULE.consumer_retention_ns,
         """A consumer group that reports nothing for this long is forgotten, and keeps no log any more. The
         leader's counts.""",
-        unit=DURATION,
-        gt=0,
     )
     response_channel_length_max: int = _key(
         MODULE.response_channel_length_max,
@@ -312,38 +296,32 @@ class NodeKeys(BaseModel):
         ge=128,
         le=64 * KIB,
     )
-    request_length_max: Size = _key(
+    request_length_max: Size = _size(
         size_text(MODULE.request_length_max),
         """Longest message of a client other than those for the services: a connect request with its
         credentials, an answer to a challenge.""",
-        unit=SIZE,
         ge=KIB,
         le=MIB,
     )
-    frame_timeout_ns: Duration = _key(
-        duration_text(BOUNDS.frame_timeout_ns),
+    frame_timeout_ns: Duration = _duration(
+        BOUNDS.frame_timeout_ns,
         "Whoever has sent half a frame has this long for the rest.",
-        unit=DURATION,
-        gt=0,
     )
-    received_bytes_max: Size = _key(
+    received_bytes_max: Size = _size(
         size_text(BOUNDS.received_bytes_max),
         """Most bytes that are kept of frames that have not come whole, of all clients together. Beyond it
         whoever holds most is cut off, one without a session first.""",
-        unit=SIZE,
         ge=MIB,
     )
-    egress_bytes_max: Size = _key(
+    egress_bytes_max: Size = _size(
         size_text(BOUNDS.egress_bytes_max),
         """Most bytes of egress that wait for one client, which is cut off then. When the log goes on after a
         pause of the majority, 32 MiB may be committed, and answered, at once.""",
-        unit=SIZE,
         ge=MIB,
     )
-    egress_bytes_total_max: Size = _key(
+    egress_bytes_total_max: Size = _size(
         size_text(BOUNDS.egress_bytes_total_max),
         "As egress_bytes_max, of all clients together; the client that lags most is cut off.",
-        unit=SIZE,
         ge=MIB,
     )
     readers_max: int = _key(
@@ -353,18 +331,15 @@ class NodeKeys(BaseModel):
         ge=2,
         le=1 << 16,
     )
-    reader_bytes_max: Size = _key(
+    reader_bytes_max: Size = _size(
         size_text(BOUNDS.reader_bytes_max),
         """Most bytes in memory that all readers together have not taken yet: each gets blocks of at most its
         share.""",
-        unit=SIZE,
         ge=MIB,
     )
-    reader_timeout_ns: Duration = _key(
-        duration_text(BOUNDS.reader_timeout_ns),
+    reader_timeout_ns: Duration = _duration(
+        BOUNDS.reader_timeout_ns,
         "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
-        unit=DURATION,
-        gt=0,
     )
     greetings_max: int = _key(
         BOUNDS.greetings_max,
@@ -374,66 +349,51 @@ class NodeKeys(BaseModel):
         ge=1,
         le=1 << 16,
     )
-    greeting_timeout_ns: Duration = _key(
-        duration_text(BOUNDS.greeting_timeout_ns),
+    greeting_timeout_ns: Duration = _duration(
+        BOUNDS.greeting_timeout_ns,
         "A connection there that says no Hello for this long is closed.",
-        unit=DURATION,
-        gt=0,
     )
-    greeting_length_max: Size = _key(
+    greeting_length_max: Size = _size(
         size_text(BOUNDS.greeting_length_max),
         "Longest frame there before the Hello, which has some 100 bytes.",
-        unit=SIZE,
         ge=KIB,
         le=MIB,
     )
     # -- elections --
-    leader_heartbeat_timeout_ns: Duration = _key(
-        duration_text(MODULE.leader_heartbeat_timeout_ns),
+    leader_heartbeat_timeout_ns: Duration = _duration(
+        MODULE.leader_heartbeat_timeout_ns,
         """A leader that is silent for this long is given up, as is a follower. A leader whose process is gone
         is noticed by its broken links, long before.""",
-        unit=DURATION,
         aeron="aeron.cluster.leader.heartbeat.timeout",
         section="Elections and heartbeats",
-        gt=0,
     )
-    leader_heartbeat_interval_ns: Duration = _key(
-        duration_text(MODULE.leader_heartbeat_interval_ns),
+    leader_heartbeat_interval_ns: Duration = _duration(
+        MODULE.leader_heartbeat_interval_ns,
         "How often the leader reports the commit position, and a follower its append position, when idle.",
-        unit=DURATION,
         aeron="aeron.cluster.leader.heartbeat.interval",
-        gt=0,
     )
-    startup_canvass_timeout_ns: Duration = _key(
-        duration_text(MODULE.startup_canvass_timeout_ns),
+    startup_canvass_timeout_ns: Duration = _duration(
+        MODULE.startup_canvass_timeout_ns,
         "How long starting members wait for one whose host is silent before a majority is enough; at least "
         "twice leader_heartbeat_timeout. One whose host refuses the connection is waited for as long as "
         "leader_heartbeat_timeout, one whose process has ended since not at all. A new cluster, all of whose "
         "directories are empty, waits for every member without an end.",
-        unit=DURATION,
         aeron="aeron.cluster.startup.canvass.timeout",
-        gt=0,
     )
-    election_timeout_ns: Duration = _key(
-        duration_text(MODULE.election_timeout_ns),
+    election_timeout_ns: Duration = _duration(
+        MODULE.election_timeout_ns,
         "How long a candidate waits for votes; half of it bounds the random delay before it stands.",
-        unit=DURATION,
         aeron="aeron.cluster.election.timeout",
-        gt=0,
     )
-    election_status_interval_ns: Duration = _key(
-        duration_text(MODULE.election_status_interval_ns),
+    election_status_interval_ns: Duration = _duration(
+        MODULE.election_status_interval_ns,
         "How often positions are reported again during an election.",
-        unit=DURATION,
         aeron="aeron.cluster.election.status.interval",
-        gt=0,
     )
-    termination_timeout_ns: Duration = _key(
-        duration_text(MODULE.termination_timeout_ns),
+    termination_timeout_ns: Duration = _duration(
+        MODULE.termination_timeout_ns,
         "How long an orderly stop of the leader waits for the followers to reach its end.",
-        unit=DURATION,
         aeron="aeron.cluster.termination.timeout",
-        gt=0,
     )
     appointed_leader_id: int = _key(
         MODULE.appointed_leader_id,
@@ -450,12 +410,10 @@ class NodeKeys(BaseModel):
         aeron="aeron.cluster.clock",
         section="Time",
     )
-    cycle_threshold_ns: Duration = _key(
-        duration_text(MODULE.cycle_threshold_ns),
+    cycle_threshold_ns: Duration = _duration(
+        MODULE.cycle_threshold_ns,
         "Turns of the consensus module that are longer than this are counted (counter 217).",
-        unit=DURATION,
         aeron="aeron.cluster.cycle.threshold",
-        gt=0,
     )
 
     # -- log and disk --
@@ -468,28 +426,25 @@ class NodeKeys(BaseModel):
         ge=0,
         le=2,
     )
-    log_term_length: Size = _key(
+    log_term_length: Size = _size(
         size_text(MODULE.log_term_length),
         "Length of a term of the log, a power of two; an eighth of it is the longest message. Fixed by the "
         "first start of a cluster.",
-        unit=SIZE,
         aeron="term-length of aeron.cluster.log.channel",
         ge=64 * KIB,
         le=1 << 30,
     )
-    log_mtu: Size = _key(
+    log_mtu: Size = _size(
         MODULE.log_mtu,
         "Longest frame in the log, a multiple of 32; longer messages are fragmented. Fixed by the first "
         "start of a cluster.",
-        unit=SIZE,
         aeron="mtu of aeron.cluster.log.channel",
         ge=96,
         le=65_504,
     )
-    archive_segment_file_length: Size = _key(
+    archive_segment_file_length: Size = _size(
         "128m",
         "Length of a segment file of the log, a power of two and at least a term.",
-        unit=SIZE,
         aeron="aeron.archive.segment.file.length",
         ge=64 * KIB,
         le=1 << 30,
@@ -501,29 +456,26 @@ class NodeKeys(BaseModel):
         differ. crc32c goes by the processor's own instruction.""",
         aeron="aeron.archive.record.checksum",
     )
-    archive_cached_length: Size = _key(
+    archive_cached_length: Size = _size(
         "64m",
         """How many bytes before the end of the log stay in the page cache. Who reads further back reads from
         the disk, and the kernel has the same memory for what is appended next. More where readers lag by
         more; 0: the kernel decides.""",
-        unit=SIZE,
         ge=0,
         le=1 << 62,
     )
-    snapshot_every_bytes: Size = _key(
+    snapshot_every_bytes: Size = _size(
         MODULE.snapshot_every_bytes,
         """The leader has all members take a snapshot when the log has grown by so much since the last one; 0
         is never, because a service that writes no snapshot would lose its state by one. A start reads at most
         so much log. A cluster that is suspended, or at another operator's request, takes it later.""",
-        unit=SIZE,
         ge=0,
         le=1 << 62,
     )
-    snapshot_every_ns: Duration = _key(
-        duration_text(MODULE.snapshot_every_ns),
+    snapshot_every_ns: Duration = _duration(
+        MODULE.snapshot_every_ns,
         """The same when the last one is so old, by cluster time, and anything was appended since; 0 is
         never.""",
-        unit=DURATION,
         ge=0,
         le=1 << 62,
     )
@@ -536,22 +488,20 @@ class NodeKeys(BaseModel):
         ge=0,
         le=1000,
     )
-    log_bytes_max: Size = _key(
+    log_bytes_max: Size = _size(
         MODULE.log_bytes_max,
         """What the log may take of the disk, at least four segments. The leader takes a snapshot for each
         quarter of it. From a half on a member drops what its last snapshot stands for, whatever
         log_retained_snapshots says. What readers, an export or other members need stays; groups keep half of
         it at most. At nine tenths node.log says so. When all of it is used the leader takes no more input.
         0: no bound.""",
-        unit=SIZE,
         ge=0,
         le=1 << 62,
     )
-    disk_free_min: Size = _key(
+    disk_free_min: Size = _size(
         MODULE.disk_free_min,
         """What stays free of the file system with the archive. Below four times as much old log is dropped,
         below twice as much node.log says so, below this the leader takes no more input. 0: no bound.""",
-        unit=SIZE,
         ge=0,
         le=1 << 62,
     )
@@ -567,11 +517,10 @@ class NodeKeys(BaseModel):
         """The token to show to a standby whose snapshot is fetched, where its authenticator asks for one, in
         the first line of a file. Over TLS this member shows its certificate, too.""",
     )
-    consumer_hold_bytes: Size = _key(
+    consumer_hold_bytes: Size = _size(
         size_text(MODULE.consumer_hold_bytes),
         """Most bytes of log before the commit position that consumer groups keep, whatever
         log_retained_snapshots says. A group that needs more is not waited for. 0: nothing.""",
-        unit=SIZE,
         ge=0,
     )
     log_export_watermark: bool = _key(
@@ -580,12 +529,11 @@ class NodeKeys(BaseModel):
         position in `cluster_dir`/export-watermark on, which `cluster tool export-watermark` sets.""",
     )
     # -- process --
-    idle_spin_ns: Duration = _key(
+    idle_spin_ns: Duration = _duration(
         "0ns",
         """How long an idle member goes on polling before it sleeps until a socket wakes it. With 0 it polls
         for 30 us, and only as long as that finds something: right where members share cores. With a core to
         itself, 50us to 200us spare the wake-up of some 10 to 50 us in a conversation of short turns.""",
-        unit=DURATION,
         aeron="aeron.cluster.idle.strategy",
         section="Process",
         ge=0,
@@ -596,11 +544,10 @@ class NodeKeys(BaseModel):
         """Least level written to `dir`/node.log, one JSON object a line. What a member does is info; what
         should not happen, as a member that was not run for its lease, is a warning.""",
     )
-    node_log_bytes: Size = _key(
+    node_log_bytes: Size = _size(
         "64m",
         """At this length node.log becomes node.log.1, in place of the one before: twice this at most.
         output.log of `cluster up` is moved like it, but only when a member starts.""",
-        unit=SIZE,
         ge=65_536,
     )
     metrics_endpoint: str = _key(

@@ -93,6 +93,18 @@ def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: st
     )
 
 
+def duration(default: int | str, text: str, **rest: Any) -> Any:
+    """A key whose value is a duration, of more than 0 unless there are other bounds."""
+    written = default if isinstance(default, str) else duration_text(default)
+    bounds = {} if rest.keys() & {"ge", "le"} else {"gt": 0}
+    return key(written, text, unit=DURATION, **bounds, **rest)
+
+
+def size(default: Any, text: str, **rest: Any) -> Any:
+    """A key whose value is a number of bytes."""
+    return key(default, text, unit=SIZE, **rest)
+
+
 def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section: str = "") -> Any:
     """The key that another configuration has too: the same default, bounds and text, unless one is given."""
     field = model.model_fields[field_name]
