@@ -143,15 +143,11 @@ def transfer_leadership(
     as_json: AsJson = False,
 ) -> None:
     """Have the leader hand over to another member; returns when that leads."""
-    from cluster.member.control import transfer_toggle
-    from cluster.node.control import ControlAction
-
-    action = ControlAction(transfer_toggle() if to is None else transfer_toggle(to))
     endpoints = endpoints_unless(directory is not None, endpoints)
     if directory is not None:
-        leader_id = transfer_on_host(action, directory)
+        leader_id = transfer_on_host(directory, to)
     else:
-        leader_id = _outcome_of(action, _members_at(endpoints)).leader_member_id
+        leader_id = transfer_over_network(_members_at(endpoints), to)
     if to not in (None, leader_id):
         raise ClusterError(f"member {leader_id} leads now, and not member {to}")
     print(json.dumps({"leaderMemberId": leader_id}) if as_json else f"member {leader_id} leads")
@@ -209,15 +205,38 @@ def _ask_on_host(action: ControlAction, directory: Path) -> int:
     return mark.member_id
 
 
-def transfer_on_host(action: ControlAction, directory: Path) -> int:
-    """Returns who leads then."""
+def transfer_on_host(directory: Path, to: int | None = None) -> int:
+    """Returns who leads then; None: whichever has most of the log."""
     from cluster.node.control import next_leader
 
+    action = _transfer(to)
     member = leader_directory(directory)
     status = status_over_ipc(str(member), mark_of(str(member)))
     action.check_target("" if status is None else status.ingress_endpoints)
     mark = _carry_out(action, member)
     return next_leader(mark.member_id, lambda: status_over_ipc(str(member), mark))
+
+
+def transfer_over_network(members: dict[int, Endpoint], to: int | None = None) -> int:
+    """The same, in the cluster that these members are of."""
+    return _outcome_of(_transfer(to), members).leader_member_id
+
+
+def _transfer(to: int | None) -> ControlAction:
+    from cluster.member.control import transfer_toggle
+    from cluster.node.control import ControlAction
+
+    return ControlAction(transfer_toggle() if to is None else transfer_toggle(to))
+
+
+def restart_over_network(endpoint: Endpoint) -> None:
+    """Ask one member to end, to be started again by whoever runs it. Raises ClusterError."""
+    from cluster.node.control import RESTART, ControlAction
+    from cluster.protocol.link import LinkErrorCode
+
+    outcome = _request(endpoint, ControlAction(RESTART, is_of_node=True))
+    if outcome.code is not LinkErrorCode.OK:
+        raise ClusterError(outcome.text)
 
 
 def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:

@@ -43,7 +43,7 @@ PANELS = {
         "events": "Show what happened to all members, in the order of time.",
         "top": "Watch roles, positions, lag, sessions and counters of the members.",
         "snapshot": "Have all members take a snapshot, from which they start the next time.",
-        "restart": "Restart the members of this host one after the other; sessions stay open.",
+        "restart": "Restart members one after the other, here or on all hosts; sessions stay open.",
     },
     "Try": {
         "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",

@@ -112,7 +112,7 @@ class MetricsPages:
         while not asked.done():
             self._admission.do_work(epoch_ms())
             await asyncio.sleep(ADMISSION_POLL_S)
-        why = asked.result()
+        why = asked.result().why
         if not why:
             return None
         scheme = "Basic" if self._config.authenticator == "password" else "Bearer"

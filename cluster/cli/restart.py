@@ -1,22 +1,29 @@
-"""``cluster restart``: the members of this host one after the other, and none of their sessions with them."""
+"""``cluster restart``: members one after the other, here or over the network, and no session ends by it."""
 
 from __future__ import annotations
 
 import json
 import os
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
-from cluster.cli.members import ask_members
+from cluster.cli.control import transfer_on_host
+from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
 from cluster.cli.running_member import mark_of, status_in
 from cluster.errors import ClusterError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import parse_endpoints
+
+if TYPE_CHECKING:
+    from cluster.protocol.link import LogStatus
+    from cluster.transport.endpoint import Endpoint
 
 POLL_S = 0.05
 
@@ -26,97 +33,143 @@ EPILOG = """\b
 Examples:
   cluster restart --dir cluster-data
   cluster restart --dir /var/lib/cluster --token-file reader.token
+  cluster restart --endpoints db0:9000 --token-file operator.token
 
-Followers first; whoever leads hands over before its turn. Each is asked by SIGRTMIN to end in order with
-status 75, which has `cluster up` start it again, or whatever else runs `cluster node` on this host (of
-systemd: RestartForceExitStatus=75). The next one is asked when it has all that was committed. Sessions stay
-open, but those of a cluster of one member. What does not come back in time is named, and nothing more is
-restarted.
+Followers first; whoever leads hands over before its turn. Each ends in order with status 75, which has
+`cluster up` start it again, or whatever else runs `cluster node` (of systemd: RestartForceExitStatus=75).
+The next one is asked when it has all that was committed. Sessions stay open, but those of a cluster of one
+member. Before each turn all members have to follow a leader, else nothing more is restarted. What does not
+come back in time is named, and nothing more is restarted either.
 
-Where each host has one member, do this on one host after the other. The other members are asked first
-whether they follow: where one does not, nothing is restarted.
+With --endpoints all members are restarted, whatever their hosts: one that answers names the others. It
+takes the rights admin and read. With --dir those of a directory are, by SIGRTMIN, and the others are asked.
 """
+
+
+class _Member(NamedTuple):
+    """One that is to be restarted, and where it is. Its functions raise ClusterError."""
+
+    name: str
+    status: Callable[[], LogStatus]
+    ask: Callable[[], None]
+
+
+class _Members(NamedTuple):
+    """Those to restart, by id; where all of their cluster are reached; what has their leader hand over."""
+
+    to_restart: dict[int, _Member]
+    endpoints: dict[int, Endpoint]
+    hand_over: Callable[[], object]
 
 
 @app.command(epilog=EPILOG)
 @connects
 def restart(
     directory: Annotated[
-        Path, typer.Option("--dir", help="A whole cluster's directory on this host, or one member's.")
-    ],
+        Path | None, typer.Option("--dir", help="A whole cluster's directory on this host, or one member's.")
+    ] = None,
+    endpoints: OptionalEndpoints = None,
     timeout: Annotated[float, typer.Option(help="Seconds for each member to be level again.", min=1)] = 60.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Restart running members one after the other, without an end to any session."""
-    pending = _running_members(directory)
-    is_alone = _count_following(pending[0]) == 1
+    endpoints = endpoints_unless(directory is not None, endpoints)
+    members = _over_network(endpoints or "") if directory is None else _on_host(directory)
+    pending, patience_s = dict(members.to_restart), 0.0
     while pending:
-        member = _next(pending, directory, is_alone)
-        pending.remove(member)
-        _restart(member, timeout)
-        line = {"memberId": mark_of(member).member_id, "outcome": "restarted"}
-        print(json.dumps(line) if as_json else f"member {line['memberId']} restarted", flush=True)
+        statuses = _await_following(members.endpoints, patience_s)
+        patience_s = timeout
+        leader_id = max(statuses, key=lambda status: status.leadership_term_id).leader_member_id
+        following = [member_id for member_id in pending if member_id != leader_id]
+        if not following and len(statuses) > 1:
+            members.hand_over()
+        member_id = following[0] if following else leader_id
+        _restart(pending.pop(member_id), max(status.commit_position for status in statuses), timeout)
+        line = {"memberId": member_id, "outcome": "restarted"}
+        print(json.dumps(line) if as_json else f"member {member_id} restarted", flush=True)
 
 
-def _running_members(directory: Path) -> list[str]:
+def _on_host(directory: Path) -> _Members:
     """All of a whole cluster's directory, or a member's own. Raises ClusterError unless all run."""
     files = OsFiles()
-    members = members_in(files, str(directory)) or [str(directory)]
-    if stopped := [member for member in members if not is_running(files, member)]:
+    folders = members_in(files, str(directory)) or [str(directory)]
+    if stopped := [folder for folder in folders if not is_running(files, folder)]:
         raise ClusterError(f"{', '.join(stopped)}: does not run; first start what is down")
-    return members
+    status = status_in(folders[0])
+    return _Members(
+        {
+            mark_of(folder).member_id: _Member(folder, partial(status_in, folder), partial(_signal, folder))
+            for folder in folders
+        },
+        parse_endpoints(status.tcp_endpoints or status.ingress_endpoints),
+        partial(transfer_on_host, directory),
+    )
 
 
-def _count_following(member: str) -> int:
-    """How many members its cluster has. Raises ClusterError unless all of them follow a leader, or lead."""
-    status = status_in(member)
-    answers = ask_members(parse_endpoints(status.tcp_endpoints or status.ingress_endpoints))
-    for member_id, answer in answers.items():
-        if isinstance(answer, ClusterError):
-            raise ClusterError(f"member {member_id} does not answer ({answer}), so nothing is restarted")
-        if answer.leader_member_id < 0:
-            raise ClusterError(f"member {member_id} is in an election, so nothing is restarted")
-    return len(answers)
-
-
-def _next(pending: list[str], directory: Path, is_alone: bool) -> str:
-    """One that does not lead; the last one that is left to do hands over first."""
-    from cluster.cli.control import transfer_on_host
-    from cluster.cli.running_member import leads
-    from cluster.member.control import transfer_toggle
-    from cluster.node.control import ControlAction
-
-    following = [member for member in pending if not leads(member)]
-    if not following and not is_alone:
-        transfer_on_host(ControlAction(transfer_toggle()), directory)
-    return (following or pending)[0]
-
-
-def _restart(member: str, timeout_s: float) -> None:
-    """Raises TimedOut when it is not level again in time."""
+def _signal(folder: str) -> None:
     from cluster.node.supervisor import RESTART_SIGNAL
 
-    before = mark_of(member).pid
-    commit_position = _commit_position(member, before_pid=0)
-    os.kill(before, RESTART_SIGNAL)
+    os.kill(mark_of(folder).pid, RESTART_SIGNAL)
+
+
+def _over_network(endpoints: str) -> _Members:
+    from cluster.cli.control import restart_over_network, transfer_over_network
+    from cluster.transport.endpoint import parse_endpoints
+    from cluster.transport.member_status import member_status
+
+    # Without their ids: each of them says who the others are.
+    known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
+    ask_members(known)
+    return _Members(
+        {
+            member_id: _Member(
+                str(endpoint), partial(member_status, endpoint), partial(restart_over_network, endpoint)
+            )
+            for member_id, endpoint in sorted(known.items())
+        },
+        known,
+        partial(transfer_over_network, known),
+    )
+
+
+def _await_following(endpoints: dict[int, Endpoint], timeout_s: float) -> list[LogStatus]:
+    """Of all members, each of which follows a leader or leads. Raises ClusterError for one that does not."""
     deadline = time.monotonic() + timeout_s
-    while (position := _commit_position(member, before_pid=before)) is None or position < (
-        commit_position or 0
-    ):
-        if time.monotonic() > deadline:
-            raise TimedOut(f"{member}: not level again within {timeout_s:g} s; its node.log says why")
+    while True:
+        why, statuses = "", []
+        for member_id, answer in ask_members(dict(endpoints)).items():
+            who = f"member {member_id}" if member_id >= 0 else str(endpoints[member_id])
+            if isinstance(answer, ClusterError):
+                why = why or f"{who} does not answer ({answer})"
+            elif answer.leader_member_id < 0:
+                why = why or f"{who} is in an election"
+            else:
+                statuses.append(answer)
+        if not why:
+            return statuses
+        if time.monotonic() >= deadline:
+            raise ClusterError(f"{why}, so nothing {'more ' if timeout_s else ''}is restarted")
         time.sleep(POLL_S)
 
 
-def _commit_position(member: str, before_pid: int) -> int | None:
-    """Of the member that runs, unless it is the process from before; None while no leader is known to it."""
-    from cluster.cli.running_member import status_over_ipc
+def _restart(member: _Member, committed: int, timeout_s: float) -> None:
+    """Until its new process has all that was committed before. Raises TimedOut when that takes too long."""
+    asked_s = time.monotonic()
+    member.ask()
+    while not _is_level(member, asked_s, committed):
+        if time.monotonic() > asked_s + timeout_s:
+            raise TimedOut(f"{member.name}: not level again within {timeout_s:g} s; its node.log says why")
+        time.sleep(POLL_S)
 
+
+def _is_level(member: _Member, asked_s: float, committed: int) -> bool:
+    """Whether it is another process than the one that was asked, and has what was committed."""
+    from cluster.reader.standing import said_of_itself
+
+    since_ms = (time.monotonic() - asked_s) * 1000
     try:
-        mark = mark_of(member)
-        if mark.pid == before_pid:
-            return None
-        status = status_over_ipc(member, mark)
+        status = member.status()
     except ClusterError:
-        return None
-    return status.commit_position if status is not None and status.leader_member_id >= 0 else None
+        return False
+    is_another = said_of_itself(status.standing).get("uptimeMs", since_ms) < since_ms
+    return is_another and status.leader_member_id >= 0 and status.commit_position >= committed

@@ -145,6 +145,7 @@ class AllowAllButAdmin:
 
 
 OnRefused = Callable[[str, bytes, str, str], None]
+OnAdministered = OnRefused  # what came of it in place of why not
 
 
 def _unheard(peer: str, encoded_principal: bytes, what: str, why: str) -> None:
@@ -153,11 +154,14 @@ def _unheard(peer: str, encoded_principal: bytes, what: str, why: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Who may come in, who may do what, and who hears of refusals: peer, principal, what, why."""
+    """Who may come in, who may do what, and who hears of refusals and of what administrators have had done:
+    peer, principal, what, and why or what came of it.
+    """
 
     authenticator: Authenticator
     authorisation: AuthorisationService
     on_refused: OnRefused = _unheard
+    on_administered: OnAdministered = _unheard
 
 
 def open_security() -> Security:

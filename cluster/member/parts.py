@@ -124,7 +124,7 @@ class Parts:
             self.clients,
             self.log,
             lambda: (self.replica.leadership_term_id, self.replica.cluster_time),
-            security.on_refused,
+            security,
             context,
         )
         self.replica = ReplicatedState(context, self._outlet, security)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from cluster.consensus.authentication import OnAdministered
 from cluster.counters import Counter, CountersReader
 from cluster.errors import ClusterError, NotLeader, TimedOut
 from cluster.member.control import transfer_target
@@ -26,10 +27,13 @@ from cluster.protocol.enums import (
 from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode, LogStatus
 from cluster.transport.clock import epoch_ms, pause
 from cluster.transport.endpoint import Medium, parse_endpoints
+from cluster.transport.log_server import Administrator
 
 POLL_S = 0.01
 TIMEOUT_S = 30.0
 NONE = -1
+# Ours, of the node toggle; it is never in the counters file, the member's process is asked itself.
+RESTART = 1112
 # What ends the cluster is done, as far as its leader can tell, when it is begun.
 ENDS = (ClusterControlToggle.SHUTDOWN, ClusterControlToggle.ABORT)
 
@@ -50,6 +54,11 @@ class ControlAction(NamedTuple):
         return not self.is_of_node and transfer_target(self.toggle) is not None
 
     @property
+    def is_restart(self) -> bool:
+        """Of the member's process, by whoever runs that."""
+        return self == ControlAction(RESTART, is_of_node=True)
+
+    @property
     def state(self) -> ConsensusModuleState:
         """That of the module in which it is taken."""
         is_resume = not self.is_of_node and self.toggle == ClusterControlToggle.RESUME
@@ -61,7 +70,7 @@ class ControlAction(NamedTuple):
 
     def check(self) -> None:
         """Raise ClusterError for what no member can do."""
-        if self.is_transfer:
+        if self.is_transfer or self.is_restart:
             return
         kinds = NodeControlToggle if self.is_of_node else ClusterControlToggle
         if self.toggle not in list(kinds) or self.toggle <= ClusterControlToggle.NEUTRAL:
@@ -78,6 +87,8 @@ class ControlAction(NamedTuple):
 def _name(toggle: int, is_of_node: bool) -> str:
     if not is_of_node and transfer_target(toggle) is not None:
         return "TRANSFER_LEADERSHIP"
+    if is_of_node and toggle == RESTART:
+        return "RESTART"
     kind = NodeControlToggle if is_of_node else ClusterControlToggle
     return kind(toggle).name if toggle in list(kind) else str(toggle)
 
@@ -188,34 +199,46 @@ class ControlPort:
         member_id: int,
         status: Callable[[], LogStatus],
         endpoints: Mapping[Medium, str],
+        restart: Callable[[], None],
+        on_administered: OnAdministered,
     ) -> None:
-        """``path`` is that of the member's counters file; ``endpoints`` are the members', as known."""
+        """``path`` is that of the member's counters file; ``endpoints`` are the members', as known.
+
+        ``restart`` has the process end, to be started again; it raises ClusterError where nobody would.
+        """
         self._path = path
         self._cluster_id = cluster_id
         self._member_id = member_id
         self._status = status
         self._endpoints = endpoints
+        self._restart = restart
+        self._on_administered = on_administered
 
-    def __call__(self, request: ControlRequest, medium: Medium) -> ControlOutcome:
+    def __call__(self, request: ControlRequest, who: Administrator) -> ControlOutcome:
         """What came of the request, when it is done."""
         code, text, leader_id = LinkErrorCode.OK, "", NONE
+        endpoints = self._endpoints.get(who.medium, "")
         action = ControlAction(request.toggle, bool(request.is_of_node))
         try:
-            action.check_target(self._endpoints.get(medium, ""))
-            with CountersReader(self._path, write=True) as counters:
-                MemberControl(counters, self._cluster_id, self._member_id).carry_out(action)
+            action.check_target(endpoints)
+            if action.is_restart:
+                self._restart()
+            else:
+                with CountersReader(self._path, write=True) as counters:
+                    MemberControl(counters, self._cluster_id, self._member_id).carry_out(action)
             if action.is_transfer:
                 leader_id = next_leader(self._member_id, self._status)
         except NotLeader as error:
             code, text = LinkErrorCode.NOT_LEADER, str(error)
         except ClusterError as error:
             code, text = LinkErrorCode.FAILED, str(error)
+        self._on_administered(who.peer, who.encoded_principal, action.name, text or "done")
         return ControlOutcome(
             correlation_id=request.correlation_id,
             member_id=self._member_id,
             leader_member_id=leader_id if leader_id != NONE else self._leader_member_id(),
             code=code,
-            ingress_endpoints=self._endpoints.get(medium, ""),
+            ingress_endpoints=endpoints,
             text=text,
         )
 

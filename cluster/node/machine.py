@@ -60,11 +60,13 @@ class Machine:
         ask: Ask,
         *,
         on_service_error: Callable[[ServiceError, int], None],
+        restart: Callable[[], None],
     ) -> None:
         self.files = files
         self.random = Random(secrets.randbits(64))
         self.mark_file = mark_file
         self.on_service_error = on_service_error
+        self._restart = restart
         self.calls = system_calls()
         self.poller = poller
         self.is_stepped = False
@@ -240,6 +242,8 @@ class Machine:
             config.member_id,
             lambda: self._open_log().status(0),
             {Medium.GRPC: config.ingress_endpoints, Medium.TCP: config.tcp_endpoints},
+            self._restart,
+            self.security.on_administered,
         )
 
     def _open_log(self) -> ServedMember:

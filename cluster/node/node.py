@@ -91,6 +91,7 @@ class ClusterNode:
         self._is_orderly = False
         self._is_stop_asked = False
         self._is_reopen_asked = False
+        self.is_restart_asked = False
         self._began_ns = 0
         self._errors_before = 0  # counted in earlier lives
         self._refused_count = 0
@@ -155,7 +156,7 @@ class ClusterNode:
 
         self._audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(self._audit.close)
-        security = load_security(config, self._on_security_error, self._on_refused)
+        security = load_security(config, self._on_security_error, self._on_refused, self._audit.administered)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         bounds, told = fit_descriptors(config.bounds)
         if told:
@@ -184,6 +185,7 @@ class ClusterNode:
             tls,
             self._readers.ask,
             on_service_error=self._tell_service_error,
+            restart=self.restart,
         )
 
     def _begin_life(self) -> None:
@@ -312,6 +314,16 @@ class ClusterNode:
         """Ask the member to end in order, from any thread or a signal handler."""
         self._is_stop_asked = True
         self._runner.stop()
+
+    def restart(self) -> None:
+        """Ask it, as ``stop``, to end and be started again by whoever runs its process.
+
+        ``is_restart_asked`` is true from then on. Raises ClusterError where it was launched in a thread.
+        """
+        if self._thread is not None:
+            raise ClusterError(f"member {self.config.member_id} runs within a program, which starts it again")
+        self.is_restart_asked = True
+        self.stop()
 
     def reopen_logs(self) -> None:
         """Ask for it, from any thread or a signal handler: within a second files that were moved are left."""

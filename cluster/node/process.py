@@ -64,7 +64,8 @@ def run(
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
 
-    That is RESTART_STATUS after RESTART_SIGNAL: whoever runs the member is to start it again.
+    That is RESTART_STATUS after RESTART_SIGNAL, or when an administrator asks for it: whoever runs the member
+    is to start it again.
 
     ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
     raised without one. ``on_listening`` is called when clients and other members can connect, and
@@ -83,8 +84,7 @@ def run(
             manager.notify("STOPPING=1")
             node.stop()
 
-        restart = _Restart(node)
-        signal.signal(RESTART_SIGNAL, restart)
+        signal.signal(RESTART_SIGNAL, lambda *_: node.restart())
         signals.answer(node.log, node.reopen_logs)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
@@ -107,7 +107,7 @@ def run(
             raise
         tell(link, event="failed", error=str(error))
         return error.exit_status
-    return RESTART_STATUS if restart.is_asked else 0
+    return RESTART_STATUS if node.is_restart_asked else 0
 
 
 def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
@@ -139,18 +139,6 @@ def run_by_file(path: str, descriptor: int) -> int:
 
 def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
     tell(link, event="service-error", **service_error_fields(error, count))
-
-
-class _Restart:
-    """What RESTART_SIGNAL asks for."""
-
-    def __init__(self, node: ClusterNode) -> None:
-        self._node = node
-        self.is_asked = False
-
-    def __call__(self, number: int, frame: object) -> None:
-        self.is_asked = True
-        self._node.stop()
 
 
 class _Commands:

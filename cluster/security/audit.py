@@ -1,8 +1,9 @@
-"""The audit log: one line for each refusal, in a file that does not grow without an end.
+"""The audit log: one line for each refusal and each action of an administrator, in a file that is bounded.
 
     {"time": "2026-01-31T12:00:00Z", "peer": "10.0.0.7", "principal": "alice", "what": …, "why": …}
+    {"time": …, "peer": "10.0.0.8", "principal": "operator", "what": "SNAPSHOT", "outcome": "done"}
 
-A flood of refusals is counted, not written: beyond ten at once and one a second the next line says how many
+A flood of them is counted, not written: beyond ten at once and one a second the next line says how many
 were left out. At 1 MiB the file becomes ``audit.log.1``, in place of the one before.
 """
 
@@ -22,7 +23,7 @@ TEXT_LENGTH_MAX = 256  # of a field: names come from strangers
 
 
 class AuditLog:
-    """Takes refusals from any thread. What the disk does not take is counted as left out."""
+    """Takes lines from any thread. What the disk does not take is counted as left out."""
 
     def __init__(self, path: str) -> None:
         self._lock = threading.Lock()
@@ -33,12 +34,19 @@ class AuditLog:
 
     def refused(self, peer: str, encoded_principal: bytes, what: str, why: str) -> None:
         """Write that ``peer`` was refused ``what``. ``why`` holds no secret."""
+        self._note(peer, encoded_principal, what, why=why)
+
+    def administered(self, peer: str, encoded_principal: bytes, what: str, outcome: str) -> None:
+        """Write that ``peer`` had the right to have ``what`` done, and what came of it."""
+        self._note(peer, encoded_principal, what, outcome=outcome)
+
+    def _note(self, peer: str, encoded_principal: bytes, what: str, **more: str) -> None:
         fields = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "peer": peer,
             "principal": encoded_principal.decode(errors="replace")[:TEXT_LENGTH_MAX],
             "what": what,
-            "why": why[:TEXT_LENGTH_MAX],
+            **{key: text[:TEXT_LENGTH_MAX] for key, text in more.items()},
         }
         with self._lock:
             if not self._may_write():

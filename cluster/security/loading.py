@@ -9,6 +9,7 @@ from cluster.consensus.authentication import (
     Authenticator,
     AuthorisationService,
     DefaultAuthenticator,
+    OnAdministered,
     OnRefused,
     Security,
 )
@@ -44,12 +45,18 @@ class SecurityKeys(Protocol):
     def authorisation(self) -> str: ...
 
 
-def load_security(keys: SecurityKeys, on_error: OnException, on_refused: OnRefused) -> Security:
+def load_security(
+    keys: SecurityKeys,
+    on_error: OnException,
+    on_refused: OnRefused,
+    on_administered: OnAdministered = lambda *_: None,
+) -> Security:
     """``on_error`` hears of files that have become wrong, and of what a user's class raises.
 
     Raises ConfigurationError that names the key.
     """
-    return Security(_authenticator(keys, on_error), _authorisation(keys, on_error), on_refused)
+    authorisation = _authorisation(keys, on_error)
+    return Security(_authenticator(keys, on_error), authorisation, on_refused, on_administered)
 
 
 def _authenticator(keys: SecurityKeys, on_error: OnException) -> Authenticator:

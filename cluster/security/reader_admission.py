@@ -12,7 +12,7 @@ from concurrent.futures import Future
 
 from cluster.consensus.authentication import Right, Security, right_to
 from cluster.protocol.link import LINK_SCHEMA
-from cluster.transport.log_server import ReaderIdentity
+from cluster.transport.log_server import Judged, ReaderIdentity
 
 ASKED_MAX = 1024  # together; a further one is refused
 _VERBS = {Right.READ: "read", Right.ADMIN: "administer"}
@@ -27,7 +27,7 @@ class _Asked:
         self.template_id = template_id
         self.encoded_principal: bytes | None = None
         self.refusal = ""
-        self.answer: Future[str] = Future()
+        self.answer: Future[Judged] = Future()
 
     @property
     def encoded_credentials(self) -> bytes:
@@ -72,14 +72,14 @@ class ReaderAdmission:
         self._undecided: list[_Asked] = []
         self._session_id = -1
 
-    def ask(self, identity: ReaderIdentity, template_id: int) -> Future[str]:
-        """Why the reader may not make this request, later; empty if it may. From any thread."""
+    def ask(self, identity: ReaderIdentity, template_id: int) -> Future[Judged]:
+        """What is found of the reader and a request of this template, later. From any thread."""
         self._session_id -= 1
         asked = _Asked(self._session_id, identity, template_id)
         if self._is_open and asked.right is Right.READ:
-            asked.answer.set_result("")
+            asked.answer.set_result(Judged(""))
         elif len(self._asked) + len(self._undecided) >= ASKED_MAX:
-            asked.answer.set_result("too many readers ask at once")
+            asked.answer.set_result(Judged("too many readers ask at once"))
         else:
             self._asked.append(asked)
             self._wake()
@@ -114,7 +114,7 @@ class ReaderAdmission:
             what = f"to {_VERBS[asked.right]}"
             self._security.on_refused(asked.identity.peer, principal, what, why)
         if asked.answer.set_running_or_notify_cancel():
-            asked.answer.set_result("" if not why else _told(asked))
+            asked.answer.set_result(Judged(_told(asked)) if why else Judged("", principal))
         return True
 
 

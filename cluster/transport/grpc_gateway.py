@@ -46,6 +46,7 @@ from cluster.transport.grpc_service import (
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.listener import bind_first
 from cluster.transport.log_server import (
+    Administrator,
     Ask,
     Control,
     LogServer,
@@ -305,8 +306,9 @@ class GrpcGateway:
         message = await _decode(request, context, link.ControlRequest)
         try:
             with self._log.admitted(address_of(context)):
-                await self._log.check(_identity(context), message)
-                return await self._log.control(message, Medium.GRPC)
+                identity = _identity(context)
+                principal = await self._log.check(identity, message)
+                return await self._log.control(message, Administrator(identity.peer, principal, Medium.GRPC))
         except RequestRefused as error:
             await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
             raise AssertionError from None  # abort raises

@@ -86,10 +86,27 @@ class ReaderIdentity(NamedTuple):
     credentials: bytes = b""
 
 
-# Why a reader may not make a request of this template, later; empty if it may.
-Ask = Callable[[ReaderIdentity, int], "Future[str]"]
-# Does what an administrator asks for over this medium, and says what came of it; may take half a minute.
-Control = Callable[[link.ControlRequest, Medium], link.ControlOutcome]
+class Judged(NamedTuple):
+    """Why a reader may not make a request, empty if it may; and who it has proved to be."""
+
+    why: str
+    encoded_principal: bytes = b""
+
+
+# What is found of a reader and a request of this template, later.
+Ask = Callable[[ReaderIdentity, int], "Future[Judged]"]
+
+
+class Administrator(NamedTuple):
+    """Who asks for an action: from where, as whom, and over which medium."""
+
+    peer: str
+    encoded_principal: bytes
+    medium: Medium
+
+
+# Does what an administrator asks for, and says what came of it; may take half a minute.
+Control = Callable[[link.ControlRequest, Administrator], link.ControlOutcome]
 
 
 class RequestRefused(ClusterError):
@@ -183,18 +200,19 @@ class LogServer:
             text = f"the reader took nothing for {self._timeout_s:g} s (reader_timeout)"
             raise self._refusal(text) from None
 
-    async def check(self, identity: ReaderIdentity, message: Message) -> None:
-        """Raise RequestRefused unless the reader may make this request."""
+    async def check(self, identity: ReaderIdentity, message: Message) -> bytes:
+        """The principal of a reader who may make this request. Raises RequestRefused."""
         if self._ask is None:
-            return
+            return b""
         try:
             async with asyncio.timeout(DECISION_TIMEOUT_S):
-                why = await asyncio.wrap_future(self._ask(identity, message.TEMPLATE_ID))
+                judged = await asyncio.wrap_future(self._ask(identity, message.TEMPLATE_ID))
         except TimeoutError:
             text = f"the member has not said within {DECISION_TIMEOUT_S:g} s whether this reader may read"
             raise self._refusal(text) from None
-        if why:
-            raise RequestRefused(link.LinkErrorCode.UNAUTHORISED, why)
+        if judged.why:
+            raise RequestRefused(link.LinkErrorCode.UNAUTHORISED, judged.why)
+        return judged.encoded_principal
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
@@ -256,14 +274,14 @@ class LogServer:
             self._status_start = status.start_position
             return status
 
-    async def control(self, request: link.ControlRequest, medium: Medium) -> bytes:
+    async def control(self, request: link.ControlRequest, who: Administrator) -> bytes:
         """One ControlOutcome frame, when the action is done. RequestRefused by a member that serves none."""
         if self._control is None:
             raise RequestRefused(
                 link.LinkErrorCode.FAILED, "this member is not administered over the network"
             )
         loop = asyncio.get_running_loop()
-        return link_frame(await loop.run_in_executor(self._control_executor, self._control, request, medium))
+        return link_frame(await loop.run_in_executor(self._control_executor, self._control, request, who))
 
     def _close_status_log(self) -> None:
         log, self._status_log = self._status_log, None
@@ -374,9 +392,9 @@ class LogServer:
                 if isinstance(message, link.ReaderCredentials):
                     identity = identity._replace(credentials=bytes(message.encoded_credentials))
                     continue
-                if message is not None and address:
-                    await self.check(identity, message)
-                async with contextlib.aclosing(self._answer(message, medium)) as answers:
+                principal = await self.check(identity, message) if message is not None and address else b""
+                who = Administrator(address or "this host", principal, medium)
+                async with contextlib.aclosing(self._answer(message, who)) as answers:
                     async for answer in answers:
                         try:
                             await self.in_time(stream.send(answer))
@@ -391,7 +409,7 @@ class LogServer:
             if not data:
                 return
 
-    async def _answer(self, message: Message | None, medium: Medium) -> AsyncGenerator[bytes, None]:
+    async def _answer(self, message: Message | None, who: Administrator) -> AsyncGenerator[bytes, None]:
         match message:
             case link.LogRequest() | link.RecordingRequest():
                 try:
@@ -409,7 +427,7 @@ class LogServer:
                     code = link.LinkErrorCode.FAILED
                     yield link_frame(link.LinkError(message.correlation_id, code, str(error)))
             case link.ControlRequest():
-                yield await self.control(message, medium)
+                yield await self.control(message, who)
             case _:
                 raise RemoteProtocolError(f"{message} is no request of a reader")
 

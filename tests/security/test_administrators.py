@@ -15,7 +15,7 @@ from tests.node.three import Three
 from tests.security.real_members import NETWORK, audited, keys_by_certificate
 from tests.transport.authorities import Certificates
 
-TOKENS = {name: f"token-of-the-{name}".encode() for name in ("operator", "writer", "keeper")}
+TOKENS = {name: f"token-of-the-{name}".encode() for name in ("operator", "writer", "keeper", "chief")}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,9 @@ def rights(tmp_path):
     for name, token in TOKENS.items():
         put(str(tmp_path / "tokens"), name, token_digest(token))
         (tmp_path / f"{name}.token").write_bytes(token)
-    (tmp_path / "rights").write_text("operator: admin\nwriter: write, read\nkeeper: write, admin\n")
+    (tmp_path / "rights").write_text(
+        "operator: admin\nwriter: write, read\nkeeper: write, admin\nchief: read, admin\n"
+    )
     return {
         "authenticator": "token",
         "authenticator_file": f"{tmp_path}/tokens",
@@ -77,7 +79,37 @@ def test_who_has_the_right_to_administer_does_what_a_tool_in_the_directory_does(
     status, _, err = asked("replicate-standby-snapshot")
     assert (status, err) == (1, "member 0 replicated no snapshot: `cluster tool errors` says why\n")
     assert asked("shutdown") == (0, "[0] SHUTDOWN completed\n", "")
-    assert audited(node) == []
+    done = [line for line in audited(node) if line["principal"] == "operator" and line["peer"] == "127.0.0.1"]
+    assert [(line["what"], line["outcome"]) for line in done] == [
+        ("SNAPSHOT", "done"),
+        ("VALIDATE_RECORDING_LOG", "done"),
+        ("STANDBY_SNAPSHOT", "done"),
+        ("RESUME", "member 0 is ACTIVE, expected SUSPENDED"),
+        ("SUSPEND", "done"),
+        ("SNAPSHOT", "member 0 is SUSPENDED, expected ACTIVE"),
+        ("RESUME", "done"),
+        ("SNAPSHOT", "done"),
+        ("REPLICATE_STANDBY_SNAPSHOT", "member 0 replicated no snapshot: `cluster tool errors` says why"),
+        ("SHUTDOWN", "done"),
+    ], "by whom and what came of it"
+    assert audited(node) == done
+
+
+@pytest.mark.parametrize("medium", NETWORK)
+def test_a_restart_from_afar_takes_the_right_to_administer_and_somebody_who_starts_it_again(
+    node, tmp_path, capsys, medium
+):
+    def asked(who):
+        endpoints = endpoints_of(node, medium)
+        status = main(["restart", "--endpoints", endpoints, "--token-file", str(tmp_path / f"{who}.token")])
+        return status, capsys.readouterr().err
+
+    assert asked("writer") == (1, f"{endpoints_of(node, medium)}: no right to admin\n".removeprefix("0="))
+    assert asked("chief") == (1, "member 0 runs within a program, which starts it again\n")
+    assert [(line["principal"], line["what"]) for line in audited(node)] == [
+        ("writer", "to administer"), ("chief", "RESTART")
+    ]  # fmt: skip
+    assert node.is_running
 
 
 def test_who_may_administer_forgets_lanes_that_are_finished(node, tmp_path, tool):

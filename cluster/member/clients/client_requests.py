@@ -222,6 +222,7 @@ class ClientRequests:
             return AdminResponseCode.UNAUTHORISED_ACCESS, "execution of the request was not authorised"
         if kind != AdminRequestType.SNAPSHOT:
             return AdminResponseCode.ERROR, f"request type {kind} is not known, expected SNAPSHOT"
-        if not self._toggles.request(ClusterControlToggle.SNAPSHOT):
-            return AdminResponseCode.ERROR, "another control action is under way"
-        return AdminResponseCode.OK, ""
+        is_taken = self._toggles.request(ClusterControlToggle.SNAPSHOT)
+        why_not = "" if is_taken else "another control action is under way"
+        self._outlet.on_administered(session.connection_id, principal, "SNAPSHOT", why_not or "begun")
+        return AdminResponseCode.OK if is_taken else AdminResponseCode.ERROR, why_not

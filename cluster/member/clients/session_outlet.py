@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.consensus.authentication import OnRefused
+from cluster.consensus.authentication import Security
 from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.member.frames import egress_frame
@@ -22,14 +22,14 @@ class SessionOutlet:
         clients: Clients,
         log: MemberLog,
         term_and_time: Callable[[], tuple[int, int]],
-        on_refused: OnRefused,
+        security: Security,
         context: ConsensusModuleContext,
     ) -> None:
         """``term_and_time``: leadership term and cluster time, which the log's next entry has."""
         self._clients = clients
         self._log = log
         self._term_and_time = term_and_time
-        self._on_refused = on_refused
+        self._security = security
         self._context = context
 
     @property
@@ -72,7 +72,14 @@ class SessionOutlet:
         return self._clients.address(connection_id)
 
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
-        self._on_refused(self._clients.address(connection_id) or "this host", encoded_principal, what, why)
+        self._security.on_refused(self._peer(connection_id), encoded_principal, what, why)
+
+    def on_administered(self, connection_id: int, encoded_principal: bytes, what: str, outcome: str) -> None:
+        """A client had the right to have something done."""
+        self._security.on_administered(self._peer(connection_id), encoded_principal, what, outcome)
+
+    def _peer(self, connection_id: int) -> str:
+        return self._clients.address(connection_id) or "this host"
 
     def send_egress(self, connection_id: int, message: Message) -> bool:
         return self.send(connection_id, egress_frame(message))
