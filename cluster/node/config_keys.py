@@ -542,7 +542,9 @@ class NodeKeys(BaseModel):
     log_level: Literal["debug", "info", "warning", "error"] = _key(
         "info",
         """Least level written to `dir`/node.log, one JSON object a line. What a member does is info; what
-        should not happen, as a member that was not run for its lease, is a warning.""",
+        should not happen, as a member that was not run for its lease, is a warning. With debug every message
+        between members, clients and services is a line, at most 1,000 a second, without its payload. SIGUSR1
+        turns that on and off.""",
     )
     node_log_bytes: Size = _size(
         "64m",

@@ -43,6 +43,7 @@ from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
 from cluster.node.machine import Machine, member_tls_of
 from cluster.node.memory import check_address_space
+from cluster.node.message_trace import MessageTrace
 from cluster.node.metrics_process import MetricsProcess
 from cluster.node.node_log import NodeLog
 from cluster.node.own_name import await_own_names, warn_of_loopback
@@ -149,6 +150,7 @@ class ClusterNode:
             config.path / "node.log", config.log_level, config.node_log_bytes, member=config.member_id
         )
         self._opened.callback(self.log.close)
+        self._trace = MessageTrace(self.log, config.member_id, time.monotonic_ns)
         self.log.info("starts", pid=os.getpid(), dir=str(config.path), python=sys.version.split()[0])
         for line in waited:
             self.log.warning(line)
@@ -196,6 +198,7 @@ class ClusterNode:
                 life.opened.callback(self._machine.open_gateway().stop)
             life.counters.errors.set(self._errors_before)
             self._began_ns = time.monotonic_ns()
+            self._trace.follow(life)
             life.start(self._began_ns, self._clock())
         except BaseException:
             life.abandon()
@@ -373,6 +376,7 @@ class ClusterNode:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
             self._reopen_asked_logs()
+            self._trace.follow(life)
             self._machine.refresh_certificates()
             self._show(life)
             life.update_activity()
@@ -402,7 +406,9 @@ class ClusterNode:
 
     def _turn_busily(self) -> bool | None:
         """Take turns in compiled code; whether a socket may have what ended them, None: there were none."""
-        reason = None if self._life is None else self._life.turn_busily()
+        if self._life is None or self._trace.life is not None:  # compiled code says nothing of messages
+            return None
+        reason = self._life.turn_busily()
         return None if reason is None else reason != TIME
 
     @property

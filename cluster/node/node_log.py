@@ -90,6 +90,12 @@ class NodeLog:
         self._counts: Counter[str] = Counter()
         self._repeated: dict[tuple[str, str], _Repeated] = {}
         self._repeated_lock = threading.Lock()
+        self._configured_level = level
+        self._context = context
+        self._set_level(level)
+
+    def _set_level(self, level: str) -> None:
+        self._level = level
         self._logger = structlog.wrap_logger(
             structlog.WriteLogger(self._file),  # type: ignore[arg-type]
             processors=[
@@ -98,11 +104,22 @@ class NodeLog:
                 structlog.processors.JSONRenderer(default=str),
             ],
             wrapper_class=structlog.make_filtering_bound_logger(level),
-            **context,
+            **self._context,
         )
 
+    @property
+    def is_debugging(self) -> bool:
+        """Whether messages are written, too (``message_trace.py``)."""
+        return self._level == "debug"
+
+    def toggle_debug(self) -> None:
+        """To level debug, or back to the configured one, which is info where that was debug."""
+        usual = "info" if self._configured_level == "debug" else self._configured_level
+        self._set_level(usual if self.is_debugging else "debug")
+        self.asked(f"log level {self._level}")
+
     def debug(self, event: str, **fields: Any) -> None:
-        """What only helps to find a fault."""
+        """A message: what only helps to find a fault."""
         self._logger.debug(event, **fields)
 
     def info(self, event: str, **fields: Any) -> None:

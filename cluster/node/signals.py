@@ -19,9 +19,9 @@ def pass_over() -> None:
 
 
 def answer(log: NodeLog, reopen_logs: Callable[[], None]) -> None:
-    """HUP has the logs opened again, USR2 writes the stacks of all threads, USR1 is noted."""
+    """HUP has the logs opened again, USR1 turns debug on and off, USR2 writes the stacks of all threads."""
     signal.signal(signal.SIGHUP, lambda *_: reopen_logs())
-    signal.signal(signal.SIGUSR1, lambda *_: log.asked("SIGUSR1 does nothing: SIGHUP opens the logs again"))
+    signal.signal(signal.SIGUSR1, lambda *_: log.toggle_debug())
     signal.signal(signal.SIGUSR2, lambda *_: log.asked("stacks", stacks=_stacks()))
 
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from cluster.node.supervisor import _SignalPipe
-from tests.node.processes import Up, await_that, run
+from tests.node.processes import Up, ask, await_that, run
 
 
 def test_a_member_lives_on_after_each_and_says_what_it_did_and_so_does_its_supervisor(tmp_path):
@@ -16,7 +16,14 @@ def test_a_member_lives_on_after_each_and_says_what_it_did_and_so_does_its_super
             up.signal(number)
         path, pid = up.member_dir(0) / "node.log", up.pid(0)
         os.kill(pid, signal.SIGUSR1)
-        await_that(lambda: "SIGUSR1 does nothing" in path.read_text(), "a line about SIGUSR1")
+        await_that(lambda: "log level debug" in path.read_text(), "a line about SIGUSR1")
+
+        def is_message_written() -> bool:
+            return bool(ask(up.tcp, 1)) and "SessionMessageHeader leadershipTermId=0" in path.read_text()
+
+        await_that(is_message_written, "a client's message, which compiled turns take while it is off")
+        os.kill(pid, signal.SIGUSR1)
+        await_that(lambda: "log level info" in path.read_text(), "a line about the second SIGUSR1")
         os.kill(pid, signal.SIGUSR2)
         await_that(lambda: '"stacks": {' in path.read_text(), "the stacks")
         (told,) = [line for line in map(json.loads, path.read_text().splitlines()) if "stacks" in line]
