@@ -13,6 +13,7 @@ end of the log: the same on each host, and none that the old members count.
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from os import PathLike
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
@@ -85,10 +86,12 @@ class MemberFolders(NamedTuple):
     archive: str
 
     @classmethod
-    def find(cls, files: Files, directory: str, archive_directory: str | None = None) -> "MemberFolders":
+    def find(
+        cls, files: Files, directory: str, archive_directory: PathLike[str] | str | None = None
+    ) -> "MemberFolders":
         """What ``directory`` is or holds, or is given apart. Raises NotAClusterDirectory."""
         cluster = find_cluster_directory(files, directory)
-        return cls(files, cluster, find_archive_directory(files, archive_directory or directory))
+        return cls(files, cluster, find_archive_directory(files, str(archive_directory or directory)))
 
 
 def restore_member(

@@ -41,7 +41,7 @@ def close_member(
 ) -> None:
     """Close a stopped member for good, so that the cluster can get other members; it starts no more."""
     member_id = mark_of(str(directory)).member_id
-    folders = MemberFolders.find(OsFiles(), str(directory), str(archive_directory) if archive_directory else None)
+    folders = MemberFolders.find(OsFiles(), str(directory), archive_directory)
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
     path = f"{folders.cluster}/{CLOSED_FILE_NAME}"
     described = {
@@ -105,7 +105,7 @@ def make_members(
     closed = _closed(str(source))
     copied = [read_last_words(files, str(path)) for path in words or ()]
     made = next_members([*closed.values(), *copied], ids)
-    log = MemberFolders.find(files, source_of(made, closed), str(archive_directory) if archive_directory else None)
+    log = MemberFolders.find(files, source_of(made, closed), archive_directory)
     for number in ids if member_id is None else (member_id,):
         directory = f"{to}/member-{number}"
         is_new = make_member(log, Place(files, directory), made, epoch_ms=epoch_ms, tell=lambda text: None)
