@@ -15,7 +15,7 @@ def test_a_report_that_raises_anything_is_told_and_made_again(monkeypatch):
 
     def connect(endpoints, *, consumer):
         asked.append(consumer.position)
-        if len(asked) == 1:
+        if len(asked) <= 2:
             raise RuntimeError("can't start new thread")
         return Session()
 
@@ -25,9 +25,33 @@ def test_a_report_that_raises_anything_is_told_and_made_again(monkeypatch):
     while not told:
         pass
     reports.reached(128)
+    while len(asked) < 2:
+        pass
     assert reports.close() is None
     assert asked[-1] == 128
-    assert told[0].startswith("consumer group billing is not reported at 64: RuntimeError(")
+    (line,) = told
+    assert line.startswith("consumer group billing is not reported at 64: RuntimeError(")
+
+
+def test_what_is_reached_while_a_report_is_made_is_reported_next(monkeypatch):
+    asked, may_end = [], threading.Event()
+
+    class Session:
+        def __init__(self, endpoints, *, consumer):
+            asked.append(consumer.position)
+
+        def close(self):
+            may_end.wait()
+
+    monkeypatch.setattr(ClusterClient, "connect", Session)
+    reports = GroupReports("billing", "0=nowhere:1", print, interval_s=0.001)
+    reports.reached(64)
+    while not asked:
+        pass
+    reports.reached(128)
+    may_end.set()
+    assert reports.close() is None
+    assert asked == [64, 128]
 
 
 def test_a_listener_that_raises_and_a_thread_that_is_not_to_be_had_end_no_reports(monkeypatch):
