@@ -408,7 +408,7 @@ def test_a_member_that_was_killed_starts_again_at_once(tmp_path):
 @pytest.mark.conformance("S-175")
 @pytest.mark.parametrize(("age_ms", "is_free"), [(0, False), (9_999, False), (10_000, True), (-5_000, False)])
 def test_a_real_component_s_mark_file_keeps_us_out_for_ten_seconds(tmp_path, age_ms, is_free):
-    _leave_mark_of_another_process(tmp_path, T0)
+    leave_mark_of_another_process(tmp_path, T0)
     if is_free:
         mark(tmp_path, T0 + age_ms).close()
     else:
@@ -436,12 +436,12 @@ def test_a_mark_file_that_is_none_of_ours_is_not_written_over(tmp_path):
 
 
 def test_a_start_that_never_finished_keeps_us_out(tmp_path):
-    _leave_mark_of_another_process(tmp_path, ACTIVATING)
+    leave_mark_of_another_process(tmp_path, ACTIVATING)
     with pytest.raises(DirectoryInUse):
         mark(tmp_path, T0)
 
 
-def _leave_mark_of_another_process(directory: Path, activity: int) -> None:
+def leave_mark_of_another_process(directory: Path, activity: int) -> None:
     mark(directory).abandon()
     with (directory / "cluster-mark.dat").open("r+b") as file:
         file.seek(16)
