@@ -20,7 +20,7 @@ from cluster.backup.directory import BackupDirectory
 from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError
 from cluster.node import signals
 from cluster.node.backup_config import BackupConfig
 from cluster.node.node_log import NodeLog
@@ -35,6 +35,7 @@ from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoint
+from cluster.transport.file_look import FileLook
 from cluster.transport.log_client import open_log_client
 from cluster.transport.member_tls import ServerTls
 
@@ -59,7 +60,7 @@ class BackupProcess:
         self._readers: ReaderAdmission | None = None  # at the endpoint
         self._audit: AuditLog | None = None  # of the endpoint
         self._is_reopen_asked = False
-        self._tls: ServerTls | None = None  # of the endpoint
+        self._certificates: FileLook | None = None  # of the endpoint
         self.endpoints = config.member_endpoints
         with ExitStack() as opened:
             self._open(opened)
@@ -109,11 +110,12 @@ class BackupProcess:
         """
         from cluster.transport.grpc_gateway import GrpcGateway
 
-        config = self._config
+        config, tls = self._config, None
         if (files := config.served_tls_files) is not None:
-            self._tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
-            if self._tls.exposure:
-                self._log.warning(self._tls.exposure)
+            tls = ServerTls(files, asks_clients=config.tls_client_certificates == "required")
+            self._certificates = tls.look(self._log.on_certificates_read, self._on_error)
+            if tls.exposure:
+                self._log.warning(tls.exposure)
         self._audit = AuditLog(str(config.path / "audit.log"))
         opened.callback(self._audit.close)
         security = load_security(config, self._on_error, self._audit.refused)
@@ -124,7 +126,7 @@ class BackupProcess:
             self._open_log,
             0,
             on_error=self._on_reader_error,
-            tls=self._tls,
+            tls=tls,
             ask=self._readers.ask,
         )
         gateway.start()
@@ -139,16 +141,6 @@ class BackupProcess:
             cluster_id=self._config.cluster_id,
             member_id=NULL_VALUE,
         )
-
-    def _refresh_certificates(self) -> None:
-        """Read them again where their files have changed; those that will not do are not used."""
-        if self._tls is None:
-            return
-        try:
-            if self._tls.refresh():
-                self._log.info("certificates were read again", valid_to=self._tls.not_after.isoformat())
-        except ConfigurationError as error:
-            self._on_error(error)
 
     def _open_announcements(self, opened: ExitStack) -> Announcements:
         config = self._config
@@ -226,7 +218,8 @@ class BackupProcess:
                 self._activity_ms = now_ms
                 self._directory.update_activity(now_ms)
                 self._counters_file.update_heartbeat(now_ms)
-                self._refresh_certificates()
+                if self._certificates is not None:
+                    self._certificates.do_work()
                 if self._is_reopen_asked:
                     self._is_reopen_asked = False
                     self._log.reopen_with(*(() if self._audit is None else (self._audit,)))

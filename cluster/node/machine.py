@@ -13,7 +13,7 @@ from cluster.archive.files import Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import Security
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, ConfigurationError, ServiceError
+from cluster.errors import ClusterError, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
@@ -25,6 +25,7 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import boot_id, epoch_ms, monotonic_ns
 from cluster.transport.credentials import as_supplier, credentials_of
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
+from cluster.transport.file_look import FileLook
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.links import MemberLinks
 from cluster.transport.log_client import open_log_client
@@ -82,8 +83,11 @@ class Machine:
         self._ask = ask
         self._gateway: GrpcGateway | None = None
         self.cut_off_count = 0  # peers
-        if tls is not None and tls.exposure:
-            log.warning(tls.exposure)
+        self._certificates: FileLook | None = None
+        if tls is not None:
+            self._certificates = tls.look(log.on_certificates_read, self._on_certificate_error)
+            if tls.exposure:
+                log.warning(tls.exposure)
 
     def on_event(self, text: str) -> None:
         self._log.info(text)
@@ -203,14 +207,12 @@ class Machine:
         return 0 if self._tls is None else int(self._tls.not_after.timestamp() * 1000)
 
     def refresh_certificates(self) -> None:
-        """Read them anew where their files have changed; those that will not do are told, and not used."""
-        if self._tls is None:
-            return
-        try:
-            if self._tls.refresh():
-                self._log.info("certificates were read again", valid_to=self._tls.not_after.isoformat())
-        except ConfigurationError as error:
-            self.record(self.mark_file, "certificates, of which the old ones stay in use", error)
+        """Have them read again where their files have changed; those that will not do are not used."""
+        if self._certificates is not None:
+            self._certificates.do_work()
+
+    def _on_certificate_error(self, error: ClusterError) -> None:
+        self.record(self.mark_file, "certificates, of which the old ones stay in use", error)
 
     # -- the gateway --
 

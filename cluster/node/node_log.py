@@ -126,6 +126,10 @@ class NodeLog:
         """What an operator wants to know has happened."""
         self._logger.info(event, **fields)
 
+    def on_certificates_read(self, valid_to: str) -> None:
+        """From any thread."""
+        self.info("certificates were read again", valid_to=valid_to)
+
     def warning(self, event: str, **fields: Any) -> None:
         """What should not happen, and ends nothing."""
         self._logger.warning(event, **fields)

@@ -7,16 +7,18 @@ from typing import Generic, TypeVar
 
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.transport.clock import monotonic_ns
+from cluster.transport.file_look import FileLook
 from cluster.transport.named_file import read_named_file, signature
 
 LOOK_INTERVAL_NS = 1_000_000_000
+PATIENCE_S = 0.02  # of a turn, with a look that it begins: a file that is there is read in less
 
 T = TypeVar("T")
 OnError = Callable[[ClusterError], None]
 
 
 class WatchedFile(Generic[T]):
-    """What a file says, read again when it has changed; looked at once a second at most.
+    """What a file says, read again when it has changed; looked at once a second at most, in a thread.
 
     A new content that is wrong, or none, is reported once, and the one before it stays in force. The path may
     lead over symbolic links; it has changed when they lead elsewhere.
@@ -26,10 +28,13 @@ class WatchedFile(Generic[T]):
         """``parse`` gets the lines, and the path for its errors. Raises ConfigurationError."""
         self._path = path
         self._parse = parse
-        self._on_error = on_error
+        self._file_look = FileLook(
+            self._look,
+            path,
+            lambda error: on_error(ConfigurationError(f"{error}; what it said before stays in force")),
+        )
         self._seen = signature(path)
         self._next_look_ns = monotonic_ns() + LOOK_INTERVAL_NS
-        self.version = 0  # how often it was read anew
         self._value = parse(read_lines(path), path)
 
     def value(self) -> T:
@@ -37,7 +42,7 @@ class WatchedFile(Generic[T]):
         now_ns = monotonic_ns()
         if now_ns >= self._next_look_ns:
             self._next_look_ns = now_ns + LOOK_INTERVAL_NS
-            self._look()
+            self._file_look.do_work(PATIENCE_S)
         return self._value
 
     def _look(self) -> None:
@@ -45,14 +50,10 @@ class WatchedFile(Generic[T]):
         if seen == self._seen:
             return
         self._seen = seen
-        try:
-            lines = read_lines(self._path)
-            if not lines:
-                raise ConfigurationError(f"{self._path}: is empty")
-            self._value = self._parse(lines, self._path)
-            self.version += 1
-        except ConfigurationError as error:
-            self._on_error(ConfigurationError(f"{error}; what it said before stays in force"))
+        lines = read_lines(self._path)
+        if not lines:
+            raise ConfigurationError(f"{self._path}: is empty")
+        self._value = self._parse(lines, self._path)
 
 
 def read_lines(path: str) -> dict[str, str]:

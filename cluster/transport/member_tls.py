@@ -7,10 +7,12 @@ that are open go on with what they began with.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.transport.certificates import CertificateFacts, member_name, read_certificate
+from cluster.transport.file_look import FileLook
 from cluster.transport.named_file import signature
 from cluster.transport.tls import TlsFiles, TlsSession, client_context, key_exposure, server_context
 
@@ -74,6 +76,15 @@ class ServerTls:
         self._changes = changes
         self._load()
         return True
+
+    def look(self, on_read: Callable[[str], None], on_error: Callable[[ClusterError], None]) -> FileLook:
+        """What refreshes at each ``do_work``; ``on_read`` hears, in its thread, how long they are valid."""
+
+        def refresh() -> None:
+            if self.refresh():
+                on_read(self.not_after.isoformat())
+
+        return FileLook(refresh, self._files.certificate, on_error)
 
     @property
     def exposure(self) -> str:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import threading
 import time
 
 import pytest
@@ -20,6 +21,7 @@ from cluster.security.principals import (
 )
 from cluster.security.rights import RightsFile, parse_rights
 from cluster.security.text_file import read_lines
+from cluster.transport import file_look
 
 CONNECT, READ_LOG, ADMIN = (111, 3), (1111, 10), (111, 26)
 
@@ -27,6 +29,7 @@ CONNECT, READ_LOG, ADMIN = (111, 3), (1111, 10), (111, 26)
 @pytest.fixture(autouse=True)
 def looked_at_every_time(monkeypatch):
     monkeypatch.setattr(text_file, "LOOK_INTERVAL_NS", 0)
+    monkeypatch.setattr(text_file, "PATIENCE_S", 60)
 
 
 @pytest.fixture
@@ -208,6 +211,33 @@ def test_a_file_that_says_nothing_or_is_none_leaves_the_last_in_force(file, what
         assert rights_of(rights, b"alice") == [CONNECT]
     [error] = told
     assert str(error).startswith(str(file)) and str(error).endswith("; what it said before stays in force")
+
+
+def test_a_file_system_that_does_not_answer_holds_nobody_up_and_is_told_once(file, monkeypatch):
+    """As one over the network may: a look that hangs leaves in force what the file said."""
+    answers, told, now_ns = threading.Event(), [], [0]
+    monkeypatch.setattr(file_look, "monotonic_ns", lambda: now_ns[0])
+    file.write_text("alice: write")
+    rights = RightsFile(str(file), told.append)
+    signature = text_file.signature
+
+    def hanging(path):
+        answers.wait(60)
+        return signature(path)
+
+    monkeypatch.setattr(text_file, "signature", hanging)
+    monkeypatch.setattr(text_file, "PATIENCE_S", 0)
+    file.write_text("alice: read")
+    for now_ns[0] in range(0, 2 * file_look.SLOW_NS, file_look.SLOW_NS // 4):
+        assert rights_of(rights, b"alice") == [CONNECT]
+    [error] = told
+    assert str(error) == f"{file}: no answer for 5 s; what it said before stays in force"
+
+    monkeypatch.setattr(text_file, "PATIENCE_S", 60)
+    answers.set()
+    rights._file._file_look._ended.wait(60)
+    assert rights_of(rights, b"alice") == [READ_LOG]
+    assert len(told) == 1
 
 
 def test_the_target_of_a_link_is_of_root_or_of_this_user(file, tmp_path, monkeypatch):

@@ -1,0 +1,57 @@
+"""Looks at files that an operator names, in a thread: a file system that does not answer stops no turn."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from cluster.errors import ClusterError, ConfigurationError
+from cluster.transport.clock import monotonic_ns
+
+SLOW_NS = 5_000_000_000  # without an answer: the operator is told
+
+
+class FileLook:
+    """One look at a time. What the last good one has found stays, however long the next one takes."""
+
+    def __init__(self, look: Callable[[], None], what: str, on_error: Callable[[ClusterError], None]) -> None:
+        """``look`` reads and puts what it finds in its place, at once; it may raise ConfigurationError."""
+        self._look = look
+        self._what = what
+        self._on_error = on_error
+        self._errors: deque[ClusterError] = deque()
+        self._ended = threading.Event()
+        self._ended.set()
+        self._begun_ns = 0
+        self._is_told = False
+
+    def do_work(self, patience_s: float = 0.0) -> None:
+        """Begin a look unless one runs, and wait for it so long; tell, here, what looks have raised."""
+        now_ns = monotonic_ns()
+        if self._ended.is_set():
+            self._begun_ns, self._is_told = now_ns, False
+            self._begin()
+            self._ended.wait(patience_s)
+        elif now_ns - self._begun_ns >= SLOW_NS and not self._is_told:
+            self._is_told = True
+            self._errors.append(ConfigurationError(f"{self._what}: no answer for {SLOW_NS // 10**9} s"))
+        while self._errors:
+            self._on_error(self._errors.popleft())
+
+    def _begin(self) -> None:
+        self._ended.clear()
+        try:
+            threading.Thread(target=self._run, name=f"look at {self._what}", daemon=True).start()
+        except RuntimeError:  # no more threads: the next look comes
+            self._ended.set()
+
+    def _run(self) -> None:
+        try:
+            self._look()
+        except ClusterError as error:
+            self._errors.append(error)
+        except Exception as error:  # no memory: the next look comes
+            self._errors.append(ConfigurationError(f"{self._what}: {type(error).__name__}: {error}"))
+        finally:
+            self._ended.set()
