@@ -15,7 +15,7 @@ from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import Files
 from cluster.archive.identity_file import identity_line, read_identity
 from cluster.archive.node_state_file import NodeStateFile
-from cluster.archive.promises_file import read_promises
+from cluster.archive.promises_file import read_promises, write_promises
 from cluster.archive.recording_log import RecordingLog
 from cluster.backup.restore import MemberFolders
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
@@ -25,7 +25,7 @@ from cluster.member.disk.member_files import RepairNote
 from cluster.member.disk.term_events import read_term_events
 from cluster.protocol.identity import ANY_MEMBER_ID
 from cluster.protocol.last_words import LastWords
-from cluster.protocol.link import PromiseState
+from cluster.protocol.link import PromiseState, PromiseStatement
 from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 
@@ -46,9 +46,21 @@ def close_member(
         except (NotAClusterDirectory, LogDamaged):
             words = _last_words(folders, member_id, boot_id, epoch_ms)
         write_last_words(files, cluster, words)
+        _forget_promises(files, cluster)
     finally:
         lock.release()
     return words
+
+
+def _forget_promises(files: Files, cluster: str) -> None:
+    """Release 0.1 does not know closed.dat: a member of it that is started here has no say."""
+    try:
+        held = read_promises(files, cluster)
+    except LogDamaged:
+        held = None
+    if held is None or held.state is not PromiseState.LOST:
+        known = held or PromiseStatement(-1, NULL_VALUE, NULL_VALUE, PromiseState.LOST, False)
+        write_promises(files, cluster, known.replace(state=PromiseState.LOST))
 
 
 def _last_words(

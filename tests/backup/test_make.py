@@ -131,6 +131,22 @@ def test_a_closed_member_starts_no_more_and_one_that_was_not_closed_is_counted_b
     assert left.leadership_term_id < new.leader.leadership_term_id
 
 
+def test_closed_members_of_a_release_that_does_not_know_it_lead_nobody(monkeypatch):
+    """They start as members without promises; the only one that was not closed commits nothing with them."""
+    cluster = a_busy_cluster(3)
+    for member in cluster.members:
+        member.stop()
+    for member in cluster.members[:2]:
+        close(member)
+    monkeypatch.setattr("cluster.member.disk.member_files.check_is_not_closed", lambda *_: None)
+    for member in cluster.members:
+        member.start()
+    cluster.run(30 * SECOND)
+
+    assert all(member.is_running and member.election is not None for member in cluster.members)
+    assert not any(member.has_say for member in cluster.members[:2])
+
+
 def test_a_member_that_runs_is_not_closed():
     cluster = a_busy_cluster(1)
     with pytest.raises(DirectoryInUse):
