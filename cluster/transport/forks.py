@@ -4,7 +4,8 @@
                         └── child ── ``on_forked`` of each owner: its copies of descriptors are closed,
                                      nothing is sent, and whoever uses the owner there hears why
 
-A connection has one stream of bytes: two processes that read from it, or write, take it apart.
+A connection has one stream of bytes: two processes that read from it, or write, take it apart. So it is with
+what gRPC watches: where it was at work during the fork, to use it in the child ends the parent.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import ctypes
 import os
 from typing import Protocol
 from weakref import WeakSet
+
+from cluster.errors import ConfigurationError
 
 
 class Connected(Protocol):
@@ -27,6 +30,7 @@ class Connected(Protocol):
 
 
 _owners: WeakSet[Connected] = WeakSet()
+_grpc_of = 0  # the parent
 
 
 def leave_to_parent(owner: Connected) -> None:
@@ -37,6 +41,21 @@ def leave_to_parent(owner: Connected) -> None:
 def keep_for_ever(thing: object) -> None:
     """Never release what would speak to the peer when it is."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+def refuse_grpc() -> None:
+    """In the child, from now on: its parent had calls at work."""
+    global _grpc_of
+    _grpc_of = os.getppid()
+
+
+def check_grpc() -> None:
+    """Raise ConfigurationError after ``refuse_grpc``."""
+    if _grpc_of:
+        raise ConfigurationError(
+            f"process {_grpc_of} was at work with gRPC when this one was forked off, so gRPC cannot be used "
+            "here: name endpoints by tcp: or ipc:, or start the process by spawn"
+        )
 
 
 def _in_child() -> None:

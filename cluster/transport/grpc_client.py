@@ -17,7 +17,7 @@ from functools import partial
 
 from cluster.errors import ConfigurationError
 from cluster.transport.endpoint import Endpoint
-from cluster.transport.forks import keep_for_ever, leave_to_parent
+from cluster.transport.forks import check_grpc, keep_for_ever, leave_to_parent, refuse_grpc
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import diagnose_call, open_channel
@@ -42,12 +42,15 @@ class SessionStream:
 
     def on_forked(self, why: str) -> None:
         """As ``forks`` says."""
-        keep_for_ever(self._of_grpc)
+        if self._of_grpc:
+            keep_for_ever(self._of_grpc)
+            refuse_grpc()
         self._theirs.close()
 
     def fail(self, why: str, *, is_tls: bool = False) -> None:
         """End it: the caller learns why, and then that its end of the pair is at its end."""
         self.failure = why, is_tls
+        self._of_grpc = ()
         with contextlib.suppress(OSError):
             self._theirs.shutdown(socket.SHUT_RDWR)
         self._theirs.close()
@@ -58,7 +61,11 @@ class SessionStream:
 
 
 def open_session(endpoint: Endpoint, tls: TlsFiles | None) -> SessionStream:
-    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file."""
+    """Start a Session stream to the gateway at ``endpoint``; a failure shows as end-of-file.
+
+    Raises ConfigurationError where ``check_grpc`` does.
+    """
+    check_grpc()
     ours, theirs = socket.socketpair()
     theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
     stream = SessionStream(ours, theirs)

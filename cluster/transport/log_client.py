@@ -36,7 +36,7 @@ from cluster.log.scan import last_message_end
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.forks import keep_for_ever, leave_to_parent
+from cluster.transport.forks import check_grpc, keep_for_ever, leave_to_parent, refuse_grpc
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_service import (
     CONTROL_METHOD,
@@ -174,6 +174,7 @@ class _GrpcLogClient:
     def __init__(
         self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
     ) -> None:
+        check_grpc()
         self._endpoint = endpoint
         self._tls = tls
         self._timeout_s = timeout_s
@@ -187,6 +188,8 @@ class _GrpcLogClient:
         """As ``forks`` says."""
         self._why_forked = why
         keep_for_ever((self._channel, *self._calls))
+        if self._calls:
+            refuse_grpc()
         self._channel = None
 
     def _check_not_forked(self) -> None:

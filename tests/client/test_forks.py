@@ -10,7 +10,7 @@ import traceback
 import pytest
 
 from cluster.client import ClusterClient
-from cluster.errors import ClientClosed
+from cluster.errors import ClientClosed, ConfigurationError
 from cluster.reader import LogReader
 from cluster.reader.served_member import ServedMember
 from cluster.transport.endpoint import Endpoint, Medium
@@ -70,8 +70,17 @@ def test_a_session_goes_on_in_its_process_and_its_copy_in_a_fork_says_what_it_is
                 )
             return "\n".join(told)
 
+        def open_another():
+            try:
+                with ClusterClient.connect(leader.endpoints[medium]) as another:
+                    return another.offer(b"child") > 0
+            except ConfigurationError as error:
+                return error
+
         why = f"process {os.getpid()} opened it, and this one was forked off: open another one here"
         assert in_a_fork(use_the_copy).splitlines() == [why] * 4
+        refused = f"process {os.getpid()} was at work with gRPC when this one was forked off"
+        assert in_a_fork(open_another).startswith(refused if medium == "grpc" else "True")
         assert client.offer(b"after") > 0
         client.await_committed(DEADLINE_S)
         assert leader.closed == []
