@@ -15,7 +15,6 @@ import mmap
 import os
 import struct
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Final, Self
 
 import numpy as np
@@ -306,25 +305,13 @@ class CountersFile(_MappedCounters):
 
     # ---- counters
 
-    def allocate(
-        self,
-        type_id: int,
-        key: bytes,
-        label: str,
-        value: int = 0,
-        *,
-        registration_id: int = 0,
-        owner_id: int = 0,
-        reference_id: int = 0,
-    ) -> Counter:
+    def allocate(self, type_id: int, key: bytes, label: str, value: int = 0) -> Counter:
         """A new counter, visible to readers when this returns. Raises StorageError when all are in use."""
         counter_id = self._next_id()
         begin = counter_id * METADATA_LENGTH
         metadata = encode_counter_metadata(type_id, key, label)
         at = counter_id * VALUE_LENGTH
-        self._values[at : at + VALUE_LENGTH] = encode_counter_value(
-            value, registration_id, owner_id, reference_id
-        )
+        self._values[at : at + VALUE_LENGTH] = encode_counter_value(value)
         self._metadata[begin + 4 : begin + METADATA_LENGTH] = metadata[4:]
         self._metadata[begin : begin + 4] = metadata[:4]  # the state: the counter exists
         return Counter(counter_id, self._words)
@@ -358,15 +345,13 @@ class CountersFile(_MappedCounters):
         stream_id: int,
         *,
         position: int,
-        channel: str = "aeron:ipc?alias=log",
-        source_identity: str = "aeron:ipc",
         archive_id: int = -1,
     ) -> Counter:
         """The counter that shows how far a recording goes: for ``Recording.position_counter``."""
         return self.allocate(
             CounterTypeId.RECORDING_POSITION,
-            recording_position_key(recording_id, session_id, source_identity, archive_id),
-            recording_position_label(recording_id, session_id, stream_id, channel, archive_id),
+            recording_position_key(recording_id, session_id, "aeron:ipc", archive_id),
+            recording_position_label(recording_id, session_id, stream_id, "aeron:ipc?alias=log", archive_id),
             position,
         )
 
@@ -484,9 +469,7 @@ class CountersReader(_MappedCounters):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -419,7 +419,6 @@ class Archive:
         mtu: int,
         start_position: int = 0,
         channel: str = "aeron:ipc?alias=log",
-        source_identity: str = "aeron:ipc",
         segment_length: int | None = None,
         is_sparse: bool = False,
     ) -> Recording:
@@ -445,7 +444,7 @@ class Archive:
             stream_id=stream_id,
             stripped_channel=channel,
             original_channel=channel,
-            source_identity=source_identity,
+            source_identity="aeron:ipc",
         )
         descriptor = self._catalog.add(descriptor, self._checksum)
         recording = Recording(

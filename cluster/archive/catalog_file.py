@@ -222,14 +222,12 @@ class CatalogFile:
         changes = {} if timestamp is None else {"stop_timestamp": timestamp}
         return self._update(recording_id, **changes, stop_position=stop_position)
 
-    def extend(
-        self, recording_id: int, session_id: int, *, control_session_id: int = 0, correlation_id: int = 0
-    ) -> RecordingDescriptor:
+    def extend(self, recording_id: int, session_id: int) -> RecordingDescriptor:
         """Say that the recording is written again, by the publication of ``session_id``."""
         return self._update(
             recording_id,
-            control_session_id=control_session_id,
-            correlation_id=correlation_id,
+            control_session_id=0,
+            correlation_id=0,
             stop_timestamp=NULL_TIMESTAMP,
             session_id=session_id,
             stop_position=NULL_POSITION,

@@ -81,13 +81,13 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
-def read_at_rest(file: File, length: int, offset: int = 0) -> bytes:
+def read_at_rest(file: File, length: int) -> bytes:
     """As ``pread``, of a file that nothing can be done without.
 
     Raises LogDamaged for a sector that cannot be read: what it held is lost, as if it were overwritten.
     """
     try:
-        return file.pread(length, offset)
+        return file.pread(length, 0)
     except OSError as error:
         if error.errno != errno.EIO:
             raise

@@ -116,7 +116,6 @@ class ClusterMarkFile(MarkFile):
         control_channel: str = "aeron:ipc?term-length=128k",
         ingress_channel: str = "",
         service_name: str = "",
-        authenticator: str = "",
         services_cluster_dir: str = "",
     ) -> "ClusterMarkFile":
         """Own the directory, or with a ``service_id`` its service's part, until ``close``.
@@ -146,7 +145,7 @@ class ClusterMarkFile(MarkFile):
             control_channel=control_channel,
             ingress_channel=ingress_channel,
             service_name=service_name,
-            authenticator=authenticator,
+            authenticator="",
             services_cluster_dir=services_cluster_dir,
         )
         return cls._create(directory, name, component_type.name, header, files, now_ms)
@@ -195,7 +194,6 @@ class ArchiveMarkFile(MarkFile):
         archive_id: int = -1,
         aeron_directory: str = "",
         control_channel: str = "",
-        local_control_channel: str = "aeron:ipc?term-length=64k",
     ) -> "ArchiveMarkFile":
         """Write the file for an archive that is open. Raises StorageError."""
         header = ArchiveMarkFileHeader(
@@ -210,7 +208,7 @@ class ArchiveMarkFile(MarkFile):
             error_buffer_length=ERROR_BUFFER_LENGTH,
             archive_id=archive_id,
             control_channel=control_channel,
-            local_control_channel=local_control_channel,
+            local_control_channel="aeron:ipc?term-length=64k",
             events_channel="",
             aeron_directory=aeron_directory,
         )

@@ -9,7 +9,6 @@ import struct
 import sys
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 import typer
@@ -359,8 +358,6 @@ class _Progress:
             rate=f"{rate:,.0f}/s",
         )
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()

@@ -13,7 +13,6 @@ import contextlib
 import getpass
 import os
 import struct
-from types import TracebackType
 from typing import Self
 
 from cluster.errors import MediaDriverError
@@ -98,10 +97,10 @@ class Aeron:
         """Give it back; the driver sends what was offered."""
         self._proxy.remove_publication(publication.registration_id)
 
-    def local_address(self, subscription: Subscription, timeout_s: float = ANSWER_TIMEOUT_S) -> str:
+    def local_address(self, subscription: Subscription) -> str:
         """``host:port`` that a subscription is bound to whose channel says port 0."""
         what = f"the port of {subscription.channel}"
-        return self.conductor.await_value(lambda: self._addresses(subscription), timeout_s, what)[0]
+        return self.conductor.await_value(lambda: self._addresses(subscription), ANSWER_TIMEOUT_S, what)[0]
 
     def _addresses(self, subscription: Subscription) -> list[str]:
         addresses = []
@@ -121,7 +120,5 @@ class Aeron:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

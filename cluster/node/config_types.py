@@ -95,9 +95,10 @@ def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: st
 
 def duration(default: int | str, text: str, **rest: Any) -> Any:
     """A key whose value is a duration, of more than 0 unless there are other bounds."""
+    if not rest.keys() & {"ge", "le"}:
+        rest["gt"] = 0
     written = default if isinstance(default, str) else duration_text(default)
-    bounds: dict[str, Any] = {} if rest.keys() & {"ge", "le"} else {"gt": 0}
-    return key(written, text, unit=DURATION, **bounds, **rest)
+    return key(written, text, unit=DURATION, **rest)
 
 
 def size(default: Any, text: str, **rest: Any) -> Any:

@@ -18,7 +18,6 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
-from types import TracebackType
 from typing import Any, Self
 
 from cluster.archive.files import OsFiles
@@ -361,9 +360,7 @@ class ClusterNode:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:

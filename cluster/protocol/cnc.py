@@ -89,7 +89,6 @@ def new_cnc_header(
     to_clients_length: int = TO_CLIENTS_LENGTH,
     counters_values_length: int = COUNTERS_VALUES_LENGTH,
     error_log_length: int = ERROR_LOG_LENGTH,
-    client_liveness_timeout_ns: int = CLIENT_LIVENESS_TIMEOUT_NS,
 ) -> CncHeader:
     """Header of a file that we write, ready at once: publish it by a rename, or its version last."""
     return CncHeader(
@@ -99,7 +98,7 @@ def new_cnc_header(
         counters_metadata_length=counters_values_length // VALUE_LENGTH * METADATA_LENGTH,
         counters_values_length=counters_values_length,
         error_log_length=error_log_length,
-        client_liveness_timeout_ns=client_liveness_timeout_ns,
+        client_liveness_timeout_ns=CLIENT_LIVENESS_TIMEOUT_NS,
         start_timestamp=start_timestamp,
         pid=pid,
         file_page_size=PAGE_SIZE,

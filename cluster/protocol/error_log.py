@@ -41,9 +41,9 @@ class ErrorLogEntry(NamedTuple):
     text: str
 
 
-def decode_error_log(buffer: Buffer, offset: int = 0, limit: int | None = None) -> Iterator[ErrorLogEntry]:
-    """Errors from ``offset`` up to ``limit``; LogDamaged for a length that points outside."""
-    limit = len(buffer) if limit is None else limit
+def decode_error_log(buffer: Buffer, offset: int = 0) -> Iterator[ErrorLogEntry]:
+    """Errors from ``offset`` on; LogDamaged for a length that points outside."""
+    limit = len(buffer)
     while offset + HEADER_LENGTH <= limit:
         record = ErrorRecord.decode_record(buffer, offset, limit)
         if record.length <= 0:
@@ -64,12 +64,10 @@ def decode_error_log(buffer: Buffer, offset: int = 0, limit: int | None = None) 
         offset += align(record.length, ENTRY_ALIGNMENT)
 
 
-def encode_error(text: str, timestamp: int, observation_count: int = 1) -> bytes:
+def encode_error(text: str, timestamp: int) -> bytes:
     """The entry of an error first seen at ``timestamp``, without padding."""
     data = text.encode("utf-8")
-    return (
-        ErrorRecord(HEADER_LENGTH + len(data), observation_count, timestamp, timestamp).encode_body() + data
-    )
+    return ErrorRecord(HEADER_LENGTH + len(data), 1, timestamp, timestamp).encode_body() + data
 
 
 def record_error(buffer: Any, text: str, timestamp: int) -> bool:

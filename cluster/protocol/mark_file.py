@@ -108,9 +108,9 @@ ACTIVITY_TIMESTAMP_OFFSET: Final = field_offset(ClusterMarkFileHeader, "activity
 assert ACTIVITY_TIMESTAMP_OFFSET == field_offset(ArchiveMarkFileHeader, "activity_timestamp") == 16
 
 
-def mark_file_length(error_buffer_length: int = ERROR_BUFFER_LENGTH, page_size: int = PAGE_SIZE) -> int:
+def mark_file_length(error_buffer_length: int = ERROR_BUFFER_LENGTH) -> int:
     """Length of the whole file."""
-    return align(MARK_FILE_HEADER_LENGTH + error_buffer_length, page_size)
+    return align(MARK_FILE_HEADER_LENGTH + error_buffer_length, PAGE_SIZE)
 
 
 def is_legacy(header: type[MarkFileHeader], buffer: Buffer) -> bool:

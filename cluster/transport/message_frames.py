@@ -22,9 +22,9 @@ class Received(Protocol):
     def release(self, consumed_end: int) -> None: ...
 
 
-def message_frame(message: Message, stream_id: int, session_id: int = 0) -> bytes:
+def message_frame(message: Message, stream_id: int) -> bytes:
     """One message in one frame of ``stream_id``, padded to the alignment."""
-    return frame(message.encode(), session_id=session_id, stream_id=stream_id)
+    return frame(message.encode(), session_id=0, stream_id=stream_id)
 
 
 def link_frame(message: Message) -> bytes:

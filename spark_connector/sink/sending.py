@@ -6,7 +6,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
@@ -56,9 +55,7 @@ class Sender:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._client is not None:
             self._client.close()
 
@@ -167,9 +164,7 @@ class Ahead:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
 
     def next(self, poll: Callable[[], None]) -> pa.RecordBatch | None:

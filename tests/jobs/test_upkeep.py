@@ -116,9 +116,7 @@ def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_erro
 
 
 @pytest.mark.conformance("P-105")
-@pytest.mark.parametrize(
-    "names", [["timers"], pytest.param([*TABLES], marks=pytest.mark.slow)], ids=len
-)
+@pytest.mark.parametrize("names", [["timers"], pytest.param([*TABLES], marks=pytest.mark.slow)], ids=len)
 def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(
     spark, place, kept_rows, member_dir, run_main, names
 ):

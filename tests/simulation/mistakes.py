@@ -409,7 +409,7 @@ def term_on_no_other_disk(patch: Patch) -> None:
 
 def bad_sector_ends_the_member(patch: Patch) -> None:
     """What cannot be read of the files beside the log is no damage, but a failure of the disk."""
-    patch(node_state_file, "read_at_rest", lambda file, length, offset=0: file.pread(length, offset))
+    patch(node_state_file, "read_at_rest", lambda file, length: file.pread(length, 0))
 
 
 def wiped_member_votes(patch: Patch) -> None:
