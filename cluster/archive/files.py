@@ -126,7 +126,6 @@ class Files(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """What may still be written to the file system of a directory. Raises OSError."""
-        ...
 
     def process_id(self) -> int:
         """Of the process that locks are held for."""

@@ -19,7 +19,6 @@ class LogSource(Protocol):
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
         """Return the recorded bytes ``[position, position + max_length)``, or fewer at the end."""
-        ...
 
 
 class LogCursor:

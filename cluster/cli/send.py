@@ -122,7 +122,6 @@ class _Messages(Protocol):
 
     def take(self, data: bytes, *, is_last: bool) -> Columns:
         """Whole messages as columns; LocalProtocolError names the first that cannot be sent."""
-        ...
 
 
 class _Lines:

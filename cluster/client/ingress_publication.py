@@ -64,37 +64,30 @@ class World(Protocol):
 
     def poll(self) -> None:
         """Mark the connections that are ready; never waits."""
-        ...
 
     def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
         """Sleep until ``poll`` would find something, at most ``timeout_s``. Any thread may.
 
         ``is_due``: something is expected, and wanted at once.
         """
-        ...
 
     def wake(self) -> None:
         """End a ``wait`` that another thread is in."""
-        ...
 
     def warn(self, line: str) -> None:
         """A line for whoever runs the client."""
-        ...
 
     def fileno(self) -> int:
         """A descriptor that is readable when a ``wait`` would end."""
-        ...
 
     def run_beside(self, duty: Callable[[], float | None]) -> None:
         """Call the method ``duty`` from another thread, again after as many seconds as it returns.
 
         Until it returns None, or its object is gone: the thread alone does not keep it.
         """
-        ...
 
     def call_soon(self) -> None:
         """Have the duty of ``run_beside`` called now."""
-        ...
 
     def dial(self, endpoint: Endpoint) -> MemberConnection: ...
 
@@ -102,11 +95,9 @@ class World(Protocol):
 
     def resume_token(self) -> bytes:
         """128 random bits that nobody can guess."""
-        ...
 
     def on_forked(self, why: str) -> None:
         """As ``cluster.transport.forks`` says."""
-        ...
 
     def close(self) -> None: ...
 

@@ -28,42 +28,33 @@ class SessionProxy(Protocol):
     @property
     def encoded_credentials(self) -> bytes:
         """What the client sent last: with its connect request, or in answer to a challenge."""
-        ...
 
     @property
     def certificate_name(self) -> str | None:
         """The common name in the client's certificate, verified by TLS; None when it has shown none."""
-        ...
 
     def challenge(self, encoded_challenge: bytes) -> bool:
         """Ask for more; False when it could not be sent now."""
-        ...
 
     def authenticate(self, encoded_principal: bytes) -> bool:
         """Accept the session under this principal, at most 4,096 bytes."""
-        ...
 
     def reject(self, reason: str = ...) -> None:
         """Refuse the session. The reason goes to the audit log, not to the client."""
-        ...
 
 
 class Authenticator(Protocol):
     def on_connect_request(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
         """Once, for a request that is not refused for other reasons."""
-        ...
 
     def on_challenge_response(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
         """The client has answered the challenge."""
-        ...
 
     def on_connected_session(self, session: SessionProxy, now_ms: int) -> None:
         """In every slow tick while the session is connected and not decided."""
-        ...
 
     def on_challenged_session(self, session: SessionProxy, now_ms: int) -> None:
         """In every slow tick while a challenge is not answered or not decided."""
-        ...
 
     def may_resume(
         self,
@@ -73,7 +64,6 @@ class Authenticator(Protocol):
         certificate_name: str | None,
     ) -> bool | None:
         """Whether this client may take back a session of this principal; None: ask in the next tick."""
-        ...
 
 
 class DefaultAuthenticator:
@@ -106,7 +96,6 @@ class AuthorisationService(Protocol):
         self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
     ) -> bool:
         """Whether the principal may make this request; ``action_id`` is its template."""
-        ...
 
 
 class Right(StrEnum):

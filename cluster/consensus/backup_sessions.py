@@ -45,11 +45,9 @@ class BackupPort(Protocol):
 
     def backup_response(self, query: BackupQuery) -> BackupResponse | None:
         """What a backup can copy; None before the first term."""
-        ...
 
     def on_standby_snapshot(self, snapshot: StandbySnapshot) -> str:
         """A standby has taken a snapshot. Returns why it is not recorded, empty when it will be."""
-        ...
 
 
 class _Pending(NamedTuple):

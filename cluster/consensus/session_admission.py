@@ -48,19 +48,15 @@ class AdmissionPort(Protocol):
 
     def send_egress(self, connection_id: int, message: Message) -> bool:
         """Whether the connection took the message."""
-        ...
 
     def certificate_name(self, connection_id: int) -> str | None:
         """The name in the certificate that the client has shown, verified; None without one."""
-        ...
 
     def address(self, connection_id: int) -> str:
         """The client's address in the network; empty over a Unix socket."""
-        ...
 
     def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
         """A client was refused: for those who keep watch. ``why`` holds no secret."""
-        ...
 
 
 class ClientProxy:

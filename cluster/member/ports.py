@@ -16,7 +16,6 @@ class Links(Protocol):
 
     def send(self, member_id: int, *buffers: Buffer) -> int:
         """Send whole frames, all or nothing; not above 0 when they were not taken."""
-        ...
 
     def is_up(self, member_id: int) -> bool: ...
 
@@ -26,21 +25,17 @@ class Links(Protocol):
 
     def lend(self, member_id: int) -> tuple[int, int] | None:
         """Let kernels receive and send on the link, at these descriptors; None when it is down."""
-        ...
 
     def take_back(self, member_id: int) -> None:
         """The link is not lent any more."""
-        ...
 
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""
-        ...
 
     @property
     def next_dial_ns(self) -> int:
         """When time gives ``poll`` a member to dial; NEVER_NS while no member is to be dialled."""
-        ...
 
 
 class Clients(Protocol):
@@ -49,13 +44,11 @@ class Clients(Protocol):
     @property
     def has_ready(self) -> bool:
         """Whether some have sent what was not taken yet."""
-        ...
 
     def poll(self, handler: ClientsHandler) -> int: ...
 
     def greet(self, handler: ClientsHandler) -> int:
         """Take connections and their Hello, and nothing of clients: who reads or administers is served."""
-        ...
 
     def send(self, connection_id: int, *buffers: Buffer) -> int: ...
 
@@ -65,15 +58,12 @@ class Clients(Protocol):
 
     def is_over_tcp(self, connection_id: int) -> bool:
         """Whether the client came to the TCP port of the member, and not by gRPC or over a Unix socket."""
-        ...
 
     def address(self, connection_id: int) -> str:
         """The client's in the network, over gRPC, too; empty over a Unix socket."""
-        ...
 
     def close(self, connection_id: int, why: str = ...) -> None:
         """Close once what was sent is out."""
-        ...
 
 
 class FetchedRecordings(Protocol):
@@ -81,7 +71,6 @@ class FetchedRecordings(Protocol):
 
     def poll(self) -> RecordingAnswer | None:
         """The next part, None while there is none; never waits. Raises ClusterError when none will come."""
-        ...
 
     def close(self) -> None: ...
 

@@ -36,7 +36,6 @@ class ServiceAgent(Protocol):
     @property
     def awaits_events(self) -> bool:
         """Whether only its member, a socket or time gives it more to do: False where it cannot say."""
-        ...
 
     def close(self) -> None: ...
 

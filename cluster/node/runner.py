@@ -29,7 +29,6 @@ class Agent(Protocol):
     @property
     def awaits_events(self) -> bool:
         """Whether another turn would find nothing to do, whatever the last one has done."""
-        ...
 
     def do_work(self, now_ns: int, cluster_time: int) -> int: ...
 

@@ -28,44 +28,35 @@ class CommittedLog(Protocol):
     @property
     def identity(self) -> LogIdentity | None:
         """None while the log has no entry."""
-        ...
 
     @property
     def start_position(self) -> int:
         """First position that is still there, as far as is known."""
-        ...
 
     def await_start(self) -> int:
         """The same for one who is about to go without what lies before: all who may have it were asked."""
-        ...
 
     @property
     def term_length(self) -> int:
         """Bytes of a term buffer: no entry crosses a multiple of it."""
-        ...
 
     @property
     def time_unit(self) -> ClusterTimeUnit:
         """Of the log's timestamps."""
-        ...
 
     @property
     def is_live(self) -> bool:
         """Whether the member runs, so that the log may grow."""
-        ...
 
     @property
     def damage(self) -> Sequence[LogDamaged]:
         """What could not be read beside the log, while the rest could."""
-        ...
 
     def commit_position(self) -> int:
         """End of what is known to be committed: how far a stream may read now."""
-        ...
 
     def end_position(self) -> int:
         """End of what a batch reads: the commit position of a live member, else all that is recorded."""
-        ...
 
     def blocks(
         self,
@@ -87,10 +78,8 @@ class CommittedLog(Protocol):
         purged, and DataLoss when a range that ``is_committed`` is not here as far as ``to_position``. Who
         only wants to know where runs begin and end has them ``is_skimmed``: padding may stand for messages.
         """
-        ...
 
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
         """The damage, with what holds the bytes at ``position``."""
-        ...
 
     def close(self) -> None: ...

@@ -20,7 +20,6 @@ class ConnectionMaker(Protocol):
 
     def poll(self) -> None:
         """Mark the connections that are ready; never waits."""
-        ...
 
 
 class MemberRequest:

@@ -34,15 +34,12 @@ class Supplier(Protocol):
     @property
     def name(self) -> str:
         """Where it is, for people."""
-        ...
 
     def ask(self, query: BackupQuery) -> None:
         """Send the query as soon as there is a connection; ``poll`` takes it on."""
-        ...
 
     def poll(self) -> BackupResponse | SessionEvent | None:
         """The answer to the query, once it is there. Raises ClusterError when none can come."""
-        ...
 
     def status(self) -> link.LogStatus: ...
 
@@ -52,7 +49,6 @@ class Supplier(Protocol):
 
     def close(self) -> None:
         """Drop all connections."""
-        ...
 
 
 def event_error(name: str, event: SessionEvent) -> ClusterError:

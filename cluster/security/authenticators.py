@@ -27,7 +27,6 @@ class Verdict(NamedTuple):
 class Verifier(Protocol):
     def verify(self, credentials: bytes, certificate_name: str | None) -> Verdict | None:
         """Who this is; None while that is being found out: ask again."""
-        ...
 
 
 class TokenVerifier:

@@ -36,7 +36,6 @@ class Digest(Protocol):
 
     def fits(self, secret: bytes) -> bool:
         """Whether it is this one; takes as long for a wrong one as for the right one."""
-        ...
 
 
 class PasswordDigest(NamedTuple):

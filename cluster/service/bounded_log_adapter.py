@@ -27,7 +27,6 @@ class ServiceLogHandler(Protocol):
     @property
     def is_reading(self) -> bool:
         """Whether the service can be given more in this turn."""
-        ...
 
 
 class BoundedLogAdapter:

@@ -22,11 +22,9 @@ class ExclusivePublication(Protocol):
     @property
     def max_message_length(self) -> int:
         """In bytes."""
-        ...
 
     def offer(self, *message: Payload) -> int:
         """Append one message, gathered from the given buffers; raises LocalProtocolError for its length."""
-        ...
 
 
 class ClusteredService:

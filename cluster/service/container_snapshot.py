@@ -32,7 +32,6 @@ class Snapshots(Protocol):
 
         Returns the recording's id; NO_RECORDING when nobody wants it. Raises ClusterError when there is none.
         """
-        ...
 
     def open(self, recording_id: int) -> SnapshotImage: ...
 

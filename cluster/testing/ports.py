@@ -47,12 +47,10 @@ class Owner(Protocol):
     @property
     def is_compiled(self) -> bool:
         """Whether compiled turns stand for its own where they can."""
-        ...
 
     @property
     def security(self) -> Security:
         """Who may come in, and what they may do."""
-        ...
 
     def epoch_ms(self) -> int: ...
 

@@ -23,11 +23,9 @@ class CredentialsSupplier(Protocol):
 
     def encoded_credentials(self) -> bytes:
         """What goes into the connect request."""
-        ...
 
     def on_challenge(self, encoded_challenge: bytes) -> bytes:
         """The answer to a challenge of the cluster's authenticator."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, repr=False)

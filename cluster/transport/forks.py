@@ -26,7 +26,6 @@ class Connected(Protocol):
 
         The one thread there is in that process calls it. Locks may be held by threads that are not there.
         """
-        ...
 
 
 _owners: WeakSet[Connected] = WeakSet()

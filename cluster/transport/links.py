@@ -78,19 +78,15 @@ class LinksHandler(Protocol):
 
     def on_link_up(self, member_id: int, incarnation: int) -> None:
         """The member can be reached; ``incarnation`` is new with each start of its process."""
-        ...
 
     def on_link_down(self, member_id: int) -> None:
         """The link broke: a hint. Reports that came over it prove nothing any more."""
-        ...
 
     def on_member_gone(self, member_id: int) -> None:
         """The process that was known under this id is dead; called once until it is up again."""
-        ...
 
     def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> None:
         """Whole frames as they were sent, the caller's for the length of this call."""
-        ...
 
 
 class MemberLinks:

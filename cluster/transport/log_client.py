@@ -80,13 +80,11 @@ class LogClient(Protocol):
 
     def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
         """What came of it; the member may be silent as long as it is at work."""
-        ...
 
     def read(
         self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
     ) -> Iterator[Answer]:
         """What is not ``wanted`` may come as padding, from members that know of it."""
-        ...
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]: ...
 

@@ -25,7 +25,6 @@ class Target(Protocol):
 
     def on_ready(self, events: int) -> None:
         """``events`` is epoll's mask. Only mark what is ready; work is done at the owner's ``poll``."""
-        ...
 
 
 class Poller:

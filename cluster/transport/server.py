@@ -60,22 +60,18 @@ class ClientsHandler(Protocol):
 
     def on_connect(self, connection_id: int) -> None:
         """A client said Hello and was answered; ids ascend and never come again."""
-        ...
 
     def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> int | None:
         """Whole unfragmented frames, the caller's for the length of this call.
 
         Returns the end of what was taken, None for all; the rest comes again at the next poll.
         """
-        ...
 
     def has_session(self, connection_id: int) -> bool:
         """Whether a session is served over the connection."""
-        ...
 
     def on_disconnect(self, connection_id: int) -> None:
         """The connection is gone, called once, whoever closed it. Aeron: the ingress image went away."""
-        ...
 
 
 class _Client:

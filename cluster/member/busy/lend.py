@@ -78,7 +78,6 @@ class Calls(Protocol):
 
     def raise_failure(self) -> None:
         """Raise what a call met that is no error of the operating system."""
-        ...
 
 
 class BusyTurns:

@@ -19,7 +19,6 @@ CHUNK_BYTES = 256 * 1024
 class LogHandler(Protocol):
     def on_log_message(self, message: bytes, log_position: int) -> bool:
         """An entry that is no session message, ending at ``log_position``; True ends the poll (C-260)."""
-        ...
 
 
 class LogAdapter:

@@ -61,11 +61,9 @@ class ProcessEvents(Protocol):
 
     def on_frames(self, buffer: np.ndarray, start: int, end: int) -> None:
         """Whole frames, which hold until the return."""
-        ...
 
     def on_lost(self) -> None:
         """The process is gone, or its connection; another one may come."""
-        ...
 
 
 class ServiceProcess(Protocol):
@@ -74,21 +72,17 @@ class ServiceProcess(Protocol):
     @property
     def descriptor(self) -> int | None:
         """Of its socket, where only that and time give ``do_work`` more to do; None where it cannot say."""
-        ...
 
     def do_work(self, now_ns: int, events: ProcessEvents, *, is_receiving: bool) -> int: ...
 
     def send(self, frame: bytes) -> None:
         """Send to the process that is connected; without one, or if it is gone, nothing is sent."""
-        ...
 
     def retire(self) -> None:
         """Start none any more."""
-        ...
 
     def close(self) -> None:
         """End the process, and start none any more."""
-        ...
 
 
 class ServiceGauges(Protocol):
