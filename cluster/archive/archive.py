@@ -293,10 +293,7 @@ class Archive:
         return True
 
     def revive(self, recording_id: int) -> bool:
-        """Let a recording that a verification marked INVALID be VALID again, for its good part to be used.
-
-        False when there is no such recording at all.
-        """
+        """Let an INVALID recording be VALID again, for its good part; False when there is none."""
         entry = self._catalog.entry(recording_id)
         if entry is None or entry.header.state not in (RecordingState.VALID, RecordingState.INVALID):
             return False
@@ -384,10 +381,7 @@ class Archive:
         return self._catalog.descriptor(recording_id) if self.has_recording(recording_id) else None
 
     def recording(self, recording_id: int) -> Recording:
-        """The recording, for reading, cutting and purging; the same object for every caller.
-
-        An unknown id is a bug: ask ``has_recording`` where it comes from outside.
-        """
+        """The recording, the same object for every caller; an unknown id is a bug (``has_recording``)."""
         recording = self._recordings.get(recording_id)
         if recording is None:
             descriptor = self._catalog.descriptor(recording_id)
@@ -506,10 +500,7 @@ class Archive:
             ) from error
 
     def purge_recording(self, recording_id: int) -> None:
-        """Drop a recording with its files; its entry stays in the catalog as DELETED (AeronArchive).
-
-        A crash in between leaves files that the next start removes.
-        """
+        """Drop a recording and its files; its entry stays, as DELETED. The next start finishes a crash."""
         recording = self._recordings.pop(recording_id, None)
         if recording is not None:
             recording.abandon()
@@ -540,10 +531,7 @@ class Archive:
         aeron_directory: str = "",
         control_channel: str = "",
     ) -> ArchiveMarkFile:
-        """Write archive-mark.dat, by which Aeron's tools know this archive; the caller keeps it fresh.
-
-        ``aeron_directory`` is the folder that holds cnc.dat.
-        """
+        """Write archive-mark.dat for Aeron's tools; ``aeron_directory`` is the folder that holds cnc.dat."""
         return ArchiveMarkFile.create(
             self.directory,
             files=self.files,

@@ -126,10 +126,7 @@ def add_checksums(
     *,
     all_segments: bool,
 ) -> int:
-    """Write the checksum of every data frame of the last segment, or of all, and the descriptor's.
-
-    Session ids of the frames are lost. Return the bytes of log that were covered. Raises LogDamaged.
-    """
+    """Write the checksums of the frames over their session ids; the bytes covered. Raises LogDamaged."""
     descriptor = entry.descriptor
     segments = Segments(files, directory, descriptor)
     covered = 0

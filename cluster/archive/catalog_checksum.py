@@ -25,10 +25,7 @@ NAMES = {None: "none", Checksum.CRC_32: "crc32", Checksum.CRC_32C: "crc32c"}
 
 
 def checksum_named(name: str | None) -> Checksum | None:
-    """The checksum of a configuration, by our short name or one of Aeron's; None for none.
-
-    Raises ConfigurationError for another name.
-    """
+    """The checksum by our short name or one of Aeron's; None for none. Raises ConfigurationError."""
     if name is None or name.lower() in ("", "none"):
         return None
     if name.lower() not in _NAMES:

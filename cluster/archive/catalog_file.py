@@ -97,11 +97,7 @@ class CatalogFile:
         readable_part: bool = False,
         stale_checksum: Checksum = Checksum.CRC_32C,
     ) -> "CatalogFile":
-        """The catalog of an archive directory.
-
-        Raises NotAClusterDirectory when there is none, LogDamaged when a part of it cannot be read, unless
-        ``readable_part`` is asked for.
-        """
+        """The catalog of a directory. Raises NotAClusterDirectory, LogDamaged (unless ``readable_part``)."""
         path = f"{directory}/{CATALOG_FILE_NAME}"
         if not files.exists(path):
             raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
@@ -190,10 +186,7 @@ class CatalogFile:
         self._sync()
 
     def add(self, descriptor: RecordingDescriptor, checksum: Checksum | None = None) -> RecordingDescriptor:
-        """Append an entry under the next recording id; return the descriptor with that id.
-
-        ``checksum`` is what the recording's frames will hold, and makes the entry's, now and at each change.
-        """
+        """Append an entry under the next id; ``checksum`` is that of its frames. Returns the descriptor."""
         recording_id = self.header.next_recording_id
         descriptor = descriptor.replace(recording_id=recording_id)
         data = encode_catalog_entry(

@@ -67,10 +67,7 @@ class File(Protocol):
         """Have the range no longer in memory, as far as it lies on the device."""
 
     def push(self, offset: int, length: int) -> None:
-        """Return when the range lies with the device: the next sync of any file here makes it durable.
-
-        The blocks must have been written and synced before, so that no metadata is left to write.
-        """
+        """Hand the range, synced before, to the device: the next sync of any file makes it durable."""
 
     def datasync(self) -> None:
         """Return when all that was written, and what is needed to find it again, survives a power cut."""
@@ -82,10 +79,7 @@ class File(Protocol):
 
 
 def read_at_rest(file: File, length: int) -> bytes:
-    """As ``pread``, of a file that nothing can be done without.
-
-    Raises LogDamaged for a sector that cannot be read: what it held is lost, as if it were overwritten.
-    """
+    """As ``pread``. Raises LogDamaged for a sector that cannot be read, as if it were overwritten."""
     try:
         return file.pread(length, 0)
     except OSError as error:
@@ -98,10 +92,7 @@ class Files(Protocol):
     """A file system."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file; ``create`` makes it and insists that it was not there (FileExistsError).
-
-        Raises StorageError for what is there and is no regular file.
-        """
+        """Open a file; ``create`` raises FileExistsError. Raises StorageError for what is no regular file."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -280,10 +271,7 @@ _KINDS = {
 
 
 def open_regular(path: str, flags: int) -> int:
-    """A descriptor of a regular file. Whatever else stands there is refused at once, and not opened for long.
-
-    Raises OSError, StorageError for a directory, link, fifo, socket or device.
-    """
+    """A descriptor of a regular file. Raises OSError, and StorageError for anything else that is there."""
     flags |= os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(path, flags, FILE_MODE)
@@ -361,10 +349,7 @@ class OsFiles:
         return OsLock(fd)
 
     def is_locked(self, path: str) -> bool:
-        """Whether a process holds the lock of the file. Raises FileNotFoundError where nobody ever took it.
-
-        A lock that is free is held for the moment of looking, so ask no more once that is known.
-        """
+        """Whether a process holds the lock; it is taken to find out. Raises FileNotFoundError."""
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -19,10 +19,7 @@ LENGTH_MAX = 2974 // 8  # bytes, with the checksum
 
 
 def flipped_bit(kind: Checksum, data: bytes, checksum: int) -> int | None:
-    """The one bit of ``data`` that, turned, gives it this ``checksum``, an i32; None where none does.
-
-    Bit 0 is the lowest one of the first byte.
-    """
+    """The bit of ``data``, from 0, that turned gives it this ``checksum``, an i32; None where none does."""
     assert len(data) <= LENGTH_MAX
     difference = compute(kind, np.frombuffer(data, np.uint8), 0, len(data)) ^ checksum
     bits_behind = _bits_behind(kind).get(difference, 8 * len(data))

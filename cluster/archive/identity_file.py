@@ -76,10 +76,7 @@ def write_identity(
 
 
 def recall_identity(files: Files, cluster_directory: str, identity: ClusterIdentity) -> None:
-    """Put it into the file of the cluster folder, for a directory both of whose files may be lost.
-
-    Raises StorageError.
-    """
+    """Put it into the file of the cluster folder, in case both were lost. Raises StorageError."""
     store_checked(files, _paths(cluster_directory, "")[0], identity.encode_body())
 
 

@@ -46,10 +46,7 @@ class LogCursor:
         return begin, log.read(begin, min(limit - begin, len(self._buffer)), self._buffer)
 
     def end_chunk(self, begin: int, taken: int, end: int, limit: int) -> None:
-        """Of a chunk [begin, end) all is taken before ``taken``, and no whole message is left after that.
-
-        Raises LogDamaged when a message is longer than any that a cluster writes.
-        """
+        """Of a chunk all before ``taken`` is taken. Raises LogDamaged for a message too long for any log."""
         self.read_position = taken
         self.position = limit if end >= limit else max(self.position, taken)
         if taken == begin and end < limit:

@@ -56,10 +56,7 @@ class MarkFile:
         return path
 
     def update_activity(self, now_ms: int) -> None:
-        """Say that the owner lives; due every second, with the duty cycle and never apart from it.
-
-        Raises StorageError.
-        """
+        """Say that the owner lives: every second, from its duty cycle alone. Raises StorageError."""
         with StorageErrors(self.path, "writing the mark file failed"):
             self._file.pwrite(_I64.pack(now_ms), ACTIVITY_TIMESTAMP_OFFSET)
 

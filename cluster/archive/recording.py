@@ -154,10 +154,7 @@ class RecordingWriter(StoredRecording):
         return self.append_position
 
     def sync(self) -> int:
-        """Keep the sync level's promise for all that was appended; return ``synced_position``.
-
-        Level 0 promises nothing, 1 is one fdatasync, 2 one fsync.
-        """
+        """Keep the sync level's promise (0 none, 1 fdatasync, 2 fsync); returns ``synced_position``."""
         if self._failure is not None:
             raise self._failure
         if self.synced_position < self.append_position:
@@ -255,10 +252,7 @@ class RecordingWriter(StoredRecording):
                 return
 
     def _roll_over(self) -> None:
-        """Go on in the next segment. The full one is durable before the new one can be seen.
-
-        Recovery looks at the highest segment only, so what lies before it must be whole.
-        """
+        """Go on in the next segment, once the full one is durable: recovery looks at the highest alone."""
         assert self.segment is not None
         if self.file_sync_level > 0:
             self.segment.file.datasync()
@@ -481,10 +475,7 @@ class Recording(RecordingWriter):
         return cut
 
     def purge_to(self, position: int) -> int:
-        """Drop whole segments before ``position``; return the new start, a segment's base at most that.
-
-        What is needed by a reader, a snapshot or a replay must not lie before ``position``.
-        """
+        """Drop whole segments before ``position``; returns the new start, a segment's base."""
         assert position <= self.append_position
         base = self._segments.base_of(position)
         if base <= self.start_position:

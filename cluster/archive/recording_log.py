@@ -194,10 +194,7 @@ class RecordingLog:
             raise LogDamaged(self.path, self._unwritten[0].offset, what)
 
     def _settle(self, *, with_checksums: bool) -> None:
-        """Write down, durably, what was made of the file.
-
-        What is there already is written again: if a sync failed in an earlier life, the cache alone has it.
-        """
+        """Write down, durably, what was made of the file, also what the cache alone may have."""
         data = self._file.pread(self._file.size(), 0)
         settled = bytearray(data)
         for entry in self._unwritten:
@@ -261,10 +258,7 @@ class RecordingLog:
                 yield (module, *services)
 
     def recovery_plan(self, service_count: int, find_recording: FindRecording) -> RecoveryPlan:
-        """What a start loads and replays. ``find_recording`` knows the archive's VALID recordings.
-
-        Raises LogDamaged when the archive does not know the log's recording.
-        """
+        """What a start loads and replays. Raises LogDamaged when the archive does not know the recording."""
         snapshots = next(self.snapshot_sets(service_count), ())
         last_term_id, last_base, appended, committed = -1, 0, 0, 0
         if snapshots:
@@ -518,10 +512,7 @@ class RecordingLog:
 
 
 def _is_unwritten(entry: RecordingLogEntry) -> bool:
-    """Whether a power cut kept the length that the file got with an entry, but not the entry: zeros.
-
-    They would read as term 0 of recording 0, but the service id of a term is -1.
-    """
+    """Whether a power cut kept the length of an entry, and zeros: they would read as a term of service 0."""
     return entry[:7] == (0, 0, 0, 0, 0, 0, TERM)
 
 

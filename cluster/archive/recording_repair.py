@@ -40,10 +40,7 @@ class RecordingRepair:
         return min(base + self._segments.segment_length, self._end)
 
     def put(self, frames: np.ndarray) -> None:
-        """Write whole frames at ``position``, up to ``limit`` at most; go on over all that is whole.
-
-        Raises OSError, and LogDamaged when what is whole cannot be copied either.
-        """
+        """Write whole frames at ``position``, and go on over what is whole. Raises OSError, LogDamaged."""
         base, limit = self._segments.base_of(self.position), self.limit
         assert 0 < len(frames) <= limit - self.position
         if self._aside is None:

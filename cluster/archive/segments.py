@@ -219,10 +219,7 @@ def nonzero_pages(file: File, offset: int, length: int) -> Iterator[tuple[int, i
 
 
 def zero_tail(file: File, offset: int, length: int) -> int:
-    """Make [offset, length) of the file read as zeros without shortening it; return the bytes rewritten.
-
-    The file is never shortened: a process that has it mapped would die of it.
-    """
+    """Make [offset, length) read as zeros; returns the bytes. Never shorter: who has it mapped would die."""
     rewritten = 0
     for begin, end in list(nonzero_pages(file, offset, length)):
         file.pwrite(_ZEROS[: end - begin], begin)

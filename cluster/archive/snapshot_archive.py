@@ -96,10 +96,7 @@ class SnapshotPublication:
 
 
 class SnapshotImage:
-    """A snapshot as it is read back (Aeron: Image): its messages in order, each whole.
-
-    Iterate over it, or ``poll``. Raises LogDamaged, StorageError.
-    """
+    """A snapshot read back (Aeron: Image): its messages in order. Raises LogDamaged, StorageError."""
 
     def __init__(self, recording: StoredRecording) -> None:
         self._recording = recording

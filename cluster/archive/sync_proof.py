@@ -215,10 +215,7 @@ class SyncProofFile:
     def write(
         self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None = None
     ) -> None:
-        """Hand the next slot to the device; the caller's sync of the segment, next, makes it durable.
-
-        ``checksum``: of the frame, where the bytes are a single one that has one.
-        """
+        """Hand the next slot to the device, for the caller's next sync; ``checksum``: of a single frame."""
         offset = int(_put_slot(self.words, self._page, from_position, to_position, data_crc, checksum or 0))
         self.file.pwrite(self._page[:SLOT_LENGTH], offset)
         self.file.push(offset, SLOT_LENGTH)

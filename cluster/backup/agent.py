@@ -302,10 +302,7 @@ class ClusterBackupAgent:
         return 1
 
     def _follow(self, supplier: Supplier) -> bool:
-        """Ask for what is committed and not here; False when nothing is.
-
-        In one stream: what a reader is at is not dropped by its member.
-        """
+        """Ask in one stream for what is committed and not here; False when nothing is."""
         status = supplier.status()
         self._check(status)
         known = self._counters.members_commit_position

@@ -73,10 +73,7 @@ class CopiedLog:
     # ---- which log it is
 
     def start(self, status: RecordingStatus) -> None:
-        """Go on at the end of what is here, or start over where the supplier's log begins after that.
-
-        Raises StorageError.
-        """
+        """Go on at the end here, or start over where the supplier's log begins later. Raises StorageError."""
         recording = self.recording
         if recording is None or status.start_position > self.position:
             self.is_replacement = self.is_replacement or recording is not None
@@ -102,10 +99,7 @@ class CopiedLog:
         return recording
 
     def check_terms(self, name: str, terms: Iterable[TermEntry]) -> None:
-        """Raise ConfigurationError where a member has other terms in its log than are known here.
-
-        Terms without an entry are nobody's, and not compared.
-        """
+        """Raise ConfigurationError for other terms than those here; empty ones are not compared."""
         bases = {term.leadership_term_id: term.term_base_log_position for term in terms}
         for entry in self._known_terms():
             own = entry.term_base_log_position
@@ -169,10 +163,7 @@ class CopiedLog:
         return self.recording.sync()
 
     def replace(self, snapshot: tuple[RecordingLogEntry, ...]) -> None:
-        """Let recording.log name this log and this snapshot, the module's entry first, and nothing else.
-
-        In one step; the log of before goes. Raises StorageError.
-        """
+        """Let recording.log name this log and snapshot (the module first) alone. Raises StorageError."""
         assert self.recording is not None and self.is_replacement
         replace_log(self._archive, self._recording_log, _entries(self._read_terms, self.recording), snapshot)
         self._read_terms.clear()

@@ -72,10 +72,7 @@ def next_members(words: Sequence[LastWords], member_ids: tuple[int, ...]) -> Nex
 
 
 def source_of(made: NextMembers, closed: Mapping[str, LastWords]) -> str:
-    """The directory that has the best log, of closed ones by their paths.
-
-    Raises ConfigurationError without it.
-    """
+    """The closed directory that has the best log, by its path. Raises ConfigurationError without it."""
     best = made.best
     for path, words in closed.items():
         if words.log_end == best.log_end and not why_not_counted(words):

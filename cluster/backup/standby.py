@@ -239,10 +239,7 @@ class StandbyLife:
         return moved
 
     def on_log_message(self, message: bytes, log_position: int) -> bool:
-        """Apply the entry that ends at ``log_position``; True ends the poll.
-
-        Raises AgentTermination for what cannot be read here.
-        """
+        """Apply an entry; True ends the poll. Raises AgentTermination for what cannot be read here."""
         try:
             entry = decode(message)
         except RemoteProtocolError as error:

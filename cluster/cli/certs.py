@@ -74,10 +74,7 @@ def certs(
 def issue(
     directory: Path, requests: list[CertificateRequest], days: int
 ) -> tuple[Path, list[IssuedCertificate]]:
-    """All that is asked for, or nothing where a file is in the way; the authority is made when missing.
-
-    Returns the path of its certificate, and what was made. Raises ClusterError.
-    """
+    """All or nothing; the authority's path, made when missing, and what was made. Raises ClusterError."""
     from cluster.node.authority import CertificateAuthority, check_absent
 
     authority = CertificateAuthority.open(directory)

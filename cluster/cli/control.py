@@ -286,10 +286,7 @@ def _members_at(endpoints: str | None) -> dict[int, Endpoint]:
 
 
 def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlOutcome:
-    """That of the first member that leads; those that members name are put into ``members``.
-
-    Raises what the leader says, NotLeader when none leads, and AuthenticationRejected.
-    """
+    """What the first that leads says. Raises NotLeader, AuthenticationRejected."""
     from cluster.protocol.link import LinkErrorCode
     from cluster.transport.endpoint import adopt_endpoints
     from cluster.transport.log_client import Unreachable

@@ -62,10 +62,7 @@ class NumberedAnswers:
 
 
 def send_numbers(link: Connection, endpoints: str, messages_per_s: int) -> None:
-    """Send until something comes by ``link``, then to the last answer; say how it stands every REPORT_S.
-
-    What ends it before is sent as the text of the error.
-    """
+    """Send until ``link`` says otherwise; report every REPORT_S, and the text of an error that ends it."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

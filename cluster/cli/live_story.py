@@ -45,10 +45,7 @@ class Looks:
 
 
 def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
-    """What the logs of a directory tell, a frame an event; ``last`` is how its members stand now.
-
-    Raises NotAClusterDirectory.
-    """
+    """What a directory's logs say, a frame an event, then ``last``. Raises NotAClusterDirectory."""
     members = {
         member["memberId"]: {"memberId": member["memberId"], "isAlive": False} for member in last["members"]
     }

@@ -335,10 +335,7 @@ def _check_range(start: int | None, end: int | None) -> None:
 
 
 def _first_entry(reader: LogReader, position: int | None) -> int | None:
-    """Where to begin for ``--from position``; damage on the way there is not reported.
-
-    Raises DataLoss when the position was purged.
-    """
+    """Where ``--from position`` begins; damage before it is not reported. Raises DataLoss."""
     return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 
 

@@ -171,10 +171,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _words(arguments: Sequence[str]) -> list[str]:
-    """The command line with every ``~/`` that begins a value replaced.
-
-    Raises ConfigurationError for a place that is empty, as one of a variable that is not set.
-    """
+    """The words with ``~/`` replaced. Raises ConfigurationError for a place that is empty."""
     for before, word in pairwise(["", *arguments]):
         option = word.removesuffix("=") if word else before
         if (not word or word.endswith("=")) and PLACE.fullmatch(option):

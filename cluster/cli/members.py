@@ -99,10 +99,7 @@ def default_directory(directory: Path | None) -> Path:
 
 
 def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | None:
-    """The members to ask, by the option or the environment; None when a directory is to be looked at.
-
-    Raises BadParameter when neither is given, or both are as options.
-    """
+    """Members by option or environment; None: look at a directory. Raises BadParameter."""
     if not is_directory_given:
         endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE)
     if is_directory_given == bool(endpoints):

@@ -21,10 +21,7 @@ READ_AGAIN = ("authenticator_file", "authorisation", "tls_certificate", "tls_key
 
 
 def check(path: Path, overrides: dict[str, Any], *, as_json: bool) -> bool:
-    """Print every key; false when a member would not start with them on this host.
-
-    Raises ConfigurationError for a file that is none of a member.
-    """
+    """Print every key; False when a member would not start with them here. Raises ConfigurationError."""
     config, places = config_text.load_with_places(path, overrides=overrides)
     keys = [_described(key, config, places.get(key, "default")) for key in KEYS]
     problems = [*config_text.unknown_variables(os.environ), *_problems(config)]

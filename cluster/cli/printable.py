@@ -40,10 +40,7 @@ class PrintableStream:
 
 
 class AsideStream:
-    """Writes a stream's file from a thread: a full pipe or a stopped terminal holds up nobody but that.
-
-    What waits beyond ``TEXTS_MAX`` is left out.
-    """
+    """Writes from a thread, so that a full pipe holds up nobody; beyond ``TEXTS_MAX`` is left out."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -38,10 +38,7 @@ def mark_of(directory: str) -> ClusterMarkFileHeader:
 def live_counters(
     directory: str, mark: ClusterMarkFileHeader, *, kind: int | None = None, write: bool = False
 ) -> CountersReader:
-    """Counters of the running member, or of what has one of the type ``kind``.
-
-    Raises NotAClusterDirectory when it does not run.
-    """
+    """Counters of what runs and has one of type ``kind``. Raises NotAClusterDirectory."""
     files, kind = OsFiles(), CounterTypeId.NODE_ROLE if kind is None else kind
     cluster = find_cluster_directory(files, directory)
     driver = f"{cluster.rpartition('/')[0] or '.'}/driver"

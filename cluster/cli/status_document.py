@@ -165,10 +165,7 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
 
 
 def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
-    """How the member in a directory stands, by its counters, its mark file and its archive alone.
-
-    ``mark`` is what the mark file has, where that was read already.
-    """
+    """How the member in a directory stands; ``mark`` is what its mark file has, where already read."""
     from cluster.cli.top import Directories
     from cluster.protocol.enums import ClusterComponentType
     from cluster.reader.standing import by_disk

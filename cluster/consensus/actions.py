@@ -100,10 +100,7 @@ class CreateLogPublication(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartReplay(Action):
-    """Process the recorded log ``[log_position, stop_position)``, services joined first.
-
-    Progress comes back with ``Election.on_log_position``.
-    """
+    """Process the log ``[log_position, stop_position)``; answered by ``Election.on_log_position``."""
 
     log_position: int
     stop_position: int
@@ -116,10 +113,7 @@ class StopReplay(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartReplication(Action):
-    """Fetch the leader's recorded bytes ``[log_position, stop_position)`` of closed terms.
-
-    What is safe on the disk comes back with ``Election.on_append_position``.
-    """
+    """Fetch the leader's closed terms ``[log_position, stop_position)``; ``Election.on_append_position``."""
 
     leader_member_id: int
     leadership_term_id: int
@@ -134,10 +128,7 @@ class StopReplication(Action):
 
 @dataclass(frozen=True, slots=True)
 class FetchSnapshot(Action):
-    """The leader's log begins behind the end of ours: get its snapshot, and start again from that.
-
-    The election rests until then; ``Election.on_error`` if nothing comes of it.
-    """
+    """Start again from the leader's snapshot: its log begins after our end. The election rests until then."""
 
     leader_member_id: int
 

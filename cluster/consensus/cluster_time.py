@@ -168,10 +168,7 @@ class ClusterTime:
 
 
 class Jumps:
-    """Cluster time as a member sees it pass, whoever stamps it.
-
-    ``jumped_ns``: how much faster than monotonic time it has passed, at worst between two moments.
-    """
+    """Cluster time as it passes; ``jumped_ns``: how much faster than monotonic time, at worst."""
 
     def __init__(self) -> None:
         self._time_ns: int | None = None

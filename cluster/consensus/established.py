@@ -87,10 +87,7 @@ class Leader:
         return True
 
     def has_active_quorum(self, now_ns: int) -> bool:
-        """Whether a majority is heard and follows; always for a single member (C-20).
-
-        A leader whom a majority hears and does not follow makes room for another.
-        """
+        """Whether a majority is heard and follows; always for a single member (C-20)."""
         if len(self._members) == 1:
             return True
         timeout_ns = self._context.leader_heartbeat_timeout_ns
@@ -98,10 +95,7 @@ class Leader:
         return is_followed and self.leadership.has_active_quorum(now_ns, timeout_ns)
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
-        """Why to hold an election: a vote is asked for in a higher term (C-94, C-95).
-
-        None while a majority still reports to this leader.
-        """
+        """Why to hold an election: a vote in a higher term, and no majority that reports (C-94, C-95)."""
         if message.candidate_term_id <= self.leadership_term_id or self.leadership.has_active_quorum(
             now_ns, self._context.election_timeout_ns
         ):
@@ -190,10 +184,7 @@ class Follower:
         )
 
     def on_canvass_position(self, message: CanvassPosition) -> str | None:
-        """The leader itself looks for one: it stood down (Aeron's followers see its log image close).
-
-        Before it led this term it had no log of the term.
-        """
+        """The leader stood down, if it led this term's log (Aeron's followers see its log image close)."""
         if (
             message.follower_member_id != self.leader_member_id
             or message.log_leadership_term_id < self.leadership_term_id
@@ -202,10 +193,7 @@ class Follower:
         return f"member {self.leader_member_id}, leader of term {self.leadership_term_id}, stood down"
 
     def on_request_vote(self, message: RequestVote, now_ns: int) -> str | None:
-        """Why to hold an election: a vote is asked for in a higher term (C-94, C-95).
-
-        None while this follower hears its leader.
-        """
+        """Why to hold an election: a vote in a higher term, and no leader that is heard (C-94, C-95)."""
         is_heard = now_ns - self.time_of_last_leader_message_ns < self._context.election_timeout_ns
         if message.candidate_term_id <= self.leadership_term_id or is_heard:
             return None

@@ -47,10 +47,7 @@ def fault_of_events(told: TermEvents) -> str | None:
 
 
 def history_difference(own: TermEvents, other: TermEvents) -> str | None:
-    """Where two logs show to be of two histories, with position, term and both values; None if nowhere.
-
-    The answer is the same, but for the words, from both sides.
-    """
+    """Where two logs show to be of two histories: position, term, both values; None if nowhere. Symmetric."""
     theirs = {event.leadership_term_id: event for event in other.events}
     for event in own.events:
         there = theirs.get(event.leadership_term_id)

@@ -6,10 +6,7 @@ from cluster.protocol.identity import ClusterIdentity
 
 
 def cluster_difference(told: ClusterIdentity, own: ClusterIdentity) -> str | None:
-    """Why they are of two clusters, for people; None when they may be of one.
-
-    What one of them does not know fits everything.
-    """
+    """Why they are of two clusters; None when they may be of one. What one does not know fits everything."""
     if told.generation != own.generation:
         return f"it is of generation {told.generation}, expected {own.generation}"
     if told.member_ids and own.member_ids and told.member_ids != own.member_ids:
@@ -31,10 +28,7 @@ def _list(identity: ClusterIdentity) -> str:
 def agreement(
     told: Mapping[int, ClusterIdentity | None], needed: int
 ) -> tuple[list[int], ClusterIdentity | None]:
-    """The members, ``needed`` at least, that agree on a cluster, and what they say of it.
-
-    Who tells nothing agrees with all. No members where too few agree, or enough on two clusters.
-    """
+    """The ``needed`` members that agree on a cluster, and what they say of it; none where they do not."""
     identities = [identity for identity in told.values() if identity is not None]
     if not identities:
         return sorted(told), None

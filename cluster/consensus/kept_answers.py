@@ -24,10 +24,7 @@ PIECE_LENGTH = 4096  # bytes of an answer in one record of a snapshot, which fit
 
 
 class KeptAnswer(NamedTuple):
-    """One message of a service to a session; ``answer_id``: protocol/link.py.
-
-    ``answered``: the number of the message that it answers, in its session; 0 for none.
-    """
+    """One message to a session; ``answered``: the number of the message that it answers, or 0."""
 
     answer_id: int
     timestamp: int

@@ -69,10 +69,7 @@ class LeadershipTerms:
         return self._terms[bisect_left(self._terms, term_base, key=_base_of)]
 
     def after(self, leadership_term_id: int, open_end: int = NULL_POSITION) -> LeadershipTerm:
-        """The entry that comes next as a leader tells it: nulls without one, ``open_end`` for no end.
-
-        Empty terms before it, which begin where it does, are passed over: there may be thousands.
-        """
+        """The next entry, without empty terms, as a leader reports it: nulls without one."""
         term = self.find(leadership_term_id + 1)
         if term is None:
             return LeadershipTerm(NULL_VALUE, NULL_POSITION, NULL_POSITION)

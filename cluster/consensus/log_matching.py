@@ -66,10 +66,7 @@ class LogMatching:
     def compare(
         self, message: NewLeadershipTerm, terms: LeadershipTerms, append_position: int
     ) -> Ask | Cut | NotThere | None:
-        """Compare what the leader tells with our log, which ends at ``append_position``.
-
-        None when nothing more is to be compared: our log is a prefix of the leader's.
-        """
+        """Compare what the leader reports with our log; None: our log is known to be a prefix of its."""
         while not self.is_done:
             term_id = self.term_in_question
             own = terms.find(term_id)

@@ -92,10 +92,7 @@ def _quorum_position(leadership, members, synced_position, now_ns):  # type: ign
 
 @kernel(I64(WORDS, WORDS, I64, I64))
 def quorum_position(leadership, members, synced_position, now_ns):  # type: ignore[no-untyped-def]
-    """The position that a majority of active members has proven in this term; 0 where there is none.
-
-    At most our own ``synced_position``: a fast follower commits nothing that the leader does not hold itself.
-    """
+    """The position that a majority has proven in this term, at most our own ``synced_position``; else 0."""
     return _quorum_position(leadership, members, synced_position, now_ns)
 
 

@@ -187,10 +187,7 @@ class SessionAdmission:
             session.reject(EventCode.ERROR, refusal)
 
     def may_report(self, session: ClusterSession, commit_position: int, cluster_time: int) -> bool:
-        """Refuse a report of a group that is another principal's, or that cannot be taken.
-
-        False, too, while an earlier report of the group is not committed; True without a group.
-        """
+        """Refuse a report of another principal's group; False, too, while an earlier one is not committed."""
         consumer = session.consumer
         if consumer is None:
             return True

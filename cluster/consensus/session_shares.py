@@ -21,10 +21,7 @@ class SessionShares:
         return sharer_at(address)
 
     def refusal(self, holder: str | bytes, taken: int) -> str:
-        """Why none is free for an address or a principal while ``taken`` are; empty when one is.
-
-        An empty holder, a client of this host or one that is not known yet, has no bound of its own.
-        """
+        """Why none is free for a holder while ``taken`` are; empty when one is, as for no holder."""
         free = self._max_sessions - taken
         if free <= 0:
             return f"concurrent session limit, {self._max_sessions} (max_sessions)"

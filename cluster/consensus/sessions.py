@@ -290,10 +290,7 @@ class SessionManager:
     def _displace_holders(
         self, session: ClusterSession, lane: Lane, leadership_term_id: int, leader_member_id: int
     ) -> bool:
-        """Append the closes of those that hold the lane: what they send later meets no open session.
-
-        False when the log does not take all of them now.
-        """
+        """Append the closes of those that hold the lane; False when the log does not take all of them now."""
         are_closed = True
         for holder_id in self.lanes.holder_ids(lane):
             holder = self.sessions.get(holder_id)

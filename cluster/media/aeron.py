@@ -52,10 +52,7 @@ class Aeron:
 
     @classmethod
     def connect(cls, aeron_dir: str | None = None, timeout_s: float = 10.0) -> Self:
-        """A client of the driver that runs with this directory, by default the user's.
-
-        Raises MediaDriverError when none runs there within ``timeout_s``.
-        """
+        """A client of the driver of this directory, by default the user's. Raises MediaDriverError."""
         return cls(CncFile(default_aeron_dir() if aeron_dir is None else aeron_dir, timeout_s))
 
     def next_correlation_id(self) -> int:

@@ -73,10 +73,7 @@ class BroadcastReceiver:
             raise MediaDriverError(f"the media driver's latest record is at {self._state[_NEXT]}")
 
     def receive(self) -> tuple[int, bytes] | None:
-        """Type and body of the next record, None where there is none.
-
-        Raises MediaDriverError where the driver came round first, and for what is no record.
-        """
+        """Type and body of the next record, or None. Raises MediaDriverError where it is overtaken."""
         result = _receive(self._buffer, self._begin, self._capacity, self._state, self._out)
         if result == _NOTHING:
             return None

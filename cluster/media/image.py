@@ -65,11 +65,7 @@ class Image:
         return self.position >= self._log.metadata.end_of_stream_position
 
     def poll(self, out: np.ndarray, at: int = 0) -> int:
-        """Copy whole frames to ``out[at:]``, and go on after them; returns how many bytes.
-
-        None are left out: 0 says that no frame is there yet, or does not fit. Raises MediaDriverError for
-        bytes that are no frame.
-        """
+        """Copy the next whole frames to ``out[at:]``; returns the bytes. Raises MediaDriverError."""
         assert out.dtype == np.uint8
         assert 0 <= at <= out.size
         length = _poll(self._log.buffer, self._log.term_length, self.position, out, at)

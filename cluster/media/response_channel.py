@@ -10,10 +10,7 @@ from cluster.media.message_reader import MessageReader
 
 
 def local_host_towards(endpoint: str) -> str:
-    """The address of this host by which the one at ``endpoint``, ``host:port``, can be answered.
-
-    Raises ChannelRefused for a name that is not known, or that no way leads to.
-    """
+    """The address of this host that ``endpoint``, ``host:port``, can answer to. Raises ChannelRefused."""
     host, _, port = endpoint.rpartition(":")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]

@@ -242,10 +242,7 @@ class ConsensusModuleAgent:
 
     @property
     def next_due_ns(self) -> int:
-        """When time gives it something to do, sockets aside.
-
-        A dial comes at its own time, which an election may wait for; all else with the slow tick.
-        """
+        """When time gives it something to do, sockets aside: a dial, or the next slow tick."""
         return min(self.parts.links.next_dial_ns, self.turn.slow_tick_ns)
 
     @property

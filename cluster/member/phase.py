@@ -61,10 +61,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Elect(Next):
-    """Begin an election. ``graceful_closed_leader_id``: the leader that ended in order, is not waited for.
-
-    ``is_asked_to_stand``: the leader hands over to this member.
-    """
+    """Begin an election, if ``is_asked_to_stand`` as a candidate; who closed in order is not waited for."""
 
     reason: str
     graceful_closed_leader_id: int = NULL_VALUE

@@ -57,10 +57,7 @@ class CertificateRequest:
 
     @classmethod
     def of_member(cls, member_id: int, cluster_id: int, hosts: Sequence[str]) -> Self:
-        """``hosts`` are where clients and members reach it; none: this host alone.
-
-        Raises ConfigurationError for a host that cannot stand in a certificate.
-        """
+        """``hosts`` are where it is reached; none: this host alone. Raises ConfigurationError."""
         name = member_name(member_id, cluster_id)
         names = tuple(map(_alternative, (name, *(hosts or TRIAL_HOSTS))))
         return cls(f"member-{member_id}", name, names, is_server=True)

@@ -104,10 +104,7 @@ class BackupProcess:
             opened.callback(self.standby.close)
 
     def _open_gateway(self, opened: ExitStack) -> GrpcGateway:
-        """Serve the log and the snapshots to readers and members, from a thread.
-
-        Raises ConfigurationError, PortInUse.
-        """
+        """Serve readers and members from a thread. Raises ConfigurationError, PortInUse."""
         from cluster.transport.grpc_gateway import GrpcGateway
 
         config, tls = self._config, None
@@ -207,11 +204,7 @@ class BackupProcess:
         signals.answer(self._log, self.reopen_logs)
 
     def run(self) -> None:
-        """Take turns until stopped.
-
-        Raises StorageError and LogDamaged of the own directory, AgentTermination where a service of a standby
-        cannot go on.
-        """
+        """Take turns until stopped. Raises StorageError and LogDamaged of the directory, AgentTermination."""
         while not self._is_stopped:
             now_ms = epoch_ms()
             if now_ms - self._activity_ms >= ACTIVITY_INTERVAL_MS:

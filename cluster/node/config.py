@@ -211,10 +211,7 @@ class NodeConfig(NodeKeys):
 
     @property
     def link_paths(self) -> dict[int, Path]:
-        """The Unix sockets for the links of the members on this host.
-
-        Empty when the directories of the others do not follow from ours: no {member_id} stands in it.
-        """
+        """The Unix sockets of the links on this host; none when {member_id} stands in no directory."""
         ports = {m.member_id: parse_endpoint(f"tcp:{m.consensus_endpoint}") for m in self.cluster_members}
         paths = {
             member_id: self.model_copy(update={"member_id": member_id}).driver_path / f"link-{at.port}.sock"

@@ -132,10 +132,7 @@ def values_in(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """One line for each variable that begins like ours and is no key: probably a slip of the pen.
-
-    Those that clients read are known too.
-    """
+    """A line for each variable that begins like ours and that nothing reads: probably a slip of the pen."""
     lines = []
     for name in sorted(environment):
         if name.startswith(CLIENT_VARIABLES):
@@ -186,10 +183,7 @@ def to_toml(value: Any) -> str:
 
 
 def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
-    """Write the given keys as a file that ``load`` takes; its folder is made when missing.
-
-    The file is there whole, as it was before or as it shall be. Raises StorageError.
-    """
+    """Write the given keys as a file that ``load`` takes, whole or not at all. Raises StorageError."""
     path = Path(path)
     text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
     new = path.with_name(f"{path.name}.new")

@@ -114,10 +114,7 @@ class MemberControl:
         return counter
 
     def carry_out(self, action: ControlAction) -> None:
-        """Ask the member for the action, and wait until it has done it, or has begun to end.
-
-        Raises NotLeader, ClusterError with the reason of a refusal, TimedOut.
-        """
+        """Ask for the action and wait until it is done. Raises NotLeader, ClusterError, TimedOut."""
         action.check()
         if not action.is_of_node and not self._leads:
             raise NotLeader(f"{self._who} does not lead: this is for the leader")

@@ -20,10 +20,7 @@ READERS_MIN = 2  # a reader over a socket has two connections: one for the log, 
 
 
 def fit_descriptors(bounds: Bounds) -> tuple[Bounds, str]:
-    """The bounds that the process has descriptors for, and what to tell of it, empty when all fit.
-
-    Raises ConfigurationError where not even one connection and one reader have.
-    """
+    """The bounds that fit the descriptors, and what to say of it. Raises ConfigurationError where none do."""
     kept = KEPT + bounds.greetings_max
     wanted = kept + CONNECTION_COST * bounds.connections_max + READER_COST * bounds.readers_max
     limit = _raise_limit(wanted)

@@ -39,10 +39,7 @@ class DiskFailures:
         self._same_damage_count = 0
 
     def is_survived(self, error: ClusterError, *, is_alone: bool) -> bool:
-        """Whether the member can begin again after this: what is damaged, others must have.
-
-        The same damage again and again is none that a repair finds.
-        """
+        """Whether the member can begin again after this; the same damage again and again is not repaired."""
         if isinstance(error, StorageError | MemberRestart | UnexpectedError):
             return True
         if not isinstance(error, LogDamaged) or is_alone:

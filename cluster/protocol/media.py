@@ -181,10 +181,7 @@ _ANSWERS: dict[int, type[Composite]] = {
 
 
 def decode_driver_event(type_id: int, body: Buffer) -> DriverEvent | None:
-    """What a record of the broadcast buffer says; None of types that are for others.
-
-    Raises RemoteProtocolError for a body that does not fit its type.
-    """
+    """What a record of the broadcast buffer says; None of types for others. Raises RemoteProtocolError."""
     if type_id == ON_AVAILABLE_IMAGE:
         return _decode_available_image(body)
     answer = _ANSWERS.get(type_id)
@@ -228,10 +225,7 @@ class LogBufferMetadata(Composite, block_length=LOG_METADATA_LENGTH):
 
 
 def decode_log_metadata(metadata: Buffer, file_length: int) -> LogBufferMetadata:
-    """The metadata of a log buffer in a file of ``file_length`` bytes.
-
-    Raises RemoteProtocolError where a length is none that the file can have.
-    """
+    """The metadata of a log buffer in ``file_length`` bytes. Raises RemoteProtocolError."""
     found, _ = LogBufferMetadata.decode_body(metadata, 0, len(metadata), LOG_METADATA_LENGTH, 0)
     term, page, mtu = found.term_length, found.page_size, found.mtu_length
     if not TERM_LENGTH_MIN <= term <= TERM_LENGTH_MAX or term & (term - 1):

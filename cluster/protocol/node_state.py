@@ -96,10 +96,7 @@ def seal_node_state(candidate_term: CandidateTerm) -> bytes:
 
 
 def is_sealed(buffer: Buffer) -> bool:
-    """Whether the file in ``buffer`` is as `seal_node_state` made it; False for one that has no checksum.
-
-    Raises LogDamaged for a checksum that is wrong.
-    """
+    """Whether the file has a right checksum; False without one. Raises LogDamaged for a wrong one."""
     begin = CANDIDATE_TERM_OFFSET + CandidateTerm.BLOCK_LENGTH + FrameHeader.BLOCK_LENGTH
     seal = bytes(buffer[begin : begin + _SEAL.size]).ljust(_SEAL.size, b"\0")
     magic, checksum = _SEAL.unpack(seal)

@@ -192,10 +192,7 @@ def _seal_offset(entry: RecordingLogEntry) -> int | None:
 
 
 def seal_of(buffer: Buffer, entry: RecordingLogEntry) -> Seal:
-    """What the checksum says that the file in ``buffer`` holds of its ``entry``.
-
-    Raises LogDamaged for one that is wrong, and not outdated.
-    """
+    """What the checksum of ``entry`` covers. Raises LogDamaged for one that is wrong, and not outdated."""
     offset = _seal_offset(entry)
     if offset is None:
         return Seal.NONE

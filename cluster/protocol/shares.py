@@ -25,10 +25,7 @@ def beyond_share(held: int, free: int) -> str:
 
 
 def sharer_at(address: str) -> str:
-    """In whose share an address is: of IPv6 its /64, in which a host picks addresses at will.
-
-    ``address`` as sockets or gRPC name it; what is no address of IPv6 stands for itself.
-    """
+    """In whose share an address is: of IPv6 its /64, in which a host picks addresses; else itself."""
     text = address.replace("%5B", "").replace("%5D", "").strip("[]")
     if ":" not in text:
         return address
@@ -74,10 +71,7 @@ class Taken:
 
 
 class FillLevel:
-    """Says once that four fifths of a bound are taken, and again only after it was down to a half.
-
-    Of a bound below five nothing is said before it is met.
-    """
+    """Says once that four fifths of a bound are taken, and again after it was down to a half."""
 
     __slots__ = ("_is_said", "_maximum", "_name", "_say")
 

@@ -36,10 +36,7 @@ def member_endpoints(cluster_members: str) -> dict[int, list[str]]:
 
 
 class AeronMember:
-    """Asked and read by one client of a media driver.
-
-    Raises TimedOut where it does not answer, ArchiveRefusal where its archive says no, MediaDriverError.
-    """
+    """Read by a driver's client. Raises TimedOut, ArchiveRefusal, MediaDriverError."""
 
     def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
         """``endpoint`` is the consensus endpoint, ``host:port``."""
@@ -118,10 +115,7 @@ class AeronMember:
         return recording.start_position if stop == NULL_POSITION else stop
 
     def replay(self, position: int, length: int) -> BoundedReplay:
-        """The committed log from ``position`` on; the member is asked first which counter says how far.
-
-        Raises LogPurged for a position that it has no more.
-        """
+        """The log from ``position`` on, as far as it is committed. Raises LogPurged."""
         response = self.query()  # a counter of before may be another's by now
         archive = self._open_archive(response)
         try:

@@ -52,10 +52,7 @@ class ConsumerCount:
 
 
 def reported_groups(log: RemoteLog) -> dict[str, SnapshotConsumer]:
-    """The groups by name that the cluster has; ``log`` may hold no more than ``REPORTS``.
-
-    Where the log has lost its begin, the newest snapshot says what was before. Raises ClusterError.
-    """
+    """The groups by name, by ``REPORTS`` and the newest snapshot of a purged log. Raises ClusterError."""
     count, position = ConsumerCount(), log.start_position
     if position > 0 and (snapshot := log.module_snapshot()) is not None:
         position, records = snapshot

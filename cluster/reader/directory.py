@@ -171,10 +171,7 @@ class DirectoryLog:
             self._check_files()
 
     def extent(self) -> Extent:
-        """How far the log goes now, each end looked up once.
-
-        Raises DataLoss where another log lies here now, for the directory was replaced.
-        """
+        """How far the log goes now. Raises DataLoss where another log lies here now."""
         try:
             extent = self.state.extent(self.checksum)
         except OSError as error:

@@ -118,10 +118,7 @@ class ExportedLog:
         entry_filter: EntryFilter | None = None,
         rows_per_batch: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The entries of a range that the files hold, as ``LogReader.batches``.
-
-        Raises LogDamaged for a file that is not what its name says, StorageError.
-        """
+        """The entries that the files hold, as ``LogReader.batches``. Raises LogDamaged, StorageError."""
         from cluster.log.columns import schema_of
 
         assert self.holds(begin, end)

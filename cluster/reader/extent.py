@@ -45,20 +45,14 @@ class Extent(NamedTuple):
 
 
 class Running(NamedTuple):
-    """Counters of a member that runs.
-
-    ``commit`` is None of a real ClusterBackup; ``recorded`` between two terms, when nothing is recorded.
-    """
+    """Of a member that runs; no ``commit`` of a real ClusterBackup, no ``recorded`` between two terms."""
 
     commit: FoundCounter | None
     recorded: FoundCounter | None
 
 
 class MemberState:
-    """What a member's files say about its log, besides the log.
-
-    ``damage`` collects what could not be read of mark file, recording log and catalog while the rest could.
-    """
+    """What files say beside the log; ``damage`` is what could not be read while the rest could."""
 
     def __init__(
         self,
@@ -94,10 +88,7 @@ class MemberState:
         return Segments(self.files, self.member.archive, self.descriptor)
 
     def refresh(self) -> None:
-        """Read the catalog again: the recording may have been stopped, extended, cut or purged.
-
-        Raises DataLoss when the log is another recording now.
-        """
+        """Read the catalog again. Raises DataLoss when the log is another recording now."""
         descriptor = self._find_descriptor()
         if descriptor == self.descriptor:
             return
@@ -191,10 +182,7 @@ class MemberState:
         return None
 
     def _uncounted_end(self, checksum: Checksum | None) -> int:
-        """Of a recording that has no counter, between two terms: where it stopped.
-
-        One that has just begun to be extended has neither a stop position nor a counter yet.
-        """
+        """Where a recording without a counter stopped; one just extended has neither."""
         stop = self.descriptor.stop_position
         return self._recovered_end(checksum) if stop == NULL_POSITION else stop
 
@@ -220,10 +208,7 @@ class MemberState:
         return Extent(end, end, end)
 
     def _recovered_end(self, checksum: Checksum | None) -> int:
-        """Where recovery would end the recording; where its last readable frame ends, if it would refuse.
-
-        Where no segment is left nothing is readable.
-        """
+        """Where recovery would end it; where its last readable frame ends, if it would refuse."""
         descriptor = self.descriptor
         proof = read_sync_proof(
             self.files, self.member.archive, descriptor.recording_id, descriptor.session_id

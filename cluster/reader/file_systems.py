@@ -27,10 +27,7 @@ def masked(where: str) -> str:
 
 
 def file_system_of(where: str) -> tuple[FileSystem, str]:
-    """The file system of a path here, or of a URI of pyarrow (file, s3, gs, abfs, hdfs), and the path in it.
-
-    Raises ConfigurationError for a URI that pyarrow does not know.
-    """
+    """File system and path of a path here, or a URI (file, s3, gs, abfs, hdfs). Raises ConfigurationError."""
     import pyarrow as pa
     from pyarrow import fs
 

@@ -35,10 +35,7 @@ class MemberDirectory:
 def find_member(
     files: Files, dir: str | None, archive_dir: str | None = None, cluster_dir: str | None = None
 ) -> MemberDirectory:
-    """The directories of the member that ``dir`` names, or that are given apart.
-
-    Raises NotAClusterDirectory, saying what was looked for, and which members a folder of several holds.
-    """
+    """The directories of the member at ``dir``, or given apart. Raises NotAClusterDirectory."""
     cluster = _existing(files, cluster_dir)
     archive = _existing(files, archive_dir)
     member = _existing(files, dir)

@@ -100,18 +100,12 @@ class MemberSnapshots:
         return list(self._silent.values())
 
     def newest(self, at_or_before: int | None) -> int | None:
-        """Where the newest snapshot is, of any member, at or before a position; None without one.
-
-        Raises TimedOut when no member answers.
-        """
+        """Where the newest snapshot of any member is, at or before a position, or None. Raises TimedOut."""
         positions = (one.log_position for one in self._offered(at_or_before) if self._is_wanted(one))
         return max((one for one in positions if at_or_before is None or one <= at_or_before), default=None)
 
     def listed(self, beyond: int = -1) -> list[StoredSnapshot]:
-        """Those with log positions after ``beyond``, by position, service and member, to be ``opened``.
-
-        Raises TimedOut when no member answers.
-        """
+        """Those after ``beyond``, by position, service and member, to be ``opened``. Raises TimedOut."""
         found: list[StoredSnapshot] = []
         at: int | None = None
         while at is None or at > beyond:
@@ -146,10 +140,7 @@ class MemberSnapshots:
 
     @contextmanager
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
-        """One that was ``listed``, fetched for as long as this is entered.
-
-        Raises DataLoss when its member has deleted it, and what the member answers, if it answers.
-        """
+        """One that was ``listed``, fetched meanwhile. Raises DataLoss when it was deleted, ClusterError."""
         with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
             yield self._fetch(snapshot, folder).open(OsFiles())
 
@@ -213,10 +204,7 @@ class MemberSnapshots:
         self._silent[name] = SilentMember(member_id, name, error)
 
     def _fetch(self, offered: StoredSnapshot, folder: str) -> StoredSnapshot:
-        """Into an archive in ``folder``, with that of the consensus module, by which it is checked.
-
-        A member that breaks off is left out from then on; one that has deleted it is not.
-        """
+        """Into an archive in ``folder``, with the module's. A member that breaks off is left out then."""
         name = offered.directory
         if name not in self._suppliers:
             raise TimedOut(str(self._silent.get(name) or f"no member is known at {name}"))

@@ -28,10 +28,7 @@ class ReaderGroup:
 
     @property
     def position(self) -> int | None:
-        """What was ``processed`` last, else what the cluster has; None without a report.
-
-        Raises ClusterError.
-        """
+        """What was ``processed`` last, else what the cluster has, or None. Raises ClusterError."""
         if self._position is None:
             with closing(RemoteLog(self._endpoints, entry_filter=REPORTS, **self._options)) as log:
                 found = reported_groups(log).get(self.name)

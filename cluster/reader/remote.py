@@ -165,10 +165,7 @@ class RemoteLog:
         return found, failures
 
     def _meet(self, key: int, status: link.LogStatus) -> int:
-        """A member has answered: call it by its id, and add the members that it knows; returns the id.
-
-        A backup has no id, and stays what it was called.
-        """
+        """Call a member that answered by its id (a backup has none), and add those it knows; the id."""
         if status.member_id < 0:
             return key
         if key < 0 and key in self._clients:
@@ -327,10 +324,7 @@ class RemoteLog:
         is_skimmed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """As every reader. What is damaged or purged at one member is read at another.
-
-        It is reported when no member has it.
-        """
+        """As every reader. What one member lacks is read at another, and reported when none has it."""
         position = self.start_position if from_position is None else from_position
         end = to_position
         if end is None:
@@ -437,10 +431,7 @@ class _OfAnotherProcess(dict[int, Any]):
 
 
 def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[int]:
-    """Take over where a member's status says that the others are; returns the ids that are new or changed.
-
-    A member knows of no other's Unix socket.
-    """
+    """Take over where the others are, but for Unix sockets; returns the ids that are new or changed."""
     reported = (status.ingress_endpoints, status.tcp_endpoints)
     return [member_id for endpoints in reported for member_id in adopt_endpoints(known, endpoints)]
 

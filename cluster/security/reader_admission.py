@@ -59,10 +59,7 @@ class _Asked:
 
 
 class ReaderAdmission:
-    """Asks for readers; ``wake`` ends the wait of the member's thread.
-
-    ``is_open``: everybody may read, and is not asked about.
-    """
+    """Asks for readers, unless ``is_open``; ``wake`` ends the wait of the member's thread."""
 
     def __init__(self, security: Security, wake: Callable[[], None], *, is_open: bool = False) -> None:
         self._security = security

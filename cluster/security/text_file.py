@@ -57,10 +57,7 @@ class WatchedFile(Generic[T]):
 
 
 def read_lines(path: str) -> dict[str, str]:
-    """Name to value of each line; empty lines and those that begin with ``#`` say nothing.
-
-    Raises ConfigurationError that names the line, and never what stands behind the colon.
-    """
+    """Name to value of each line, without those empty or begun with ``#``. Raises ConfigurationError."""
     found: dict[str, str] = {}
     for number, line in enumerate(_read(path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -23,10 +23,7 @@ def is_class_name(text: str) -> bool:
 
 
 def make(key: str, name: str, methods: tuple[str, ...]) -> Any:
-    """An instance of the class, found from the working directory too.
-
-    Raises ConfigurationError with ``key`` that says what is missing or wrong.
-    """
+    """An instance of the class, found from the working directory too. Raises ConfigurationError."""
     module_name, _, class_name = name.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())

@@ -32,10 +32,7 @@ class Dialler:
     """Makes connections that one thread at a time polls; what a client sees of the world."""
 
     def __init__(self, tls: TlsFiles | None = None) -> None:
-        """With ``tls`` nothing else is spoken over TCP and gRPC.
-
-        Raises ConfigurationError for files that will not do.
-        """
+        """With ``tls`` nothing else is spoken over TCP and gRPC. Raises ConfigurationError."""
         self._tls = tls
         self._context = None if tls is None else client_context(tls)
         self._poller = Poller(Names(patience_s=NAME_PATIENCE_S))

@@ -92,10 +92,7 @@ def check_header(buffer: np.ndarray, start: int) -> None:
 
 
 def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
-    """Open the envelope that is the whole frame at ``start``, on a connection that ``crc`` is of.
-
-    ``RemoteProtocolError`` when it is none, or holds other bytes than were sent.
-    """
+    """Open the envelope at ``start``; ``crc`` is the connection's. Raises RemoteProtocolError."""
     check_header(buffer, start)
     length, _, sent, _ = _HEADER.unpack_from(buffer.data, start)
     begin, end = start + HEADER_LENGTH, start + length

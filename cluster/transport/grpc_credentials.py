@@ -44,10 +44,7 @@ def open_channel(endpoint: Endpoint, files: TlsFiles | None) -> grpc.Channel:
 
 
 def diagnose_call(endpoint: Endpoint, files: TlsFiles | None, error: grpc.RpcError) -> Explanation:
-    """Why a call could not be made, in our words, and whether that is TLS.
-
-    gRPC tells of a handshake that failed, not of whose fault it was.
-    """
+    """Why a call could not be made, and whether that is TLS, which gRPC does not say."""
     if not isinstance(error, grpc.Call):
         return str(error), False
     details = " ".join((error.details() or "").rpartition("last error: ")[2].split())

@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """A connection that its owner gave away: the socket, and what was received on it and not taken.
-
-    ``tls`` is the session that its bytes go through, None where they go in the clear.
-    """
+    """A socket that was given away, what was received and not taken, and its TLS session, if any."""
 
     sock: socket.socket
     received: bytes

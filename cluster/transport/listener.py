@@ -97,10 +97,7 @@ class Listener:
 def bind_first(
     endpoint: Endpoint, names: Names, open_socket: Callable[[socket.AddressFamily], socket.socket]
 ) -> socket.socket:
-    """A socket that is bound to the first of the endpoint's addresses that this host has.
-
-    Raises PortInUse, ConfigurationError.
-    """
+    """Bound to the first address that this host has. Raises PortInUse, ConfigurationError."""
     failure: OSError | None = None
     try:
         for place in names.own(endpoint):

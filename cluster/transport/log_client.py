@@ -102,10 +102,7 @@ def open_log_client(
     *,
     credentials: Callable[[], bytes] = _nobody,
 ) -> LogClient:
-    """A client of the member at ``endpoint``; nothing is sent yet. Over ``ipc:`` there is no TLS.
-
-    ``credentials`` says what to show the member, whenever that is asked for.
-    """
+    """Of the member at ``endpoint``, to which nothing is sent yet; ``ipc:`` speaks no TLS."""
     kind = _GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient
     return kind(endpoint, timeout_s, tls, credentials)
 

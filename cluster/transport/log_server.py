@@ -118,10 +118,7 @@ class RequestRefused(ClusterError):
 
 
 class LogServer:
-    """Answers requests with frames. ``open_log`` opens a log of its own for each stream.
-
-    ``on_error`` hears of readers that were refused or cut off at a bound.
-    """
+    """Opens a log for each stream; ``on_error`` hears of readers that were refused or cut off."""
 
     def __init__(
         self,
@@ -154,10 +151,7 @@ class LogServer:
 
     @property
     def least_position(self) -> int | None:
-        """Where the slowest reader is; one that has not moved for a while is not waited for.
-
-        May be asked from any thread.
-        """
+        """Where the slowest reader that still moves is; from any thread."""
         oldest = time.monotonic() - IDLE_READER_S
         positions = [position for position, moved in tuple(self._positions.values()) if moved >= oldest]
         return min(positions, default=None)
@@ -252,10 +246,7 @@ class LogServer:
         return await asyncio.get_running_loop().run_in_executor(self._status_executor, self._status)
 
     def _status(self) -> link.LogStatus:
-        """From a log that stays open from one request to the next: idle readers ask twenty times a second.
-
-        It is opened again when it fails or was purged, for its files may be gone from the directory.
-        """
+        """From a log that stays open, as idle readers ask often; opened again when it fails or was purged."""
         with self._status_turn:
             if self._status_log is not None:
                 try:

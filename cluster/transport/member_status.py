@@ -17,10 +17,7 @@ OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
 
 def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
-    """What opens clients that show ``credentials``; without any, those that the environment names.
-
-    Raises ConfigurationError.
-    """
+    """Opens clients that show ``credentials``, or those of the environment. Raises ConfigurationError."""
     return partial(open_log_client, credentials=supplier_of(credentials).encoded_credentials)
 
 
@@ -30,10 +27,7 @@ def member_status(
     tls: TlsFiles | None = None,
     credentials: bytes | CredentialsSupplier | None = None,
 ) -> link.LogStatus:
-    """How one member stands. Raises ``ClusterError`` when it does not answer, or refuses.
-
-    Without ``tls`` or ``credentials`` the environment is asked, as by ``RemoteLog``.
-    """
+    """How one member stands; TLS and credentials as ``RemoteLog``. Raises ClusterError."""
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
     tls = tls_in(os.environ) if tls is None else tls

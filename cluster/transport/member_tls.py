@@ -23,10 +23,7 @@ class ServerTls:
     """Contexts and credentials of what listens; polled by its own thread, read by the gateway's."""
 
     def __init__(self, files: TlsFiles, *, asks_clients: bool) -> None:
-        """``asks_clients``: only those come in that show a certificate of ``files.ca``.
-
-        Raises ConfigurationError where a file will not do, or has expired.
-        """
+        """``asks_clients``: they need a certificate of ``files.ca``. Raises ConfigurationError."""
         self._files = files
         self.asks_clients = asks_clients
         self._changes = self._look()
@@ -66,10 +63,7 @@ class ServerTls:
         return [signature(path) for path in (self._files.ca, self._files.certificate, self._files.key)]
 
     def refresh(self) -> bool:
-        """Read the files again where one has changed since the last look; whether that was so.
-
-        Raises ConfigurationError for files that will not do: what was there before stays in use.
-        """
+        """Read files that have changed; whether any had. Raises ConfigurationError, the old stay in use."""
         changes = self._look()
         if changes == self._changes:
             return False

@@ -32,10 +32,7 @@ Ask: TypeAlias = Callable[[str, Answer], None]
 
 
 def look_up(host: str) -> tuple[tuple[str, ...], str]:
-    """Ask the system's resolver, and wait for it: the host's addresses, and why there are none.
-
-    Those of IPv4 come first: there a member of an earlier release listens, and dials.
-    """
+    """The host's addresses by the system's resolver, IPv4 first, and why there are none."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -103,10 +100,7 @@ def places_within(endpoint: Endpoint, timeout_s: float) -> list[Endpoint]:
 
 
 def connect_within(endpoint: Endpoint, timeout_s: float) -> socket.socket:
-    """A blocking socket that is connected to one of the endpoint's addresses; all are tried.
-
-    Raises OSError. ``timeout_s`` is for the name and for all addresses together, and the socket's then.
-    """
+    """Connected to one of the endpoint's addresses, blocking, all within ``timeout_s``. Raises OSError."""
     deadline = time.monotonic() + timeout_s
     places = places_within(endpoint, timeout_s)
     for index, place in enumerate(places):
@@ -155,10 +149,7 @@ class Names:
         on_event: Callable[[str], None] = lambda _: None,
         patience_s: float = 0.0,
     ) -> None:
-        """``on_event`` hears, from any thread, of names that do not resolve, and that do again.
-
-        The first dial of a name waits for its answer for ``patience_s``; 0 where a turn would.
-        """
+        """``on_event`` hears of names in any thread; a first dial waits for ``patience_s``."""
         self._ask = ask
         self._clock_ns = clock_ns
         self._on_event = on_event

@@ -66,10 +66,7 @@ class Poller:
         return self._targets[fd]
 
     def wait(self, timeout_s: float) -> int:
-        """Mark what is ready and return how many were; sleep at most ``timeout_s`` (0: do not sleep).
-
-        The kernel counts in whole milliseconds, rounded up.
-        """
+        """Mark what is ready, at most ``timeout_s`` later (rounded up to ms; 0: now); returns how many."""
         events = self._epoll.poll(timeout_s, EVENTS_PER_WAIT_MAX)
         targets = self._targets
         for fd, mask in events:

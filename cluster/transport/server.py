@@ -236,10 +236,7 @@ class ClientPort:
         return work
 
     def greet(self, handler: ClientsHandler) -> int:
-        """Take a turn with those alone who have not said Hello: readers need no session, clients wait.
-
-        Returns how many were greeted.
-        """
+        """Take a turn with those that have not said Hello: readers need no session. Returns how many did."""
         if self._hand_over is None:
             return 0
         work = self._accept_new(self._clock_ns(), handler)
@@ -341,10 +338,7 @@ class ClientPort:
         takes_frames: bool = True,
         is_behind: bool = False,
     ) -> int:
-        """Give the handler what one connection holds; returns the bytes taken.
-
-        ``is_behind``: also of one from which nothing is taken until it has read more.
-        """
+        """Give the handler what a connection holds, also if it ``is_behind``; returns the bytes taken."""
         client = self._clients.get(connection.connection_id)
         if client is None:
             return 0
@@ -556,10 +550,7 @@ class ClientPort:
         return not client.connection.is_closed and not client.connection.is_finishing
 
     def close(self, connection_id: int, why: str = "") -> None:
-        """Close one connection once what is queued for it is out; reported by ``on_disconnect``.
-
-        ``why`` is what the client did wrong, if it did.
-        """
+        """Close a connection once its queue is out; ``on_disconnect`` hears ``why``."""
         client = self._clients.get(connection_id)
         if client is not None and not client.connection.is_finishing:
             if why:

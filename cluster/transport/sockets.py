@@ -441,10 +441,7 @@ class Connection:
         return self.position
 
     def write(self, buffer: Buffer) -> int:
-        """Send what the socket takes of ``buffer`` and return how many bytes that was, or a code.
-
-        0 when it takes none. Nothing is queued: the caller sends the rest later, before anything else.
-        """
+        """Send what the socket takes of ``buffer`` and queue nothing; returns the bytes, 0, or a code."""
         if self.is_closed:
             return Offer.CLOSED
         if self._is_connecting:

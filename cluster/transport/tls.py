@@ -47,10 +47,7 @@ _ALERTS = {
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """Paths of PEM files: the authorities that are believed, and one's own certificate with its key.
-
-    A client without a certificate of its own leaves the last two empty.
-    """
+    """Paths of PEM files: authorities, and the own certificate with its key, which a client may lack."""
 
     ca: str
     certificate: str = ""
@@ -65,10 +62,7 @@ class TlsFiles:
             raise ConfigurationError(f"tls: {has} is given without {lacks}; expected both or neither")
 
     def read(self, name: str) -> bytes | None:
-        """The content of ``ca``, ``certificate`` or ``key``, None where none is given.
-
-        Raises ConfigurationError.
-        """
+        """The content of ``ca``, ``certificate`` or ``key``, or None. Raises ConfigurationError."""
         path = getattr(self, name)
         try:
             return read_named_file(path) if path else None
@@ -159,10 +153,7 @@ class TlsSession:
         return self._outgoing.read()
 
     def shake_hands(self) -> bool:
-        """Go on with the handshake; True once it is done.
-
-        Raises TlsFailed; ``take`` may still have what tells the peer.
-        """
+        """Go on; True once it is done. Raises TlsFailed; ``take`` may still have what tells the peer."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:
@@ -180,10 +171,7 @@ class TlsSession:
         return self._object.pending() > 0 or self._incoming.pending > 0
 
     def read_into(self, view: memoryview) -> int | None:
-        """Bytes that were put into ``view``: 0 when there are none now, None once the peer has said its end.
-
-        Raises TlsFailed.
-        """
+        """Bytes put into ``view``: 0 for none now, None after the peer's end. Raises TlsFailed."""
         count = 0
         while count < len(view):
             try:

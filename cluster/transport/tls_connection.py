@@ -120,10 +120,7 @@ class TlsConnection(Connection):
         return received or 0
 
     def _pull(self, wanted_bytes: int, *, has_some: bool) -> bool:
-        """Feed the session what the socket holds; whether it had something; ``has_some`` as of ``_read``.
-
-        No more than is wanted, by a record: what the session has is beside all bounds.
-        """
+        """Feed the session a record more than is wanted at most; whether the socket had something."""
         try:
             data = self._sock.recv(max(min(wanted_bytes, PULLED_BYTES_MAX), RECORD_BYTES_MAX))
         except (BlockingIOError, InterruptedError):

@@ -23,10 +23,7 @@ UNCHECKED = "speaks TLS; expected a file of authorities to check it by (--tls-ca
 
 
 def wrap(sock: socket.socket, files: TlsFiles, endpoint: Endpoint) -> ssl.SSLSocket:
-    """Shake hands as a client of ``endpoint``, to which ``sock`` is connected.
-
-    Raises TlsFailed, TimeoutError, and ConfigurationError for files that will not do.
-    """
+    """Shake hands as a client of ``endpoint``. Raises TlsFailed, TimeoutError, ConfigurationError."""
     return _shake_hands(sock, client_context(files), endpoint)
 
 

@@ -177,10 +177,7 @@ class ClientRequests:
             self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
 
     def on_service_failed(self, session_id: int, detail: str) -> None:
-        """A service raised on an entry of the session: its client, which may wait for an answer, is told.
-
-        Where to read more, and not what: that may be nothing for a client.
-        """
+        """A service raised on an entry of the session: its client hears of it, and where to read more."""
         if self._status.is_leading:
             member_id = self._context.member_id
             detail += f"; see node.log of member {member_id}"

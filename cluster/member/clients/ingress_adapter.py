@@ -37,11 +37,7 @@ REQUESTS_PER_POLL_MAX = 4  # of one connection: each costs as much as a batch of
 
 
 class IngressAdapter:
-    """What ``Clients.poll`` calls.
-
-    ``forward`` takes a ChallengeResponse on a follower: the challenge came from the leader, by whatever way
-    (C-194).
-    """
+    """What ``Clients.poll`` calls; ``forward`` takes a follower's ChallengeResponse to the leader (C-194)."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ def what_is_forgotten(files: Files, cluster_directory: str) -> str:
 
 
 def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str:
-    """Let a member that does not run vote, stand and report with what it has; returns what it forgot.
+    """Let a member that does not run vote and stand with what it has; returns what it forgot.
 
     Raises ClusterError when it has forgotten nothing, LogDamaged, StorageError.
     """
@@ -65,10 +65,7 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
 def accept_being_alone(
     files: Files, cluster_directory: str, archive_directory: str, member_id: int, epoch_ms: int
 ) -> None:
-    """Let a member that does not run be the only one of a new cluster: OTHERS_FORGOTTEN.
-
-    Its directory is of a new generation, which no member of the old cluster counts. Raises StorageError.
-    """
+    """Let a member be the only one of a new cluster, and of a new generation. Raises StorageError."""
     _note(files, cluster_directory, epoch_ms, OTHERS_FORGOTTEN)
     generation = generation_of("alone", member_id, epoch_ms)
     identity = ClusterIdentity(generation, members=(IdOfMember(ANY_MEMBER_ID),))

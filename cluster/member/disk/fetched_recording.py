@@ -26,10 +26,7 @@ def create_snapshot_of(archive: Archive, status: RecordingStatus) -> Recording:
 
 
 def append_checked(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
-    """Append frames as a member has them in its files, after their checksums and places are verified.
-
-    Raises RemoteProtocolError for what does not join on, StorageError.
-    """
+    """Append frames once checksums and places are verified. Raises RemoteProtocolError, StorageError."""
     _check(name, recording, status, frames)
     recording.append(recording.append_position, frames)
 

@@ -47,10 +47,7 @@ class MemberHistories:
         self._elsewhere: list[int] | None = None
 
     def do_work(self) -> None:
-        """See what is new in the log, tell it, and compare what others have told with it.
-
-        What is committed is noted. Raises StorageError.
-        """
+        """Report what is new in the log, note what is committed, compare histories. Raises StorageError."""
         self._settled_position = self.committed_position
         seen = self._state()
         if seen != self._seen:

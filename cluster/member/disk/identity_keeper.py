@@ -52,10 +52,7 @@ class IdentityKeeper:
     # ---- the start
 
     def begin(self, promises: PromiseStatement | None, *, has_promises: bool) -> bool:
-        """Read it, beside what promises.dat says, if it can be read; whether it is lost.
-
-        Raises OtherMembers unless this is a directory of the configured cluster, StorageError.
-        """
+        """Read it, beside what promises.dat says; whether it is lost. Raises OtherMembers, StorageError."""
         archive = self._files.archive
         found = read_identity(archive.files, self._cluster_directory, archive.directory)
         for damage in found.damage:
@@ -88,10 +85,7 @@ class IdentityKeeper:
             self._write(ClusterIdentity(0))
 
     def adopt(self, identity: ClusterIdentity) -> bool:
-        """Others have agreed on it; whether that is news.
-
-        Raises OtherMembers if it is not what is configured, StorageError.
-        """
+        """Others have agreed on it; whether that is news. Raises OtherMembers, StorageError."""
         own = self.identity
         is_more = identity.first_term_timestamp is not None
         if own is not None and (own.first_term_timestamp is not None or not is_more):

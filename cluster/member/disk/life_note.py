@@ -18,10 +18,7 @@ LIFE_FILE_NAME = "life.dat"
 
 
 class LifeNoteFile:
-    """``lost``: why the disk may lack what the last life wrote, "" where it has all of it.
-
-    ``committed_position``: what this life or an earlier one knows to be committed. Raises StorageError.
-    """
+    """``lost``: why the disk may lack what the last life wrote, or "". Raises StorageError."""
 
     def __init__(self, files: Files, directory: str, *, boot_id: str, file_sync_level: int) -> None:
         self.lost = ""

@@ -69,10 +69,7 @@ class LogRepair:
         self.is_over = False
 
     def do_work(self, now_ns: int) -> int:
-        """Ask whoever was not asked; give up when all have refused, or nothing came for too long.
-
-        Where nobody answers, nobody is there either with whom to do better after a cut.
-        """
+        """Ask whoever was not asked; give up when all have refused, or nothing came for too long."""
         if self.is_over:
             return 1
         mender, peers = self._mender, self._peers

@@ -154,10 +154,7 @@ def replace_log(
     terms: list[RecordingLogEntry],
     entries: tuple[RecordingLogEntry, ...],
 ) -> None:
-    """Let recording.log name these terms and this snapshot (the module's entry first) and nothing else.
-
-    One step on the disk; then the log of before goes, or the next start removes it. Raises StorageError.
-    """
+    """Let recording.log name these terms and this snapshot (the module first) alone. Raises StorageError."""
     old_id = recording_log.find_last_recording_id()
     recording_log.rewrite([*terms, *entries[:0:-1], entries[0]])
     if old_id is not None and archive.has_recording(old_id):
@@ -169,10 +166,7 @@ def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
 
 
 def drop_orphans(archive: Archive, recording_log: RecordingLog, tell: Callable[[str], None]) -> None:
-    """Remove what a crash left of a snapshot, or of a log that another one has replaced.
-
-    A recording of ours counts only with an entry in recording.log.
-    """
+    """Remove what a crash left of a snapshot or a replaced log: recordings without an entry."""
     known = {entry.recording_id for entry in recording_log.entries}
     has_log = recording_log.find_last_term() is not None
     is_seeded = archive.files.exists(recording_log.path + BACKUP_SUFFIX)  # its operator may want to go back

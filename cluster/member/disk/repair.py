@@ -25,10 +25,7 @@ from cluster.protocol.recording_log import RecordingLogEntry
 
 
 class Repair:
-    """What a member does about its log's damage: ``begin`` at its start, ``finish`` when it follows.
-
-    While there is a ``log_repair`` the member does nothing but ``repair_log``.
-    """
+    """``begin`` at a start, ``finish`` as a follower; with a ``log_repair`` nothing but ``repair_log``."""
 
     def __init__(
         self,

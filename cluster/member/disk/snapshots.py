@@ -93,10 +93,7 @@ def find_snapshot(
 
 
 def read_snapshot(archive: SnapshotArchive, entries: tuple[RecordingLogEntry, ...]) -> ModuleSnapshot:
-    """The content of the module's recording, once all recordings of the set are known to be whole.
-
-    Raises LogDamaged, RemoteProtocolError.
-    """
+    """The content of the module's recording of a whole set. Raises LogDamaged, RemoteProtocolError."""
     module = ModuleSnapshot()
     image = archive.open(entries[0].recording_id)
     archive.checksum(entries[0].recording_id)  # every frame is in its place

@@ -94,10 +94,7 @@ class MemberLog:
             self.recording.stop(now_ms)
 
     def leave(self) -> None:
-        """Nobody is led or followed any more: nothing is written, and what is written is synced.
-
-        The recording rests as it is, for the next leader to go on with. Raises StorageError.
-        """
+        """Nobody is led or followed: what is written is synced, and rests. Raises StorageError."""
         self.publication = None
         self.subscription = None
         if self.recording is not None and self.recording.is_active:
@@ -108,10 +105,7 @@ class MemberLog:
     def record_term(
         self, leadership_term_id: int, term_base_log_position: int, log_position: int, timestamp: int
     ) -> None:
-        """Make a term's entry durable, empty terms before it included; its end may be NULL_POSITION.
-
-        Raises StorageError.
-        """
+        """Make a term's entry durable, and empty ones before it. Raises StorageError."""
         recording, log = self.recording, self.recording_log
         assert recording is not None
         known = log.find_term(leadership_term_id)
@@ -136,10 +130,7 @@ class MemberLog:
         )
 
     def truncate(self, log_position: int, first_removed_term_id: int) -> None:
-        """Cut the log. Raises StorageError.
-
-        Entries first: a closed term before a longer recording is a cut that a restart finishes.
-        """
+        """Cut the log, its entries first: a restart finishes that. Raises StorageError."""
         assert log_position >= self.commit_position, "what is committed is never cut (I-3)"
         log = self.recording_log
         while (last := log.find_last_term()) is not None and (

@@ -72,10 +72,7 @@ class LogProcessing:
             adapter.poll(log, commit_position, is_applied=False)
 
     def on_log_message(self, message: bytes, log_position: int) -> bool:
-        """Apply the entry that ends at ``log_position``; True ends the poll.
-
-        Raises AgentTermination for what this member cannot read.
-        """
+        """Apply an entry; True ends the poll. Raises AgentTermination for what this member cannot read."""
         try:
             entry = decode(message)
         except RemoteProtocolError as error:

@@ -39,10 +39,7 @@ class WritableLog(Protocol):
 
 
 class LogPublication:
-    """``position`` is the end of what is appended, ``flushed_position`` of what is written and sent.
-
-    ``words`` has both, and ``base``, for kernels (``log_words.py``).
-    """
+    """``position`` ends what is appended, ``flushed_position`` what is sent; ``words`` has both."""
 
     __slots__ = (
         "_last_begin",
@@ -73,17 +70,11 @@ class LogPublication:
 
     @property
     def is_full(self) -> bool:
-        """Whether the log takes no more input, near its last position (Aeron: MAX_POSITION_EXCEEDED).
-
-        Asked once a turn and connection, not for each message: the reserve holds what comes in between.
-        """
+        """Whether the log takes no more input, near its last position (Aeron: MAX_POSITION_EXCEEDED)."""
         return self.position >= self.input_limit
 
     def append(self, message: bytes) -> int:
-        """Append one message, SBE header included; return the position of its end.
-
-        Raises AgentTermination where no position is left.
-        """
+        """Append one message, SBE header included; returns its end. Raises AgentTermination."""
         if self.position > self._last_begin:
             raise AgentTermination(f"the log is at its last position, {self.position}")
         position = append_message(self.buffer, self.position - self.base, self.position, self.params, message)

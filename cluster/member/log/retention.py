@@ -62,10 +62,7 @@ class Retention:
         self._next_ns = 0
 
     def do_work(self, now_ns: int, last_request_ns: int | None) -> int:
-        """Drop what is not needed any more, once a second, or ten times. Raises StorageError.
-
-        ``last_request_ns`` is when another member last asked for a snapshot, None when none has.
-        """
+        """Drop what is not needed, once a second; ``last_request_ns``: of a snapshot. Raises StorageError."""
         if now_ns < self._next_ns:
             return 0
         self._room.look()

@@ -112,10 +112,7 @@ class LogStreams:
             self._changed()
 
     def suspend(self, member_id: int) -> None:
-        """The follower canvasses: send nothing more until it asks again, or reports in this term anyway.
-
-        Then the canvass was an old one that came late; where it stopped, the stream goes on.
-        """
+        """The follower canvasses: send nothing until it asks again, or reports in this term anyway."""
         stream = self._streams.get(member_id)
         if stream is not None:
             stream.is_suspended = stream.has_canvassed = True

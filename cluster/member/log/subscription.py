@@ -55,10 +55,7 @@ class LogSubscription:
         return self.stop_position == NULL_POSITION
 
     def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> int:
-        """Write the run of log frames at ``start``; return its end, ``start`` when it is not ours.
-
-        Raises RemoteProtocolError when frames of an announced stream do not join on.
-        """
+        """Write a run of log frames; returns its end, ``start`` when not ours. Raises RemoteProtocolError."""
         if not self.has_image or member_id != self.leader_member_id:
             return start
         recording = self._recording

@@ -11,10 +11,7 @@ from cluster.protocol.sbe import Message
 
 
 class Fetching(Phase):
-    """Exists until everything is there, which restarts the member, or until it is given up.
-
-    ``electing`` is the election that goes on then.
-    """
+    """Exists until everything is there, or is given up: then ``electing`` goes on."""
 
     name = PhaseName.FETCHING
 

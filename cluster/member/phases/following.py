@@ -146,10 +146,7 @@ class Following(Phase):
         return self._ports.termination.is_near(self.follower.notified_commit_position)
 
     def _is_log_missing(self) -> bool:
-        """Whether for the heartbeat timeout no log was announced, or none came of what is committed.
-
-        Whatever was lost on the way (our request, the LogImage): an election asks for all of it again.
-        """
+        """Whether no log was announced, or none of what is committed came, for the heartbeat timeout."""
         ports, now_ns = self._ports, self._ports.turn.now_ns
         subscription, position = ports.log.subscription, self._recording.append_position
         is_level = (

@@ -446,10 +446,7 @@ class RemoteService:
         return log_position > self._taken_position and log_position not in self._given_up
 
     def _on_snapshot_begin(self, log_position: int) -> None:
-        """The service is at the snapshot's position: that is all that the module has to wait for.
-
-        Its ack for it, which follows, is of no use any more.
-        """
+        """The service is at the snapshot's position, all that the module waits for; its ack is of no use."""
         self._is_taking_snapshot = True
         self._position = max(self._position, log_position)
         if not self._is_snapshot_wanted(log_position):

@@ -157,10 +157,7 @@ class ServiceAdapter:
             on_acked([])
 
     def await_snapshot(self, log_position: int, on_acked: Callable[[list[ServiceAck]], None]) -> None:
-        """As ``await_acks``, of the snapshot that the log asks for at ``log_position``.
-
-        What services answered before it is in its place by then.
-        """
+        """As ``await_acks``, of the snapshot at ``log_position``: what services sent before has come."""
 
         def on_taken(acks: list[ServiceAck]) -> None:
             self._publish_egress()
@@ -199,10 +196,7 @@ class ServiceAdapter:
     # ---- taken from the services
 
     def poll(self, commit_position: int) -> int:
-        """Take what the services have sent, in the order of their ids; returns how much.
-
-        ``commit_position`` is how far the member itself has come, where there is no service.
-        """
+        """Take what the services have sent, by id; ``commit_position`` is of a member without services."""
         work_count = 0
         for service_id in range(len(self._channels)):
             work_count += self._poll(service_id)

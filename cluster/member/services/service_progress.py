@@ -93,10 +93,7 @@ class LogScript:
         return min(ends)
 
     def resumed(self, position: int) -> Iterator[LogJoined | LogClosed | bytes]:
-        """What to tell a process that has come to ``position``: the log that was being read goes on there.
-
-        It is no start of the cluster any more: sessions that were opened since have clients.
-        """
+        """What a process that has come to ``position`` goes on with: no start of the cluster any more."""
         for item in self._items:
             if isinstance(item, LogJoined):
                 join = JoinLog.decode(item.message)

@@ -27,10 +27,7 @@ class SnapshotDigests:
         self._reported: dict[int, SnapshotDigest] = {}  # by member, not compared yet
 
     def on_taken(self, log_position: int, parts: tuple[PartDigest, ...], leader_member_id: int) -> None:
-        """All snapshots of this member at the position are taken: report to the leader, or compare.
-
-        ``leader_member_id`` is NULL_VALUE in an election.
-        """
+        """All snapshots here are taken: report to the leader, or compare; NULL_VALUE: in an election."""
         self._own = SnapshotDigest(log_position, parts)
         if leader_member_id == self._member_id:
             for member_id in sorted(self._reported):

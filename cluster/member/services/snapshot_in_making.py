@@ -31,10 +31,7 @@ class SnapshotAction(NamedTuple):
 
 
 class SnapshotInMaking:
-    """``why_not`` says why there will be none; what the services write is waited for nevertheless.
-
-    ``digest`` is that of the module's state, once ``is_written``.
-    """
+    """``why_not``: there will be none, but services are waited for; ``digest`` once ``is_written``."""
 
     def __init__(
         self, archive: SnapshotArchive, action: SnapshotAction, captured: CapturedModule | None, why_not: str
@@ -89,10 +86,7 @@ class SnapshotInMaking:
         return 1
 
     def complete(self, recordings: Sequence[SnapshotRecording]) -> int:
-        """All services have written theirs: end the module's recording, and return its id.
-
-        Raises ClusterError.
-        """
+        """All services have written theirs: end the recording, and return its id. Raises ClusterError."""
         publication = self._publication
         assert publication is not None and self.is_written
         for recording in recordings:

@@ -11,10 +11,7 @@ NOT_WANTED = SnapshotReserved(0, 0, b"")
 
 
 class SnapshotInlet:
-    """One snapshot at a time: ``reserve``, then ``end`` or ``abandon``.
-
-    ``recording_id`` is that of the snapshot that is being written, None without one.
-    """
+    """One snapshot at a time: ``reserve``, ``end`` or ``abandon``; ``recording_id`` while one is written."""
 
     def __init__(
         self, service_id: int, archive: SnapshotArchive, on_error: Callable[[ClusterError], None]

@@ -62,10 +62,7 @@ class SnapshotCounters(Protocol):
 
 
 class SnapshotTaker:
-    """Takes the snapshots that the log asks for; ``position`` is that of one that is not committed yet.
-
-    ``is_holding``: one is asked for and not captured, so nothing moves behind its position.
-    """
+    """Takes snapshots that the log asks for; nothing passes ``position`` while one ``is_holding``."""
 
     def __init__(
         self,
@@ -204,10 +201,7 @@ class SnapshotTaker:
         self._on_done(position, digests)
 
     def _complete(self, making: SnapshotInMaking, written: list[ServiceSnapshot]) -> bool:
-        """End the module's recording, and write the entries; False, and told, when there is none.
-
-        Raises StorageError where the log or recording.log fails: then the member cannot go on.
-        """
+        """End the recording and write the entries; False without one. Raises StorageError."""
         recordings = [SnapshotRecording(part.service_id, part.length, part.checksum) for part in written]
         try:
             module_id = making.complete(recordings)

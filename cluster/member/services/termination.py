@@ -24,10 +24,7 @@ from cluster.protocol.enums import ConsensusModuleState
 
 
 class Termination:
-    """``position`` is where the log is to end, NULL_POSITION while nobody asked for an end.
-
-    ``is_over``: the member is to close now.
-    """
+    """``position``: where the log is to end, or NULL_POSITION; ``is_over``: the member is to close now."""
 
     def __init__(
         self,
@@ -100,10 +97,7 @@ class Termination:
             member.has_terminated = True
 
     def is_leader_done(self, now_ns: int) -> bool:
-        """Whether the services are done and all followers are, or their time is up.
-
-        Services may never be done: without a majority the position is never committed.
-        """
+        """Whether services and followers are done, or their time is up; without a majority they never are."""
         are_all_done = self._are_services_done and all(
             self._members[member_id].has_terminated or member_id in self._peers.gone_ids
             for member_id in self._peers.ids
