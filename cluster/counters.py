@@ -287,10 +287,7 @@ class CountersFile(_MappedCounters):
         self._buffer[:4] = data[:4]  # the version: the file is ready
 
     def close(self, *, orderly: bool = True) -> None:
-        """Let go of the file, which stays: its last values tell what was committed.
-
-        An ``orderly`` end says so to clients; without it the heartbeat just grows old.
-        """
+        """Let go of the file, which stays; an ``orderly`` end says so, else the heartbeat grows old."""
         if orderly:
             self._heartbeat[0] = _TERMINATED
         for view in (self._ring_words, self._broadcast_words, self._ring, self._broadcast):

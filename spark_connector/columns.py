@@ -37,10 +37,7 @@ def struct_type(columns: Columns) -> StructType:
 
 
 def given_columns(schema: StructType, columns: Columns) -> tuple[str, ...]:
-    """The columns of a schema that a user gives, or that ``struct_type`` made, in its order.
-
-    Raises ConfigurationError for one that is not there, or has another type.
-    """
+    """The columns of a given schema, in its order. Raises ConfigurationError for others, or other types."""
     known = {field.name: field.dataType for field in struct_type(columns)}
     for field in schema.fields:
         if (expected := known.get(field.name)) != field.dataType:

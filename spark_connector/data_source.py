@@ -226,10 +226,7 @@ def _many_batch_reader(clusters: dict[str, SourceOptions], schema: StructType) -
 
 
 def _schema_of_the_log(schema: StructType) -> StructType:
-    """What is left of a schema without the column ``clusterName``; something, for the rows to be counted.
-
-    Raises ConfigurationError for one of another type.
-    """
+    """A schema without ``clusterName``, never empty. Raises ConfigurationError for its type."""
     from pyspark.sql.types import LongType, StringType, StructField, StructType
 
     fields = []

@@ -36,10 +36,7 @@ _whose: ContextVar[str] = ContextVar("whose", default="")  # with which words li
 
 
 def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> LogReader:
-    """The reader of the log that ``options`` name, opened once in this process for each filter.
-
-    Of those with a filter, which are for tasks, the ones that were not used for longest are closed.
-    """
+    """The reader of the log, opened once in this process for each filter; the oldest filters are closed."""
     key = _key(options, entry_filter)
     reader = _readers.pop(key, None)
     if reader is None:

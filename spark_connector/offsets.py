@@ -88,10 +88,7 @@ def _limits(given: dict[str, Any]) -> PlanLimits:
 
 
 def check_cluster(offset: Offset, cluster: str | None) -> str | None:
-    """The identity to go on with after ``offset`` over the log ``cluster``: the one that has more.
-
-    Raises DataLoss when they are two logs.
-    """
+    """The identity to go on with, the one that has more. Raises DataLoss when they are two logs."""
     if offset.cluster is None and offset.position == 0:
         return cluster  # taken before the log had an entry: it fits every log from its beginning
     if offset.cluster is None or cluster is None or not is_one_log(offset.cluster, cluster):
@@ -104,10 +101,7 @@ def check_cluster(offset: Offset, cluster: str | None) -> str | None:
 
 
 def batch_range(start: Offset, end: Offset) -> tuple[int, int]:
-    """The positions ``[from, to)`` of the micro-batch between two offsets; empty if ``from == to``.
-
-    It began after ``start`` where what lay between was purged, and that was no failure.
-    """
+    """The positions ``[from, to)`` between two offsets; after ``start`` where a purge was no failure."""
     if start.from_position is None:
         begin = end.position if end.from_position is None else end.from_position
     else:

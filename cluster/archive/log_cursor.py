@@ -22,10 +22,7 @@ class LogSource(Protocol):
 
 
 class LogCursor:
-    """``position`` is how far the log is taken, an exclusive end of a frame.
-
-    Of a message that ends beyond the limit the begin counts as taken; it is read again with the rest.
-    """
+    """``position`` ends what is taken, a message that goes beyond the limit being read again as a whole."""
 
     __slots__ = ("_buffer", "_chunk_bytes_max", "position", "read_position")
 

@@ -314,10 +314,7 @@ class RecordingWriter(StoredRecording):
         return self._failure
 
     def begin_proof(self, session_id: int) -> None:
-        """Begin to prove what ``session_id`` will append, before the catalog says that the recording goes on.
-
-        What an earlier life has proven would else come back, with a power cut, into this one.
-        """
+        """Begin to prove what ``session_id`` will append, lest an earlier life's proof come back."""
         if self.file_sync_level > 0:
             self.proof = SyncProofFile.create(
                 self._files, self._directory, self.recording_id, session_id, self.append_position

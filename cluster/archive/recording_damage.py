@@ -156,10 +156,7 @@ def checksum_mismatch(
 
 
 def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> None:
-    """Move the segments that hold anything after a recording's end into a folder; what is kept is copied.
-
-    The catalog has the end already. A crash in between leaves less of the recording, never more.
-    """
+    """Move segments with anything after a recording's end, which the catalog has, into a folder."""
     segments = Segments(files, directory, descriptor)
     folder = f"{directory}/{SET_ASIDE_FOLDER}"
     try:

@@ -218,10 +218,7 @@ def _walked_end(
 
 
 def _misses_a_page(position: int, data: np.ndarray) -> int | None:
-    """Position of the last frame of the run when a page that it continues into holds only zeros.
-
-    Segment bases are multiples of the page size, so pages of the file are pages of positions.
-    """
+    """Position of the run's last frame when a page that it continues into holds only zeros."""
     last, header = last_frame(data)
     if header.type == TYPE_PAD:
         return None

@@ -180,10 +180,7 @@ class RecordingLog:
                 raise LogDamaged(self.path, term.offset, what)
 
     def _check_zeros(self, find_recording: FindRecording) -> None:
-        """Raise LogDamaged for zeros in the place of entries that were synced.
-
-        Those that a power cut left for others were never reported, and the log has no bytes of their terms.
-        """
+        """Raise LogDamaged for zeros in the place of entries of terms that the log has bytes of."""
         terms = self._terms()
         log = find_recording(terms[-1].recording_id) if terms else None
         if log is None or not self._unwritten:
@@ -517,10 +514,7 @@ def _is_unwritten(entry: RecordingLogEntry) -> bool:
 
 
 def _with_ends(entries: list[RecordingLogEntry]) -> list[RecordingLogEntry]:
-    """Sorted entries, with the ends of open terms before others.
-
-    A power cut may have kept the entry of a term, and not the end that it gives the term before it.
-    """
+    """Sorted entries; open terms before others get the ends that a power cut may have taken."""
     closed = list(entries)
     places = [i for i, entry in enumerate(entries) if entry.is_valid and entry.entry_type is TERM]
     for place, place_after in pairwise(places):

@@ -28,10 +28,7 @@ def sort_file(recording_log: RecordingLog) -> bool:
 
 
 def seed_from_latest_snapshot(files: Files, recording_log: RecordingLog) -> bool:
-    """Keep only the newest valid snapshot, as if taken at position 0 of a new log; keep a copy in ``.bak``.
-
-    Without a valid snapshot the file is removed, and False returned.
-    """
+    """Keep only the newest valid snapshot, at position 0, and a copy in ``.bak``; False without one."""
     path = recording_log.path
     _copy(files, path, path + BACKUP_SUFFIX)
     kept = _latest_set(recording_log.entries)

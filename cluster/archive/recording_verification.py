@@ -46,10 +46,7 @@ def verify_recording(
     checksum: Checksum | None = None,
     end_position: int | None = None,
 ) -> Verified:
-    """Look at one recording; nothing is changed. ``end_position`` is that of one that is being written.
-
-    Frames are verified by what they hold, or by ``checksum``, which then the catalog entry must have, too.
-    """
+    """Look at a recording, to ``end_position`` if it is written; ``checksum`` is one that it must have."""
     descriptor = entry.descriptor
     stop = descriptor.stop_position
     damage: LogDamaged | None = None

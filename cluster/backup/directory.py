@@ -44,10 +44,7 @@ class BackupDirectory:
         tell: Callable[[str], None],
         segment_length: int = SEGMENT_LENGTH_DEFAULT,
     ) -> None:
-        """Made when missing, its archive in segments of so many bytes.
-
-        Raises ConfigurationError for a directory that is another's, DirectoryInUse, LogDamaged, StorageError.
-        """
+        """Made when missing. Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError."""
         self.directory = directory
         cluster, driver = f"{directory}/cluster", f"{directory}/driver"
         _check_owner(files, cluster, cluster_id)

@@ -41,10 +41,7 @@ READ_BYTES = 1024 * 1024
 
 
 class Restored(NamedTuple):
-    """What a member begins with. Positions of the log; ``snapshot_position`` is None without a snapshot.
-
-    ``generation`` is that of its new cluster; None of one that joins the old cluster.
-    """
+    """Positions of a log to begin with, None without a snapshot; ``generation`` of a new cluster."""
 
     start_position: int
     end_position: int

@@ -126,10 +126,7 @@ class Standby:
 
 
 class StandbyLife:
-    """The services on one recording of the log, from one snapshot or from its begin.
-
-    ``recording`` and ``recording_log`` are what the snapshots' taker sees of the log.
-    """
+    """The services on one recording of the log, from one snapshot or from its begin."""
 
     def __init__(
         self,

@@ -125,10 +125,7 @@ def start_members(
     errors: ServiceErrorText,
     make_certificates: Callable[[], None] | None = None,
 ) -> Supervisor:
-    """Start a member with each of these keys, and return when one of them leads.
-
-    Raises PortInUse, DirectoryInUse, StorageError, and Exit when a member fails, or a signal comes, before.
-    """
+    """Start them; return when one leads. Raises PortInUse, DirectoryInUse, StorageError, Exit."""
     from cluster.node import config_text, process
     from cluster.node.supervisor import Supervisor
 
@@ -245,10 +242,7 @@ def _make_directory(path: Path) -> None:
 
 
 def _check_ports(configs: list[NodeConfig]) -> None:
-    """Raise PortInUse before anything is made, for the first port of a member that another process has.
-
-    Raises DirectoryInUse where it may be this cluster itself that has it, for its members run.
-    """
+    """Raise PortInUse for the first port that is taken, DirectoryInUse when this cluster may run already."""
     for loaded in configs:
         host, _, ingress_port = loaded.member.ingress_endpoint.rpartition(":")
         for port in range(int(ingress_port), int(ingress_port) + PORTS_USED):

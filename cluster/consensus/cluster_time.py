@@ -99,10 +99,7 @@ class ToldOffsets:
 
 
 def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_max_ns: int) -> int | None:
-    """The own clock, no further than ``skew_max_ns`` outside of what a majority of all clocks shows.
-
-    None where fewer than ``quorum`` clocks are known, or no time is near enough to so many.
-    """
+    """The own clock, within ``skew_max_ns`` of a majority's; None where ``quorum`` are not that near."""
     clocks = sorted((clock_ns, *others_ns))
     if len(clocks) < quorum:
         return None
@@ -122,10 +119,7 @@ class ClusterTime:
         self._now_ns = self.time_ns = self._agreed_ns = 0
 
     def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> None:
-        """This member is about to lead a log whose last timestamp is ``last_ns``; None: it is new.
-
-        A new log whose members' clocks do not agree begins with the earliest of them.
-        """
+        """This member is about to lead a log that ends at ``last_ns``, or a new one (None)."""
         self.time_ns = self._agreed_ns = min((clock_ns, *others_ns)) if last_ns is None else last_ns
         self._now_ns = now_ns
         self.advance(now_ns, clock_ns, others_ns)

@@ -99,10 +99,7 @@ class ConsensusModuleContext:
 
     @property
     def lease_ns(self) -> int:
-        """How long a leader that says nothing can be sure that nobody votes against it.
-
-        Whoever has heard it within the election timeout does not; its last word may be an interval old.
-        """
+        """How long a silent leader can be sure of its followers: their timeout less an interval."""
         return max(self.election_timeout_ns - self.leader_heartbeat_interval_ns, self.cycle_threshold_ns)
 
     def cluster_duration(self, duration_ns: int) -> int:

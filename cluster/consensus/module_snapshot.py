@@ -181,10 +181,7 @@ class _Tracker(NamedTuple):
 
 
 class ModuleSnapshot:
-    """The records of a snapshot: fed one by one, judged by ``check``, then loaded.
-
-    One that Aeron took has no ``recordings`` and no ``checksum``.
-    """
+    """Records of a snapshot, judged by ``check``, then loaded; Aeron's have no recordings and checksum."""
 
     def __init__(self) -> None:
         self.place: SnapshotPlace | None = None

@@ -9,10 +9,7 @@ from cluster.consensus.cluster_member import ClusterMember
 def comes_first(
     candidate: ClusterMember, others: Iterable[ClusterMember], exempt: Collection[int], appointed_id: int
 ) -> bool:
-    """Whether the candidate is the appointed leader, or of the best logs has the lowest id.
-
-    No log is better than the candidate's, and all are known but those of the ``exempt``.
-    """
+    """Whether it is the appointed leader, or of the best logs, all known, has the lowest id."""
     equals = (o.id for o in others if o.id not in exempt and o.standing == candidate.standing)
     return candidate.id == appointed_id or all(candidate.id < id_ for id_ in equals)
 

@@ -10,10 +10,7 @@ from cluster.protocol import media
 
 
 class DriverProxy:
-    """Each command returns its correlation id, which its answer carries.
-
-    Raises MediaDriverError where the driver takes no commands, LocalProtocolError for a channel too long.
-    """
+    """Each command returns its correlation id. Raises MediaDriverError, LocalProtocolError (long channel)."""
 
     def __init__(self, ring: ManyToOneRingBuffer) -> None:
         self._ring = ring

@@ -234,10 +234,7 @@ class ConsensusModuleAgent:
 
     @property
     def awaits_events(self) -> bool:
-        """Whether another turn would find nothing to do but what a socket or time gives it.
-
-        False where that is not known at once: in an election, in a snapshot, at the end.
-        """
+        """Whether only a socket or time gives it more to do; False where that is not known."""
         return self.phase.awaits_events and self._has_nothing_else
 
     @property

@@ -141,10 +141,7 @@ class MemberClocks:
     # ---- compiled turns
 
     def lend(self) -> tuple[int, int, int]:
-        """When ``replica.cluster_time`` was stamped, nanoseconds that it lacks, and at what speed it goes on.
-
-        The speed is in tenths of monotonic time.
-        """
+        """When cluster time was stamped, the nanoseconds that it lacks, its speed in tenths."""
         time = self._time
         return time.now_ns, time.time_ns - self._replica.cluster_time * self._unit_ns, time.tenths
 

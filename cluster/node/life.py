@@ -37,10 +37,7 @@ class MemberLife:
     """All that one life has. ``consensus_module`` and the agents of ``services`` are to be turned."""
 
     def __init__(self, settings: LifeSettings, ports: Ports, failures: DiskFailures) -> None:
-        """Open everything; what is opened is closed again when something fails.
-
-        Raises LogDamaged, DirectoryInUse, PortInUse, StorageError, ConfigurationError.
-        """
+        """Open everything. Raises LogDamaged, DirectoryInUse, PortInUse, StorageError, ConfigurationError."""
         self.settings = settings
         self.services: list[HostedService] = []
         self._ports = ports
@@ -239,10 +236,7 @@ class MemberLife:
         return work_count
 
     def turn_busily(self) -> int | None:
-        """Take turns in compiled code until something is rare; why it ended, None where it took none.
-
-        The reasons are bits of ``busy/words.py``. Raises what ``do_work`` raises.
-        """
+        """Take compiled turns until something is rare: why (``busy/words.py``), None where it took none."""
         busy, module = self.busy, self.consensus_module
         reason = None
         while busy is not None and self._may_be_lent and (found := busy.run()) is not None:
@@ -307,10 +301,7 @@ class MemberLife:
         )
 
     def close(self, now_ns: int, cluster_time: int) -> None:
-        """End in order: the agents, then what they used, last opened first.
-
-        Raises StorageError, OSError.
-        """
+        """End in order: the agents, then what they used, last opened first. Raises StorageError."""
         self._is_orderly = True
         self._committed_position = self.consensus_module.parts.histories.committed_position
         with self.opened:

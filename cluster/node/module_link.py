@@ -231,10 +231,7 @@ class ModuleLink:
         self.poll()
 
     def reserve_snapshot(self, log_position: int) -> SnapshotReserved:
-        """Ask where the snapshot at ``log_position`` goes, after all that came of the log up to there.
-
-        Raises AgentTermination without a member.
-        """
+        """Ask where the snapshot at ``log_position`` goes. Raises AgentTermination without a member."""
         self.flush()
         while self._frames or not self.channel.is_taken:
             self.await_more()

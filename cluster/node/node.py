@@ -78,10 +78,7 @@ class ClusterNode:
         on_leader: Callable[[bool], None] | None = None,
         on_service_error: OnServiceError | None = None,
     ) -> None:
-        """Open everything; what is opened is closed again when something fails.
-
-        Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError.
-        """
+        """Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError."""
         self.config = config
         self.error: ClusterError | None = None  # why the member ended, when it was not asked to
         self._on_leader = on_leader

@@ -139,10 +139,7 @@ class NodeLog:
         self._logger.critical(event, **fields)
 
     def often(self, event: str, why: str, now_ns: int) -> None:
-        """What strangers can make happen as often as they like: the first of a kind, then how many more.
-
-        Reasons that differ in numbers alone are of one kind. May be called from any thread.
-        """
+        """From any thread: the first of a kind (but for numbers) that strangers cause, then how many more."""
         kind = event, _NUMBERS.sub("#", why)
         with self._repeated_lock:
             repeated = self._repeated.get(kind)

@@ -20,10 +20,7 @@ POLL_S = 0.5
 def await_own_names(
     config: NodeConfig, sleep: Callable[[float], None] = time.sleep, timeout_s: float = OWN_NAME_TIMEOUT_S
 ) -> list[str]:
-    """Wait until all names that it listens at resolve; what was waited for, in lines.
-
-    A host's name may come later than its processes do. Raises TimedOut, which asks for another start.
-    """
+    """Wait until the own names resolve; what was waited for, in lines. Raises TimedOut."""
     told = []
     deadline = time.monotonic() + timeout_s
     for key, endpoint in listening(config).items():
@@ -42,10 +39,7 @@ def await_own_names(
 
 
 def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:
-    """Warn, from a thread, where the own name is this host's loopback, and that of another member is not.
-
-    Debian has a host's own name at 127.0.1.1.
-    """
+    """Warn where the own name is loopback, as Debian's 127.0.1.1, and another member's is not."""
     own = host_within(config.member.consensus_endpoint)
     if config.listen or is_numeric(own) or own in LOOPBACK_HOSTS or not is_loopback(own):
         return

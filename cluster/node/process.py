@@ -111,10 +111,7 @@ def run(
 
 
 def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
-    """Run the member in a new interpreter in place of this one: it loads the code that is on the disk now.
-
-    Its configuration is what its directory has in node.toml.
-    """
+    """Run the member, by its node.toml, in a new interpreter that loads the code on the disk now."""
     signals.pass_over()
     os.set_inheritable(link.fileno(), True)
     arguments = [str(config.path / "node.toml"), str(link.fileno())]

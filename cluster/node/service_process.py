@@ -60,10 +60,7 @@ class ChildProcess:
         command: Sequence[str],
         tell: Callable[[str], None],
     ) -> None:
-        """Listen; an empty ``command`` starts nothing: the process comes by itself.
-
-        Raises PortInUse, ConfigurationError.
-        """
+        """Listen; an empty ``command`` starts nothing. Raises PortInUse, ConfigurationError."""
         self._name = f"service {service_id}"
         self._service_id = service_id
         self._poller = poller

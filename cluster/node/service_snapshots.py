@@ -112,10 +112,7 @@ class ServiceSnapshots:
         return self._child is not None
 
     def take(self, log_position: int, write: WriteSnapshot) -> int:
-        """Raises ClusterError when the member has no place for it, AgentTermination when it is gone.
-
-        A snapshot that the member does not want is not written.
-        """
+        """Not written where nobody wants it. Raises ClusterError, AgentTermination without a member."""
         self._await_child()
         reserved = self._link.reserve_snapshot(log_position)
         if reserved.why:

@@ -83,10 +83,7 @@ class Member:
 
 
 class Supervisor:
-    """Runs ``entry(config, link)`` in a process for each member; its result is the process's status.
-
-    ``entry_again`` is that of a member that is started again.
-    """
+    """Runs ``entry(config, link)`` in a process of each member, ``entry_again`` in one that starts again."""
 
     def __init__(self, configs: list[NodeConfig], entry: Entry, entry_again: Entry) -> None:
         self.members: list[Member] = []
@@ -243,10 +240,7 @@ def die_with(parent_pid: int, number: signal.Signals) -> None:
 
 
 def _redirect(path: Path, bytes_max: int) -> None:
-    """What a library or the interpreter prints goes to a file: standard output is the supervisor's.
-
-    A file beyond ``bytes_max`` becomes ``PATH.1`` first.
-    """
+    """What libraries print goes to a file, which becomes ``PATH.1`` beyond ``bytes_max``."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

@@ -130,10 +130,7 @@ ArchiveAnswer = ControlResponse | RecordingDescriptor | ArchiveChallenge
 
 
 def decode_archive_answer(message: Buffer) -> ArchiveAnswer | None:
-    """What an archive says to its client; None for pings and signals, which answer nothing.
-
-    Raises RemoteProtocolError for bytes that do not fit.
-    """
+    """What an archive answers; None for pings and signals. Raises RemoteProtocolError."""
     block_length, template_id, schema_id, version = read_header(message, 0, len(message))
     if (template_id, schema_id) == (RECORDING_DESCRIPTOR_TEMPLATE, ARCHIVE.id):
         descriptor, _ = RecordingDescriptor.decode_body(

@@ -121,10 +121,7 @@ def first_entry_offset(header: CatalogHeader) -> int:
 
 
 def decode_entries(buffer: Buffer, header: CatalogHeader) -> Iterator[CatalogEntry]:
-    """Entries of the whole file in ``buffer``, of any state, in order.
-
-    Raises LogDamaged at the first that is not one; those before it have been yielded.
-    """
+    """Entries of the whole file, in order. Raises LogDamaged at the first that is none."""
     offset = first_entry_offset(header)
     while offset + HEADER_LENGTH <= len(buffer):
         entry = decode_catalog_entry(buffer, offset)

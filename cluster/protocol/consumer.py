@@ -65,10 +65,7 @@ def split_consumer(field: bytes) -> tuple[bytes, Consumer | None]:
 
 
 class ConsumerPrincipal(NamedTuple):
-    """A principal as it stands in the log.
-
-    ``retention`` is in the unit of the log's timestamps, 0 without a consumer group.
-    """
+    """A principal as it stands in the log; ``retention`` in the log's time unit, 0 without a group."""
 
     principal: bytes
     consumer: Consumer | None = None

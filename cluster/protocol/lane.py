@@ -118,10 +118,7 @@ def split_lane(field: bytes) -> tuple[bytes, Lane | None]:
 
 
 class LanePrincipal(NamedTuple):
-    """A principal as it stands in the log.
-
-    ``retention`` is in the unit of the log's timestamps, 0 without a lane.
-    """
+    """A principal as it stands in the log; ``retention`` in the log's time unit, 0 without a lane."""
 
     principal: bytes
     lane: Lane | None = None

@@ -136,10 +136,7 @@ def check_owner(buffer: Buffer, header: ClusterMarkFileHeader) -> None:
 
 
 def decode_cluster_mark_file(buffer: Buffer) -> ClusterMarkFileHeader:
-    """Header of the whole file, or of its first 8,192 bytes; ``version`` may say not ready, or failed.
-
-    Raises LogDamaged for another major version and for bytes that are no mark file.
-    """
+    """Header of the file, or of its first 8,192 bytes. Raises LogDamaged."""
     return _decode(ClusterMarkFileHeader, buffer, MARK_FILE_VERSION)
 
 

@@ -103,10 +103,7 @@ class Seal(Enum):
 
 
 def decode_recording_log(buffer: Buffer) -> Iterator[RecordingLogEntry]:
-    """Entries of the whole file in ``buffer``, in file order, invalid ones too, removed ones not.
-
-    Raises LogDamaged at the first that is not one; those before it have been yielded.
-    """
+    """Entries of the file in order, without those removed. Raises LogDamaged at the first that is none."""
     offset = index = 0
     while offset + ENTRY_LENGTH_MIN <= len(buffer):
         entry = decode_recording_log_entry(buffer, offset, index)

@@ -358,10 +358,7 @@ def kind_at(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
 def decode_with(
     schemas: dict[int, Schema], buffer: Buffer, offset: int, length: int | None
 ) -> Message | None:
-    """The message at ``offset`` of whichever schema; None when the schema has no such template.
-
-    Raises RemoteProtocolError for a schema that is not in ``schemas`` and for bytes that do not fit.
-    """
+    """The message at ``offset``; None of an unknown template. Raises RemoteProtocolError."""
     limit = len(buffer) if length is None else offset + length
     block_length, template_id, schema_id, version = read_header(buffer, offset, limit)
     schema = schemas.get(schema_id)

@@ -79,10 +79,7 @@ class LogLimit(Message, template_id=5, schema=SERVICE_LINK_SCHEMA):
 
 
 class SnapshotReserved(Message, template_id=6, schema=SERVICE_LINK_SCHEMA):
-    """Where the snapshot is to be written; without a ``descriptor`` nowhere, and ``why``, if that is a fault.
-
-    ``checksum`` is that of its frames, 0 for none.
-    """
+    """Where the snapshot is to be written: nowhere without ``descriptor``, with ``why`` for a fault."""
 
     checksum: i64
     file_sync_level: i32

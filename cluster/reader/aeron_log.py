@@ -134,10 +134,7 @@ class AeronLog:
             self._wait(RETRY_INTERVAL_S)
 
     def _find_members(self, failures: dict[str, ClusterError]) -> None:
-        """Ask all endpoints that nobody is known at, until they have answered or had their time.
-
-        Those that have not are in ``failures``. Once somebody is there, others get no more than a second.
-        """
+        """Ask endpoints without a known member, a second once somebody is there; others in ``failures``."""
         if self._members:
             return
         aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._timeout_s)

@@ -204,10 +204,7 @@ class LogReader:
         return self.log.end_position()
 
     def close(self) -> None:
-        """Close the files or the connections, after the last report of the consumer group.
-
-        Raises why that report could not be made; all is closed then, too.
-        """
+        """Close all, after the last report of the consumer group; raises why that failed."""
         failure = None if self._reader_group is None else self._reader_group.close()
         self.log.close()
         if failure is not None:

@@ -27,10 +27,7 @@ def parse_preference(text: str) -> ReadPreference:
 
 
 def in_order(found: Mapping[int, LogStatus], preference: ReadPreference, spread: int) -> list[int]:
-    """The ids of members that answered, preferred first; others follow, for when those fail.
-
-    ``spread`` chooses among equals, so that many readers do not all take the same.
-    """
+    """Ids of members that answered, preferred first; ``spread`` chooses among equals."""
     members = sorted(found)
     leaders = [m for m in members if found[m].role == Role.LEADER]
     followers = _turned([m for m in members if m not in leaders], spread)

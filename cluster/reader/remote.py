@@ -57,10 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteLog:
-    """The log of a running cluster; ``endpoints`` as for a client, of any members.
-
-    Where they come without ids, the members report them, and over gRPC also which other members there are.
-    """
+    """The log of a running cluster; ``endpoints`` of any members, which report the others over gRPC."""
 
     def __init__(
         self,
@@ -231,10 +228,7 @@ class RemoteLog:
         return min(self._starts.values())
 
     def await_start(self) -> int:
-        """``start_position`` once all members have answered: what one has purged another may still hold.
-
-        One that does not answer for ``give_up_s`` is told of in ``warnings``, and not waited for again.
-        """
+        """``start_position`` once all have answered, or ``give_up_s`` passed, with a warning."""
         deadline_ns = self._now_ns() + self._give_up_ns
         while self.start_position > 0:
             found, failures = self._ask_all()
@@ -250,10 +244,7 @@ class RemoteLog:
         return 0 < members <= sum(member_id >= 0 for member_id in self._clients) // 2
 
     def _is_worth_waiting(self, failures: dict[int, ClusterError], deadline_ns: int, what: str) -> bool:
-        """Whether one of the members that did not answer may yet do so; waits a moment for it then.
-
-        At the deadline those that are silent are noted as missing, with a warning of what is so without them.
-        """
+        """Wait a moment for members that may answer yet; at the deadline they are missing, with a warning."""
         silent = {member_id for member_id, error in failures.items() if isinstance(error, Unreachable)}
         if silent <= self._missing:
             return False
@@ -285,10 +276,7 @@ class RemoteLog:
         return ()
 
     def commit_position(self) -> int:
-        """The commit position of one member, never less than before; of all of them when it stands still.
-
-        All are asked, too, when that member purged: the others may have.
-        """
+        """Of one member, never less than before; of all when it stands still, or has purged."""
         before, starts = self._commit_position, dict(self._starts)
         self._ask()
         is_stalled = self._commit_position == before and self._now_ns() - self._asked_all_ns >= STALLED_NS

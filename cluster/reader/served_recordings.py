@@ -44,10 +44,7 @@ class ServedRecordings:
         )
 
     def blocks(self, recording_id: int, *, max_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
-        """All frames of a snapshot, as they are stored, each run with its position; none of the log.
-
-        Raises DataLoss, LogDamaged.
-        """
+        """All frames of a snapshot as stored, each run with its position. Raises DataLoss, LogDamaged."""
         recording = self._open(recording_id)
         if recording.stream_id not in STREAM_IDS:
             return

@@ -49,10 +49,7 @@ class StoredSnapshot:
         return self.directory if self.member_id is None else f"member {self.member_id} ({self.directory})"
 
     def open(self, files: Files) -> SnapshotImage:
-        """Read it, once its frames are those that were taken, as far as the snapshot says which.
-
-        Raises NotAClusterDirectory when its recording is gone, LogDamaged, StorageError.
-        """
+        """Read it once it is known whole. Raises NotAClusterDirectory (gone), LogDamaged, StorageError."""
         recording = self._recording(files, self.recording_id)
         if self.service_id == CONSENSUS_MODULE_SERVICE_ID:
             _check_module(recording, self.archive)
@@ -68,10 +65,7 @@ class StoredSnapshot:
         return open_recording(files, self.archive, recording_id)
 
     def app_version(self, files: Files) -> int:
-        """The version of the application that took it. Raises as ``open``, and LogDamaged for no snapshot.
-
-        It is in the first record: the others are neither read nor checked.
-        """
+        """Of the application that took it, by its first record alone. Raises as ``open``."""
         record = SnapshotImage(self._recording(files, self.recording_id)).next_message()
         marker = None if record is None else decode(record)
         if not isinstance(marker, SnapshotMarker):
@@ -203,10 +197,7 @@ class DirectorySnapshots:
 
     @contextmanager
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
-        """One that was ``listed``. Raises as ``StoredSnapshot.open``.
-
-        What fails while this is entered is NotAClusterDirectory where the snapshot was deleted meanwhile.
-        """
+        """As ``StoredSnapshot.open``; NotAClusterDirectory where it is deleted meanwhile."""
         try:
             yield snapshot.open(OsFiles())
         except ClusterError:
@@ -221,10 +212,7 @@ class DirectorySnapshots:
 
 
 def newest_module_records(files: Files, dir: str) -> tuple[int, Iterator[bytes]] | None:
-    """The newest snapshot that a member's consensus module has: its log position, and its records.
-
-    None without one. Nothing is written. Raises NotAClusterDirectory, LogDamaged, StorageError.
-    """
+    """Position and records of the module's newest snapshot, or None. Raises as ``open``."""
     cluster = find_cluster_directory(files, dir)
     entry = RecordingLog.open(cluster, files=files, readable_part=True).latest_snapshot()
     if entry is None:

@@ -26,10 +26,7 @@ class SourceType(StrEnum):
 
 
 class Supplier(Protocol):
-    """One member. Only the query takes turns; all else waits for the member, so long as it says something.
-
-    Raises the errors of ``LogClient``.
-    """
+    """One member; only the query takes turns, all else waits. Raises the errors of ``LogClient``."""
 
     @property
     def name(self) -> str:

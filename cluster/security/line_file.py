@@ -12,10 +12,7 @@ from cluster.errors import StorageError, StorageErrors
 
 
 class LineFile:
-    """Takes lines from any thread. Beyond ``bytes_max`` it becomes ``PATH.1``, in place of the one before.
-
-    A regular file or a link to one: a fifo would hold up whoever writes.
-    """
+    """Takes lines from any thread, into a regular file that becomes ``PATH.1`` beyond ``bytes_max``."""
 
     def __init__(self, path: str, bytes_max: int) -> None:
         """Raises StorageError."""

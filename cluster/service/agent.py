@@ -209,10 +209,7 @@ class ClusteredServiceAgent:
         return work_count
 
     def idle(self) -> None:
-        """Let the consensus module take what this service has sent, within a callback.
-
-        Raises AgentTermination when nothing can be waited for: the container is to end.
-        """
+        """Let the module take what was sent, in a callback. Raises AgentTermination at the end."""
         if self._channel.is_closed or self._phase is ServicePhase.CLOSED:
             raise AgentTermination("the service container is closed")
         self._hand_over()
@@ -475,10 +472,7 @@ class ClusteredServiceAgent:
             self._answers.offer(*columns, answers.timestamps, answers.numbers)
 
     def _on_batch(self, batch: SessionMessageBatch, numbers: Numbers) -> None:
-        """Deliver a batch; when that raises, its messages one at a time, to pass over those alone that raise.
-
-        How the log is cut into batches differs between members, and so would what they leave out.
-        """
+        """Deliver a batch; if that raises, message by message: how the log is cut differs between members."""
         try:
             self._call_batch(batch, numbers)
         except ServiceError:

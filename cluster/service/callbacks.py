@@ -93,10 +93,7 @@ class Callbacks:
 
 
 def raised_at(error: BaseException) -> str:
-    """``file:line`` of the innermost code that is the author's own, or of the file that is no Python.
-
-    Of an error that was never raised: where it is told of.
-    """
+    """``file:line`` of the author's innermost code, or where an error that nobody raised is reported."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__) or traceback.extract_stack()

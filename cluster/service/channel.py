@@ -41,10 +41,7 @@ EGRESS_OVERHEAD = 32 + 8 + SessionMessageHeader.BLOCK_LENGTH
 
 @dataclass(frozen=True, slots=True)
 class RecoveryState:
-    """Where a container starts: what Aeron publishes as counter 204 while a module starts.
-
-    ``leadership_term_id`` is -1 when there is no snapshot; then position and time are 0.
-    """
+    """Where a container starts (Aeron: counter 204); ``leadership_term_id`` -1 without a snapshot."""
 
     leadership_term_id: int = -1
     log_position: int = 0

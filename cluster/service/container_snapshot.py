@@ -95,10 +95,7 @@ def container_records(
 def read_container_section(
     image: SnapshotImage, log_position: int
 ) -> tuple[SnapshotMarker, list[ClientSession]]:
-    """Take the container's records from the image, which then stands at the service's first.
-
-    Raises LogDamaged, ClusterError for the snapshot of another position.
-    """
+    """The container's records, up to the service's first. Raises LogDamaged, ClusterError."""
     begin: SnapshotMarker | None = None
     sessions: list[ClientSession] = []
     while (record := image.next_message()) is not None:

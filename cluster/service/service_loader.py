@@ -23,10 +23,7 @@ LIKENESS = 0.95
 
 
 def load_service(name: str) -> ClusteredService:
-    """A service by its configured name: ``echo``, or ``module:ClassName``, also of the working directory.
-
-    Raises ConfigurationError that says what is missing or wrong, with file and line of what raised.
-    """
+    """``echo`` or ``module:ClassName``, also of the working directory. Raises ConfigurationError."""
     if name == "echo":
         name = "cluster.service.echo:EchoService"
     module_name, separator, class_name = name.partition(":")

@@ -92,10 +92,7 @@ class ClientWorld:
 
 
 class SimulatedClient(Process):
-    """A program with one session. What it offers goes out as virtual time passes, answers come into a list.
-
-    ``answers`` has the payloads in order; ``why_closed`` is empty while the session is open or being opened.
-    """
+    """A program with one session; ``answers`` are payloads, ``why_closed`` is empty while it is open."""
 
     def __init__(
         self,

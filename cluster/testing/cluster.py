@@ -154,10 +154,7 @@ class SimulatedCluster:
         lane: Lane | None = None,
         member: int | None = None,
     ) -> SimulatedClient:
-        """A client whose session is open; with a ``lane`` that another client holds, in its place.
-
-        One that is given a ``member`` knows the address of no other.
-        """
+        """An open session, in a ``lane`` in its holder's place; ``member`` is the one that it knows."""
         number = len(self.clients)
         name = name or f"client {number}"
         client = SimulatedClient(
@@ -203,10 +200,7 @@ class SimulatedCluster:
                 raise TimedOut(f"not within {timeout:g} s of virtual time: {what}; what came last:\n{last}")
 
     def settle(self, timeout: float = TIMEOUT_S) -> None:
-        """Run until all that clients offered is committed and processed by every member that runs.
-
-        What was answered meanwhile has come then, unless its leader died.
-        """
+        """Run until what clients offered is processed by all that run, and answered, if its leader lives."""
         self.run_until(lambda: all(client.is_settled for client in self.clients), "all is committed", timeout)
         self.await_leader(timeout)
         self.run_until(self._is_level, "every member has processed all that is committed", timeout)

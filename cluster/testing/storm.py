@@ -86,10 +86,7 @@ class _Storm:
 
 
 def play(services: Sequence[MakeService], messages: Messages, seed: int, *, members: int = 3) -> Outcome:
-    """Let one history happen, and judge the services by ``SimulatedCluster.check``.
-
-    In every other seed members take turns in compiled code where they can.
-    """
+    """Let one history happen, with compiled turns in every other seed, and judge it by ``check``."""
     cluster = SimulatedCluster(*services, members=members, seed=seed, compiled_turns=seed % 2 == 0)
     random = cluster.world.random("storm")
     offered, failure = 0, ""

@@ -102,10 +102,7 @@ class VirtualWorld:
 
 
 class ProcessDied(BaseException):
-    """Unwinds the code of a process that was killed in the middle of a turn.
-
-    No ``Exception``: nothing that production code catches may keep a dead process alive.
-    """
+    """Unwinds the code of a process that is killed; no ``Exception``, which production code may catch."""
 
 
 class Mistake(Exception):
@@ -145,10 +142,7 @@ class Process:
         self._spent_ns += duration_ns
 
     def sleep(self, duration_ns: int) -> None:
-        """Within a turn: let everybody else go on for so long.
-
-        For processes that take turns by themselves: who wakes this one meanwhile is not heard.
-        """
+        """Within a turn: let others go on; who wakes this process meanwhile is not heard."""
         until_ns = self.now_ns + duration_ns
         self._busy_until_ns = FOREVER_NS
         self.world.run_until(until_ns)

@@ -82,10 +82,7 @@ class Dialler:
         return self._poller.fileno()
 
     def run_beside(self, duty: Duty) -> None:
-        """Call the method ``duty`` from a thread, again after as many seconds as it returns.
-
-        Until it returns None, its object is gone (the thread alone does not keep it), or ``close``.
-        """
+        """Call ``duty`` from a thread after as many seconds as it returns, until None, or ``close``."""
         threading.Thread(
             target=_run, args=(WeakMethod(duty), self._stir), name="cluster-client", daemon=True
         ).start()
@@ -110,10 +107,7 @@ class Dialler:
         return dial(endpoint, self._poller, self._receive_buffer, make=make)
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
-        """The Aeron channel that a session's egress would have: recorded in the log, and used by nobody here.
-
-        A real Aeron node that replays the log parses it, so it must be one that it understands.
-        """
+        """The channel of a session's egress, in the log for a real Aeron node to parse."""
         if endpoint.medium is Medium.TCP:
             host, port = connection.local_address
             host = f"[{host}]" if ":" in host else host

@@ -22,10 +22,7 @@ class Connected(Protocol):
     """Of connections."""
 
     def on_forked(self, why: str) -> None:
-        """This is the copy of a process that was forked off: let go, and say so when it is used.
-
-        The one thread there is in that process calls it. Locks may be held by threads that are not there.
-        """
+        """In the one thread of a forked copy: let go, and say so when it is used. Locks may be held."""
 
 
 _owners: WeakSet[Connected] = WeakSet()

@@ -182,10 +182,7 @@ class MemberLinks:
         return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
 
     def lend(self, member_id: int) -> tuple[int, int] | None:
-        """Let kernels take and send frames of the link; descriptors of the side that receives, and sends.
-
-        None when it is down. Until ``take_back`` the checksums are in the poller's table.
-        """
+        """Descriptors that receive and send, for kernels until ``take_back``; None when it is down."""
         peer = self._peers[member_id]
         return peer.lend(self._poller.table) if peer.is_up and not peer.is_broken else None
 
@@ -233,10 +230,7 @@ class MemberLinks:
         return work
 
     def _serve(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
-        """Read what came over a link that is up, and last of all that it has ended.
-
-        A process that ends closes both connections behind what it had to say.
-        """
+        """Read what came over a link that is up, and last of all that it has ended."""
         incoming, outgoing = peer.incoming, peer.outgoing
         assert incoming is not None and outgoing is not None
         is_ended = outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing))

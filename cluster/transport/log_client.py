@@ -71,10 +71,7 @@ class Unreachable(ClusterError):
 
 
 class LogClient(Protocol):
-    """One member as a reader sees it.
-
-    Raises Unreachable, AuthenticationRejected, RemoteProtocolError, TlsFailed, ConfigurationError.
-    """
+    """Raises Unreachable, AuthenticationRejected, RemoteProtocolError, TlsFailed, ConfigurationError."""
 
     def status(self) -> link.LogStatus: ...
 
@@ -373,10 +370,7 @@ class _SocketLogClient:
 
 
 class _WholeMessages:
-    """Cuts frames where messages end: a socket gives them as they come, amid a message of many frames, too.
-
-    A message without its end is held back. At the end of an answer there is none: members send whole ones.
-    """
+    """Cuts frames where messages end, which a socket does not; the rest of one is kept for its end."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -62,10 +62,7 @@ class ClientsHandler(Protocol):
         """A client said Hello and was answered; ids ascend and never come again."""
 
     def on_frames(self, connection_id: int, buffer: np.ndarray, start: int, end: int) -> int | None:
-        """Whole unfragmented frames, the caller's for the length of this call.
-
-        Returns the end of what was taken, None for all; the rest comes again at the next poll.
-        """
+        """Whole frames, for this call; returns the end of what was taken, None for all."""
 
     def has_session(self, connection_id: int) -> bool:
         """Whether a session is served over the connection."""

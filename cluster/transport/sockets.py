@@ -346,10 +346,7 @@ class Connection:
             self.release(consumed_end)
 
     def discard(self) -> bool:
-        """Take what the socket holds, at most 64 KiB, and throw it away; False when there was nothing.
-
-        End-of-file and resets close the connection, as with ``receive``.
-        """
+        """Throw away what came, at most 64 KiB; False for nothing. Ends close, as in ``receive``."""
         return not self.is_closed and self._receive_into(_DISCARDED) > 0
 
     def _receive_into(self, view: memoryview) -> int:

@@ -79,10 +79,7 @@ def who_listens(endpoint: Endpoint) -> str:
 
 
 def _refusal_of(wrapped: ssl.SSLSocket, files: TlsFiles, peer: str) -> str:
-    """What the other side says to our certificate, which it sees last; gRPC's ends the connection wordlessly.
-
-    Where it is content it speaks first, as HTTP/2 has it.
-    """
+    """What the other side says to our certificate, which it sees last; a content one speaks first."""
     if wrapped.recv(1):
         return ""
     if files.certificate:

@@ -116,10 +116,7 @@ def decoded_type(decoding: Decoding) -> str:
 
 
 def decoder_of(decoding: Decoding, spark_type: DataType) -> Decode:
-    """What decodes payloads to ``spark_type``, that of column ``decoded``; to be called on the driver.
-
-    Raises ConfigurationError for a type that the format does not make.
-    """
+    """What decodes payloads to ``spark_type``, made on the driver. Raises ConfigurationError."""
     if decoding.format in ("json", "arrow"):
         from pyspark.sql.pandas.types import to_arrow_type
         from pyspark.sql.types import ArrayType, StructType

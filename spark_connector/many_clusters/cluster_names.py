@@ -53,10 +53,7 @@ _OF_ALL = {
 
 
 def named_option(name: str) -> tuple[str, str] | None:
-    """Option and cluster that a name such as ``endpoints.eu`` is made of; None for any other name.
-
-    Raises ConfigurationError for a cluster's name that cannot be, and for one of an option that takes none.
-    """
+    """Option and cluster in a name such as ``endpoints.eu``, or None. Raises ConfigurationError."""
     option, dot, cluster = name.partition(".")
     if dot and option.lower() in _OF_ALL:
         raise ConfigurationError(
@@ -141,10 +138,7 @@ def _shared(options: SourceOptions, count: int) -> SourceOptions:
 
 
 def _without_name(columns: str) -> str:
-    """What of option ``columns`` the log has; something, for the rows to be counted.
-
-    Raises ConfigurationError for the cluster's name twice.
-    """
+    """What of option ``columns`` the log has, never nothing. Raises ConfigurationError."""
     names = [word.strip() for word in columns.split(",")]
     if [name.lower() for name in names].count(CLUSTER_NAME.lower()) > 1:
         raise ConfigurationError(f"option columns is {columns}: a column occurs twice: {CLUSTER_NAME}")

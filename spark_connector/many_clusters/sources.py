@@ -269,10 +269,7 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _tell_of_twins(identities: Mapping[str, str | None]) -> None:
-    """Say which names are of one log; ``identities`` are those of the logs by name.
-
-    Of logs whose heads are purged it is not known.
-    """
+    """Say which names are of one log, by ``identities``; of purged heads that is not known."""
     names: dict[str, str] = {}
     for name, identity in identities.items():
         if identity is not None and "?" not in identity and names.setdefault(identity, name) != name:

@@ -104,10 +104,7 @@ def _log_of(options: ReplayOptions) -> LogReader:
 
 
 def replay_rows(options: ReplayOptions, interval: ReplayInterval) -> Iterator[dict[str, Any]]:
-    """Replay an interval; the rows of the kinds that ``options`` want, in the order of the log.
-
-    Raises ClusterError, with the interval, when the service cannot be made or started, or the log be read.
-    """
+    """The wanted rows of an interval, in order. Raises ClusterError with the interval."""
     where = {"beginPosition": interval.begin, "endPosition": interval.end}
     try:
         with (
@@ -141,10 +138,7 @@ class CopiesOnce:
         return self._begun[position][0]
 
     def at(self, position: int) -> Iterator[StoredSnapshot]:
-        """Those of all members at a position, each there until the next is asked for.
-
-        Raises DataLoss when they are gone since this was planned, TimedOut when no member answers.
-        """
+        """All members' at a position, one after the other. Raises DataLoss when they are gone, TimedOut."""
         self.first(position)
         copy, others = self._begun.pop(position)
         return chain([copy], others)
@@ -225,10 +219,7 @@ def _state(records: Iterable[bytes], position: int) -> Iterator[dict[str, Any]]:
 def _compared(
     replay: ServiceReplay, snapshots: CopiesOnce, position: int, saved: Saved | None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each member's snapshot at a position; ``saved`` is what the replay saves there, or None.
-
-    A member that does not answer has a row, too, which says so.
-    """
+    """A row a member's snapshot, also of a member that does not answer; ``saved``: by the replay, or None."""
     for stored in snapshots.at(position):
         difference = _difference(stored, saved)
         yield {

@@ -81,10 +81,7 @@ class ServiceStreamReader(ClusterStreamReader):
 
 
 def service_rows(options: SourceOptions, part: LogRange) -> Iterator[dict[str, Any]]:
-    """Give a part of the log to the service; the rows of the kinds that ``options`` want.
-
-    Raises ClusterError, with the part, when the service cannot be made or started, or the log be read.
-    """
+    """Give a part of the log to the service; the wanted rows. Raises ClusterError with the part."""
     try:
         reader = open_checked(options, None, part)
         wanted = (row for row in _rows(options, part, reader) if row["kind"] in options.kinds)

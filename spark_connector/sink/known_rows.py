@@ -40,10 +40,7 @@ class KnownRows:
         return self._standing.end if self._standing.rows else -1
 
     def skip(self, payloads: pa.Array) -> pa.Array:
-        """What of ``payloads``, the task's next rows, is not in the log yet.
-
-        Raises LocalProtocolError for the first row in whose place the log has another.
-        """
+        """What of the task's next rows is not in the log. Raises LocalProtocolError where others are."""
         count = min(len(payloads), self._standing.rows - self._skipped)
         if count and self._in_log is not None:
             self._compare(payloads.slice(0, count))
@@ -77,10 +74,7 @@ class KnownRows:
 
 
 def read_back(options: SinkOptions, lane: Lane, standing: LaneStanding) -> Iterator[bytes]:
-    """The rows of the lane's batch, from the members that rows are sent to.
-
-    Raises DataLoss when the first of them is purged.
-    """
+    """The rows of the lane's batch. Raises DataLoss when the first of them is purged."""
     from cluster.reader import LogReader
 
     with LogReader.open(

@@ -94,10 +94,7 @@ class FilteringBatchReader(ClusterBatchReader):
 
 
 class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log from ``startingOffsets`` or the checkpoint on, micro-batch by micro-batch.
-
-    Spark makes several of these: the one that plans keeps its few notes, the one that reads has none.
-    """
+    """The log by micro-batches. Spark makes several; the one that plans keeps its few notes."""
 
     remarks: tuple[str, ...] = ()  # lines of ``remarks.py``, for the one that plans to tell
 
@@ -238,10 +235,7 @@ def _group_reports(options: SourceOptions) -> GroupReports:
 
 
 class RefusedStreamReader(DataSourceStreamReader):
-    """Answers the first question of a stream that cannot be with the reason.
-
-    PySpark 4.2 buries what ``streamReader()`` itself raises: it then stops a reader that it does not have.
-    """
+    """Raises the reason on a stream's first question: PySpark 4.2 buries what ``streamReader()`` raises."""
 
     def __init__(self, error: ConfigurationError) -> None:
         self._error = error

@@ -21,10 +21,7 @@ OTHERS_FORGOTTEN = "the other members, and what of the log they alone hold"
 
 
 def what_is_forgotten(files: Files, cluster_directory: str) -> str:
-    """What the member does not know of its own promises, for people; "" when it knows all.
-
-    Raises LogDamaged, StorageError.
-    """
+    """What the member does not know of its promises, "" when all. Raises LogDamaged, StorageError."""
     held = read_promises(files, cluster_directory)
     forgotten = []
     if held is not None and held.state is PromiseState.LOST:
@@ -36,10 +33,7 @@ def what_is_forgotten(files: Files, cluster_directory: str) -> str:
 
 
 def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str:
-    """Let a member that does not run vote and stand with what it has; returns what it forgot.
-
-    Raises ClusterError when it has forgotten nothing, LogDamaged, StorageError.
-    """
+    """Let a stopped member vote with what it has; what it forgot. Raises ClusterError when nothing."""
     forgotten = what_is_forgotten(files, cluster_directory)
     held = read_promises(files, cluster_directory)
     if not forgotten or held is None:

@@ -75,10 +75,7 @@ class IdentityKeeper:
         return False
 
     def settle(self, *, is_new: bool) -> None:
-        """The member has its promises: without an identity it is of the cluster that is configured.
-
-        ``is_new``: nothing was in its directory. Raises StorageError.
-        """
+        """Without an identity it is of the configured cluster, or ``is_new``. Raises StorageError."""
         if self.identity is None:
             if not is_new:
                 self._tell_first_start()

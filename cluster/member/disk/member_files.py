@@ -63,10 +63,7 @@ class RepairNote:
         return text[: match.start()], held if text.endswith(_held_line(held)) else None
 
     def write(self, text: str, held: LogEnd | None) -> None:
-        """Note it, durable when this returns; what an earlier note says stays. Raises StorageError.
-
-        Of several ends that were held the best counts; one that is not known is not known for good.
-        """
+        """Note it, durable on return; the best end that is known stays. Raises StorageError."""
         if self.is_there:
             earlier, held_earlier = self.read()
             text = f"{earlier}; {text}"
@@ -181,10 +178,7 @@ def open_files(
 
 
 def _check_log_is_known(files: MemberFiles) -> None:
-    """Raise LogDamaged when recording.log and the archive do not speak of the same log.
-
-    One that a verification has marked INVALID is looked at again: its good part is as good as before.
-    """
+    """Raise LogDamaged when recording.log and archive, INVALID ones included, differ in the log."""
     archive, recording_log = files.archive, files.recording_log
     term = recording_log.find_last_term()
     if term is not None:

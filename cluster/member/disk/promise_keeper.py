@@ -63,10 +63,7 @@ class PromiseKeeper:
         self._shown_to_wait: list[int] = []
 
     def begin(self) -> None:
-        """Find out from the disk which cluster this is, and whether the promises are kept.
-
-        Raises OtherMembers, StorageError.
-        """
+        """Find out which cluster it is, and if promises are kept. Raises OtherMembers, StorageError."""
         stored, damage = self._read()
         has_promises = self._files.archive.files.exists(f"{self._directory}/{PROMISES_FILE_NAME}")
         if damage is not None:

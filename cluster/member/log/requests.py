@@ -82,10 +82,7 @@ class LogRequests:
         subscription.has_image = True
 
     def on_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:
-        """A run of log bytes of another member; returns its end, ``start`` when nobody asked for it.
-
-        Raises RemoteProtocolError, and drops the subscription, when they do not join on.
-        """
+        """A run of another's log; its end, ``start`` if nobody asked. Raises RemoteProtocolError."""
         subscription = self._log.subscription
         if subscription is None:
             return start
