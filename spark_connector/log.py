@@ -267,11 +267,7 @@ class SourceLog:
             self._idle_until = time.monotonic() + IDLE_INTERVAL_S
 
     def check_not_beyond(self, position: int, tip: int) -> None:
-        """Raise DataLoss when a stream stands at ``position`` and the log ends before.
-
-        A member that runs may be behind the one that was read before; it gets some time to catch up.
-        A member that crashed may not know that what was read is committed.
-        """
+        """Raise DataLoss when the log ends before ``position``, also after some time to catch up."""
         if position <= tip or position <= self._reader.end_position():
             self._behind_since = None
             return

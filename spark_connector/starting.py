@@ -22,11 +22,7 @@ def came_up_too_late(query: StreamingQuery, error: Exception) -> bool:
 
 
 def start_query(writer: DataStreamWriter) -> StreamingQuery:
-    """Start a query and wait until it has done its first batch, or has ended.
-
-    One whose Python process came up too late is started again, up to three times in all. Raises what else
-    made it fail meanwhile, Spark's StreamingQueryException.
-    """
+    """Start a query, up to three times if Python comes up too late. Raises StreamingQueryException."""
     pause = threading.Event()
     for starts_left in reversed(range(STARTS)):
         query = writer.start()

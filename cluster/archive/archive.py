@@ -229,11 +229,7 @@ class Archive:
         return [LogDamaged(self._catalog.path, offset, what) for offset, _, what in self._catalog.put_back]
 
     def check_start(self, recording_id: int) -> None:
-        """Raise LogDamaged where the frames of a stopped recording contradict its catalog entry.
-
-        Where its start, in the middle of a term, is no frame's, or files are there and no frame in them is
-        one of such terms, so that the next would not join on either.
-        """
+        """Raise LogDamaged where the frames of a stopped recording contradict its catalog entry."""
         descriptor = self._catalog.descriptor(recording_id)
         start, stop = descriptor.start_position, descriptor.stop_position
         if start >= stop or len(self.whole_frames(recording_id, start, stop, PAGE)):

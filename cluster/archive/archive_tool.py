@@ -88,10 +88,7 @@ def _is_within(entry: CatalogEntry, base: int) -> bool:
 
 
 def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> tuple[int, int]:
-    """Drop the log's segments before ``position``, a segment's start; return its start before and now.
-
-    Raises ClusterError for a position that is none, or that no snapshot stands for.
-    """
+    """Drop segments before ``position``, one's start; the log's start before and now. Raises ClusterError."""
     term = recording_log.find_last_term()
     if term is None or not archive.has_recording(term.recording_id):
         raise ClusterError(f"{recording_log.path}: there is no log")

@@ -115,10 +115,9 @@ class ClusterMarkFile(MarkFile):
         service_name: str = "",
         services_cluster_dir: str = "",
     ) -> "ClusterMarkFile":
-        """Own the directory, or with a ``service_id`` its service's part, until ``close``.
+        """Own the directory, or its part of ``service_id``; ``aeron_directory`` holds cnc.dat.
 
-        ``aeron_directory`` is the folder that holds cnc.dat. Raises DirectoryInUse, LogDamaged (a
-        mark file that is none, and not ours), ConfigurationError (a log of another member), StorageError.
+        Raises DirectoryInUse, LogDamaged, ConfigurationError (a log of another member), StorageError.
         """
         is_service = component_type is ClusterComponentType.CONTAINER
         name = service_mark_file_name(service_id) if is_service else CLUSTER_MARK_FILE_NAME

@@ -29,9 +29,8 @@ class NodeStateFile:
     def open(
         cls, directory: str, *, files: Files, file_sync_level: int = 1, write: bool = True
     ) -> "NodeStateFile":
-        """The file of a cluster directory; made when missing and to be written.
+        """Made when missing; one without a checksum gets one.
 
-        One of Aeron, or of a version that wrote no checksum, is believed and then gets one.
         Raises NotAClusterDirectory (nothing there to read), LogDamaged, StorageError.
         """
         path = f"{directory}/{NODE_STATE_FILE_NAME}"

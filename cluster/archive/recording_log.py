@@ -352,11 +352,7 @@ class RecordingLog:
         service_id: int,
         archive_endpoint: str = "",
     ) -> None:
-        """Add one recording of a snapshot; write services from the highest id down, then the module's (-1).
-
-        With an ``archive_endpoint`` a standby's. An entry that was made invalid for the same snapshot and
-        service is used again.
-        """
+        """Add one recording of a snapshot, a standby's by ``archive_endpoint``; the module's comes last."""
         entry = RecordingLogEntry(
             recording_id,
             leadership_term_id,

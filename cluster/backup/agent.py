@@ -60,11 +60,7 @@ class _Retrieval:
 
 
 class ClusterBackupAgent:
-    """One backup: ``do_work`` in every turn, ``close`` at the end.
-
-    Raises StorageError and LogDamaged of its own directory from ``do_work``: it cannot go on. What members do
-    wrong is reported by ``on_error``, and another one is asked. ``on_event`` gets lines for people.
-    """
+    """One backup. Raises StorageError and LogDamaged of its directory; other errors go to ``on_error``."""
 
     def __init__(
         self,

@@ -33,10 +33,9 @@ from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 def close_member(
     folders: MemberFolders, member_id: int, *, boot_id: str, epoch_ms: Callable[[], int]
 ) -> LastWords:
-    """Close the directory of a member that does not run; one that is closed says the same again.
+    """Close a stopped member's directory.
 
-    Raises DirectoryInUse (it runs), ConfigurationError (it does not know its cluster), OtherMembers (its
-    files are of two clusters), StorageError.
+    Raises DirectoryInUse, ConfigurationError (of no known cluster), OtherMembers (of two), StorageError.
     """
     files, cluster = folders.files, folders.cluster
     lock = DirectoryLock.take(files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())

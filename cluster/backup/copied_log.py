@@ -35,11 +35,7 @@ COMPARED_BYTES = 4096
 
 
 class CopiedLog:
-    """The log's recording here, None before the first copy, with its terms.
-
-    ``is_replacement``: recording.log still names the log of before, which ends where no supplier begins any
-    more.
-    """
+    """The log's recording here, with its terms; ``is_replacement`` of one that recording.log still names."""
 
     def __init__(self, archive: Archive, recording_log: RecordingLog) -> None:
         self._archive = archive

@@ -100,10 +100,9 @@ def restore_member(
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> Restored:
-    """Make a member's directory, which must not be there; its log ends at or before ``to_position``.
+    """Make a member's directory, its log up to ``to_position``.
 
-    Raises NotAClusterDirectory, DirectoryInUse (the backup runs), ConfigurationError, LogDamaged,
-    StorageError.
+    Raises NotAClusterDirectory, DirectoryInUse, ConfigurationError, LogDamaged, StorageError.
     """
     _make_room(member)
     if not backup.files.exists(f"{backup.cluster}/{RECORDING_LOG_FILE_NAME}"):

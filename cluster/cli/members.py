@@ -120,11 +120,7 @@ FROM_ENVIRONMENT = Shown()
 def ask_members(
     endpoints: dict[int, Endpoint], shown: Shown = FROM_ENVIRONMENT
 ) -> dict[int, LogStatus | ClusterError]:
-    """How each member stands, or why it did not answer, in the order of their ids.
-
-    Members whose ids were not given are put into ``endpoints`` under those that they report, and members that
-    were not given beside them.
-    """
+    """How each stands, or why not, by id; ``endpoints`` gets ids and members that are reported."""
     from cluster.reader.remote import adopt_reported
     from cluster.transport.member_status import member_status
 

@@ -108,10 +108,7 @@ def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_ma
 
 
 class ClusterTime:
-    """Cluster time while this member leads: it never falls, and passes at nine tenths at least.
-
-    ``ahead_ns``: of what is agreed.
-    """
+    """Cluster time of a leader: it never falls, passes at nine tenths at least; ``ahead_ns`` ahead."""
 
     def __init__(self, quorum: int, skew_max_ns: int) -> None:
         self._quorum = quorum

@@ -25,11 +25,7 @@ from cluster.protocol.consensus import (
 
 
 class Leader:
-    """What an established leader knows; ``commit_position`` never falls.
-
-    ``leadership`` is what the election has led; reports that it has taken still count. ``has_news``: others
-    came since the last update.
-    """
+    """What an established leader knows; ``has_news`` of reports since the last update."""
 
     commit_position = Word(quorum.COMMIT_POSITION)
     has_news = Flag(quorum.HAS_NEWS)

@@ -71,10 +71,7 @@ class SnapshotPlace(NamedTuple):
 
 
 class CapturedModule:
-    """A member's state at one position of the log, to be written when there is time.
-
-    The timers, of which there may be a million, are copied as arrays; all else is few, and encoded at once.
-    """
+    """A member's state at a position, to be written when there is time; timers are copied as arrays."""
 
     def __init__(
         self,

@@ -520,11 +520,7 @@ class SessionManager:
         self._has_pending_events = bool(self.sessions)
 
     def _reopen_silent(self) -> None:
-        """Sessions that this member wanted to close for their silence, which nobody has judged since.
-
-        Their close was never committed; whether they spoke to another leader, or there was none to speak to,
-        their silence begins anew with this term. (The reference closes them now, C-233.)
-        """
+        """Let sessions that were to be closed for silence be silent anew in this term (not as in C-233)."""
         for session in self:
             if session.close_reason is CloseReason.TIMEOUT:
                 session.state, session.close_reason = SessionState.OPEN, None

@@ -99,11 +99,7 @@ class Close(Next):
 
 
 class Phase:
-    """What every phase answers; here is what most of them say.
-
-    ``takes_reports``, ``takes_commits``: AppendPosition and CommitPosition come in every turn of a busy
-    cluster, and are given as numbers to the phase that wants them.
-    """
+    """What every phase answers, as most of them do; ``takes_reports``, ``takes_commits``: as numbers."""
 
     name: PhaseName
     takes_reports = False

@@ -27,10 +27,7 @@ class Child:
         given: bytes = b"",
         descriptors: Sequence[int] = (),
     ) -> None:
-        """An empty ``command`` starts nothing.
-
-        ``given`` is what it has as standard input, ``descriptors`` are those that it inherits.
-        """
+        """An empty ``command`` starts nothing; ``given`` is standard input, ``descriptors`` are inherited."""
         self._name = name
         self._command = list(command)
         self._tell = tell

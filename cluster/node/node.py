@@ -106,11 +106,7 @@ class ClusterNode:
 
     @classmethod
     def launch(cls, config: NodeConfig | str | os.PathLike[str] | None = None, **keys: Any) -> ClusterNode:
-        """Run a member in a thread of this process: ``launch("node.toml")``, ``launch(dir="m0", ...)``.
-
-        ``keys`` are those of the configuration, over the file and the environment. Returns when the member
-        listens; it is a context manager that closes it.
-        """
+        """Run a member in a thread, ``launch(dir="m0", ...)``; a context manager, once it listens."""
         if not isinstance(config, NodeConfig):
             config = config_text.load(config, overrides=keys)
         elif keys:

@@ -44,10 +44,7 @@ class _Repeated:
 
 
 class _Lines:
-    """What structlog writes to. What the disk does not take is counted and left out.
-
-    The disk that a member complains of is the one that its log is on: to complain must not fail too.
-    """
+    """What structlog writes to. What the disk refuses is counted: to complain must not fail."""
 
     def __init__(self, path: Path, bytes_max: int) -> None:
         self._path = path

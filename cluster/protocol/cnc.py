@@ -126,11 +126,7 @@ def file_length(header: CncHeader) -> int:
 
 
 def decode_cnc_header(buffer: Buffer, length_of_file: int | None = None) -> CncHeader:
-    """Header at the start of ``buffer``, checked against the file's length (None: the buffer is the file).
-
-    A version of 0 (not ready yet) is returned as it is. Raises LogDamaged for another major version and for
-    regions that do not fit the file.
-    """
+    """The header, for a file of ``length``; of version 0 it is not ready. Raises LogDamaged."""
     header = CncHeader.decode_record(buffer)
     if header.version == 0:
         return header

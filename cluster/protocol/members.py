@@ -34,11 +34,7 @@ class MemberEndpoints(NamedTuple):
 
 
 def parse_members(members: str) -> tuple[MemberEndpoints, ...]:
-    """Members of a members string, in its order; an empty string has none.
-
-    Raises ConfigurationError for a member without 6 to 8 parts, an id that is no number or given twice, and
-    an empty part.
-    """
+    """Members of a members string, in its order. Raises ConfigurationError for one that is none."""
     found: dict[int, MemberEndpoints] = {}
     for text in members.split("|") if members else ():
         member = parse_member(text)

@@ -171,10 +171,9 @@ class ExportedLog:
     # ---- writing
 
     def append(self, reader: LogReader) -> Iterator[ExportedFile]:
-        """Write what of ``reader``'s log is committed now and in no file yet; each file, once it is there.
+        """Write what is committed and in no file, each once it is there.
 
-        One process at a time. Raises ConfigurationError for another log than that of the files, LogPurged
-        when the log begins after their end, LogDamaged, StorageError.
+        Raises ConfigurationError (another log), LogPurged, LogDamaged, StorageError.
         """
         end, identity = reader.commit_position(), reader.identity
         if identity is None:

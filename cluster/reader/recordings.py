@@ -36,11 +36,7 @@ def open_recording(files: Files, archive_dir: str, recording_id: int) -> StoredR
 def recorded_messages(
     files: Files, archive_dir: str, descriptor: RecordingDescriptor
 ) -> Iterator[tuple[int, bytes]]:
-    """End position and bytes of each whole message of a recording that is not written any more.
-
-    Meant for snapshots: messages that span more than the frames read at once (16 MiB) do not occur.
-    Raises LogDamaged where the recording is damaged.
-    """
+    """End and bytes of each message of a stopped recording, such as a snapshot. Raises LogDamaged."""
     with closing(Segments(files, archive_dir, descriptor)) as segments:
         end = descriptor.stop_position
         if end == NULL_POSITION:

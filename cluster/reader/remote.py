@@ -376,11 +376,7 @@ class RemoteLog:
         raise Unreachable(f"member {member_id}: {end.text}")
 
     def module_snapshot(self) -> tuple[int, list[bytes]] | None:
-        """Log position and records of the newest snapshot that a member's consensus module has.
-
-        Of the first member that answers, in order of preference; None where that has none. Raises as
-        ``blocks`` when no member does: backups do not.
-        """
+        """Position and records of the newest of the preferred member, or None. Raises as ``blocks``."""
         from cluster.reader.remote_snapshot import fetched_module_records  # few readers need it
 
         credentials = supplier_of(self._credentials)

@@ -74,11 +74,7 @@ def _asked(supplier: MemberSupplier, world: Dialler, timeout_s: float) -> Backup
 
 
 def records_in(name: str, status: RecordingStatus, frames: list[np.ndarray]) -> list[bytes]:
-    """The messages in the frames of a module's snapshot.
-
-    Raises RemoteProtocolError for others than were taken: the last record has the CRC-32 of all frames before
-    it; Aeron's has none.
-    """
+    """The messages of a module's snapshot. Raises RemoteProtocolError where their CRC-32 is another."""
     data = np.concatenate([np.empty(0, np.uint8), *frames])
     checksum = checksum_named(status.checksum)
     good = scan(data, 0, len(data))

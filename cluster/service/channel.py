@@ -69,11 +69,7 @@ NO_NUMBERS = np.zeros(1, np.int64)  # of answers to no message
 
 @dataclass(frozen=True, slots=True)
 class ServiceEgress:
-    """Answers of a service in the order given, as columns over one buffer.
-
-    The arrays belong to the service: they hold until its next turn, so the module frames and sends
-    them in its own next turn. Sessions that the module does not know (any more) are skipped.
-    """
+    """Answers as columns over one buffer, the service's until its next turn."""
 
     leadership_term_id: int
     session_ids: np.ndarray  # int64

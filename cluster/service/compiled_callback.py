@@ -189,10 +189,7 @@ class CompiledCallback:
 
 @cache
 def _compile(function: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) -> tuple[int, object]:
-    """The loop over rows with the function compiled into it: its address, and what keeps it there.
-
-    Kept, because a process has one life of its member after the other.
-    """
+    """The loop over rows with the function in it: its address, and what keeps it for all lives."""
     is_plain = config.DISABLE_JIT  # type: ignore[attr-defined]
     view = viewer(dtype, types.Array(from_dtype(dtype), 1, "C"))
     size = math.prod(shape)

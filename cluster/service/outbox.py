@@ -21,11 +21,7 @@ from cluster.service.service_state import ServiceState
 
 
 class Outbox:
-    """The sending half of one service, in the order in which it sends.
-
-    ``check_may_send`` raises LocalProtocolError within a callback that is not of a log entry; whoever sends
-    calls it first, so that every member raises alike.
-    """
+    """The sending half of one service; ``check_may_send`` raises LocalProtocolError on every member alike."""
 
     def __init__(
         self, channel: ServiceChannel, state: ServiceState, check_may_send: Callable[[], None]
@@ -37,10 +33,7 @@ class Outbox:
         self._answers = EgressBuilder()
 
     def send(self, message: bytes) -> bool:
-        """Queue an encoded message for the consensus module; False is back pressure.
-
-        Raises ClusterError when the consensus module is gone.
-        """
+        """Queue a message for the consensus module; False: back pressure. Raises ClusterError without one."""
         if self._channel.is_closed:
             raise ClusterError("the consensus module is gone: its channel is closed")
         return self._channel.offer_to_consensus_module(message, self._state.log_position)

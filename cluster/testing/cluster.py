@@ -360,11 +360,7 @@ class SimulatedCluster:
         )
 
     def check(self) -> None:
-        """Settle, and judge the services: same log in, same state and same answers out, whatever happened.
-
-        Compared are the snapshots that members took on the way, those that they would take now, and state
-        and answers of an instance that is given the whole log at once. Raises MembersApart.
-        """
+        """Settle, and compare snapshots, states and answers with a replay's. Raises MembersApart."""
         self.settle()
         for what in self.apart:
             raise MembersApart(what)

@@ -66,11 +66,7 @@ class Endpoint:
 
     @contextlib.contextmanager
     def address(self) -> Iterator[tuple[str, int] | str]:
-        """The address as ``socket.bind`` and ``socket.connect`` take it, within the context.
-
-        A path that a socket's address cannot hold is reached through a descriptor of its folder. Raises
-        OSError when there is no such folder.
-        """
+        """As sockets take it; a long path through its folder's descriptor. Raises OSError."""
         if self.medium is not Medium.IPC:
             yield self.host, self.port
         elif len(os.fsencode(self.path)) <= UNIX_PATH_BYTES_MAX:

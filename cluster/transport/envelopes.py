@@ -105,10 +105,7 @@ def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
 
 
 def decode_first_envelope(connection: Received) -> tuple[Message | None, int]:
-    """Decode the one message of the first envelope of a connection, release that, and return its crc too.
-
-    None for a template that we do not know. ``RemoteProtocolError`` for anything else than a message of ours.
-    """
+    """The message of a first envelope (None: unknown), and its crc. Raises RemoteProtocolError."""
     buffer = connection.buffer
     opened = unseal(buffer, connection.start, 0)
     header = header_at(buffer, opened.start)

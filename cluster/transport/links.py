@@ -165,11 +165,7 @@ class MemberLinks:
         return self._peers[member_id].is_gone
 
     def send(self, member_id: int, *buffers: Buffer) -> int:
-        """Send whole frames, all or nothing: a position > 0, or a code of ``Offer``.
-
-        The buffers are the caller's again on return; only what the socket did not take was copied, so
-        one batch goes to several members without a copy for each.
-        """
+        """Send whole frames, all or nothing, without a copy: a position > 0, or a code of ``Offer``."""
         peer = self._peers[member_id]
         if not peer.is_up:
             return Offer.NOT_CONNECTED

@@ -36,11 +36,7 @@ class Listener:
     """One listening socket. ``endpoint`` has the port that was given when 0 was asked for."""
 
     def __init__(self, endpoint: Endpoint, poller: Poller, on_stranger: Callable[[str], None]) -> None:
-        """Bind and listen; ``PortInUse`` names the address when another process holds it.
-
-        A Unix socket file that no process listens on any more is replaced. ``on_stranger`` hears of
-        processes of other users that were turned away there.
-        """
+        """Bind and listen; ``on_stranger`` hears of other users' processes. Raises PortInUse."""
         assert endpoint.medium is not Medium.GRPC
         self._poller = poller
         self._on_stranger = on_stranger

@@ -158,10 +158,7 @@ class LogServer:
 
     @contextlib.contextmanager
     def admitted(self, address: str) -> Iterator[None]:
-        """Count one reader for as long as it is served; RequestRefused when there are too many.
-
-        ``address`` is the reader's in the network; empty for one of this host.
-        """
+        """Count one reader while it is served; ``address`` is empty on this host. Raises RequestRefused."""
         count = self._readers.count
         if (free := self._bounds.readers_max - count) <= 0:
             raise self._refusal(f"{count} readers are served, as many as readers_max allows")

@@ -39,11 +39,7 @@ def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, 
 
 
 def decode_first_frame(connection: Received) -> Message | None:
-    """Decode the first frame that the connection holds and release that one alone.
-
-    None for a template that we do not know. ``RemoteProtocolError`` when it is not of the stream LINK,
-    or no message.
-    """
+    """Decode and release the first frame; None of an unknown message. Raises RemoteProtocolError."""
     start = connection.start
     stream_id, offset, length = next(each_frame(connection.buffer, start, connection.end))
     if stream_id != streams.LINK:

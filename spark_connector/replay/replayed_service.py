@@ -61,11 +61,7 @@ class ReplayedService:
         return self.rows("ERROR")
 
     def verify(self) -> int:
-        """Compare all snapshots; returns how many are what the replay saves.
-
-        Names members that do not answer on standard error. Raises MembersApart with interval, position and
-        member of the snapshots that are not what the replay saves.
-        """
+        """Compare all snapshots; returns how many are equal, names silent members. Raises MembersApart."""
         # Spark would replay once more to sort them.
         rows = sorted(self.snapshots.collect(), key=lambda row: (row["position"], row["directory"]))
         for row in rows:

@@ -74,11 +74,7 @@ class Admission:
 
 
 def end_within(log: SourceLog, begin: int, tip: int, room: Room, among: int = 1) -> int:
-    """The end of a micro-batch that begins at ``begin``: the end of an entry.
-
-    It takes of the ``room`` what it needs, up to an equal part among so many logs. At least one entry is
-    admitted, however long.
-    """
+    """The end of a micro-batch, an entry's: an equal part of ``room``, and one entry at least."""
     part = room.part(among)
     end = tip if part.bytes is None else min(tip, begin + part.bytes)
     if end < tip:

@@ -12,11 +12,7 @@ COUNTED_BYTES = 4 << 20  # entries are counted by reading them: at most so much 
 
 
 def lag(log: SourceLog, end: int, tip: int) -> dict[str, Any]:
-    """What is left of the log between the last micro-batch's end and the commit position.
-
-    ``entriesBehindLatest`` is None where counting would read more than ``COUNTED_BYTES``. ``msBehindLatest``
-    is the age of the oldest entry that is left, by this machine's clock.
-    """
+    """What is left up to the commit position; ``entriesBehindLatest`` None beyond ``COUNTED_BYTES``."""
     behind = max(tip - end, 0)
     return {
         "position": tip,

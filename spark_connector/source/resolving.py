@@ -29,11 +29,7 @@ def resolve_start(log: SourceLog, options: SourceOptions, default: Offset, end: 
 
 
 def resolve(log: SourceLog, named: NamedPlace, end: int) -> int:
-    """The position in a log that ends at ``end`` that an option stands for.
-
-    Raises ConfigurationError for one of another cluster, beyond the end, within an entry, and of a term
-    without entries, LogPurged for one that was purged if that is a failure.
-    """
+    """The position that an option stands for, up to ``end``. Raises ConfigurationError, LogPurged."""
     option, place = named
     if isinstance(place, Instant):
         found = log.first_entry("timestamp", place.epoch_us, end)

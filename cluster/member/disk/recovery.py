@@ -133,11 +133,7 @@ def begin_log_at(
     geometry: LogGeometry,
     first_frame: bytes = b"",
 ) -> Recording:
-    """Let a snapshot's entries (the module's first) stand for all of the log before them.
-
-    A new, empty recording begins at the snapshot; recording.log says so in one step, and what the log was
-    before is dropped. Raises StorageError.
-    """
+    """Let a snapshot (the module first) stand for all log before it, in one step. Raises StorageError."""
     module = entries[0]
     recording = create_log_at(archive, geometry, module.log_position)
     archive.stop_recording(recording.recording_id)

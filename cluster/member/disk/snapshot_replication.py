@@ -49,10 +49,7 @@ SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
 class SnapshotReplication:
-    """What a member fetches from ``member_id``; raises MemberRestart when everything is there.
-
-    ``is_needed``: the log alone would not do. ``is_over``: the member has none, and its log will do.
-    """
+    """Raises MemberRestart when everything is there; ``is_over``: its log does, if not ``is_needed``."""
 
     def __init__(
         self,

@@ -98,11 +98,7 @@ class ElectionActions:
         }
 
     def carry_out(self, wanted: list[actions.Action]) -> int:
-        """Do all of them in order; returns how much was done.
-
-        What a link did not take is no work: it is asked for again in each cycle, and must not keep the
-        member from resting between them.
-        """
+        """Do all in order; returns how much. What no link took is no work, and asked for again."""
         work_count = 0
         for action in wanted:
             if self._do[type(action)](action) is not False:

@@ -207,11 +207,7 @@ def service_of(member_id: int) -> str:
 
 
 class CountingService(ClusteredService):
-    """Counts messages, and answers each with the count.
-
-    Some messages ask for more: ``timer`` for one in a second, ``close`` for the end of the session, and
-    ``publish`` for a message of the service itself.
-    """
+    """Answers each message with their count; ``timer``, ``close`` and ``publish`` ask for more."""
 
     def on_start(self, cluster: Any, snapshot_image: Any) -> None:
         self._cluster = cluster
