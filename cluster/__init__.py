@@ -39,6 +39,7 @@ _MODULE_OF = {
     "PasswordCredentials": "cluster.transport.credentials",
     # a reader of the log
     "LogReader": "cluster.reader.log_reader",
+    "Entry": "cluster.reader.entry",
     "PositionToken": "cluster.protocol.token",
     "parse_token": "cluster.protocol.token",
     # a member

@@ -49,6 +49,7 @@ from cluster.protocol.lane import Lane as Lane
 from cluster.protocol.lane import LaneStanding as LaneStanding
 from cluster.protocol.token import PositionToken as PositionToken
 from cluster.protocol.token import parse_token as parse_token
+from cluster.reader.entry import Entry as Entry
 from cluster.reader.log_reader import LogReader as LogReader
 from cluster.service.buffer_claim import BufferClaim as BufferClaim
 from cluster.service.client_session import ClientSession as ClientSession

@@ -10,10 +10,10 @@ Run it: ``cluster up --service examples.auction:Auctions``
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from cluster import ClusteredService
+from cluster import ClientSession, Cluster, ClusteredService, ExclusivePublication
 
 EXTENSION_MS = 5_000
 SECONDS_MAX = 7 * 24 * 3600
@@ -34,7 +34,7 @@ class Auction:
 class Auctions(ClusteredService):
     """Timers are state of the cluster, which outlives leaders and restarts: only ``ends`` is kept here."""
 
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         self._cluster = cluster
         self._auctions: dict[bytes, Auction] = {}
         self._next_id = 1
@@ -46,7 +46,8 @@ class Auctions(ClusteredService):
             auction_id, owner, ends, bidder, amount = map(int, numbers)
             self._auctions[item] = Auction(auction_id, item, owner, ends, bidder, amount)
 
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+    def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
+        assert session is not None  # no service sends to this one
         match bytes(buffer).split():
             case [b"open", item, seconds] if seconds.isdigit() and 0 < int(seconds[:9]) <= SECONDS_MAX:
                 session.offer(self._open(session.id, item, timestamp + 1_000 * int(seconds[:9])))
@@ -93,7 +94,7 @@ class Auctions(ClusteredService):
                 if session is not None:
                     session.offer(told)
 
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         snapshot_publication.offer(b"next %d" % self._next_id)
         for a in self._auctions.values():  # in the order in which they were opened
             numbers = a.auction_id, a.owner, a.ends, a.bidder, a.amount

@@ -8,21 +8,22 @@ Run it: ``cluster up --service examples.key_value_store:KeyValueStore``
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
-from cluster import ClusteredService
+from cluster import ClientSession, Cluster, ClusteredService, ExclusivePublication
 
 
 class KeyValueStore(ClusteredService):
     """State: one dictionary. A request that makes no sense is answered, not raised."""
 
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         self._values: dict[bytes, bytes] = {}
         for record in snapshot_image or ():
             key, _, value = record.partition(b"=")
             self._values[key] = value
 
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+    def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
+        assert session is not None  # no service sends to this one
         session.offer(self._answer(bytes(buffer).split(b" ", 2)))
 
     def _answer(self, words: list[bytes]) -> bytes:
@@ -39,6 +40,6 @@ class KeyValueStore(ClusteredService):
                 return b"\n".join(sorted(self._values)) or b"nothing"
         return b"error: expected set KEY VALUE, get KEY, delete KEY or keys; a key has no ="
 
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         for key in sorted(self._values):  # the same state gives the same bytes
             snapshot_publication.offer(key, b"=", self._values[key])

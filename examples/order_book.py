@@ -15,10 +15,10 @@ Run it: ``cluster up --service examples.order_book:OrderBook``
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from cluster import ClusteredService
+from cluster import ClientSession, CloseReason, Cluster, ClusteredService, ExclusivePublication
 
 BUY, SELL = b"buy", b"sell"
 TIMES_IN_FORCE = (b"gtc", b"ioc", b"fok")
@@ -47,7 +47,7 @@ class Order:
 class OrderBook(ClusteredService):
     """Orders by id, and a heap of ranks a side; what is gone leaves its heap when it comes to the top."""
 
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         self._cluster = cluster
         self._orders: dict[int, Order] = {}
         self._heaps: dict[bytes, list[tuple[int, int]]] = {BUY: [], SELL: []}
@@ -57,7 +57,8 @@ class OrderBook(ClusteredService):
 
     # -- requests --
 
-    def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
+    def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
+        assert session is not None  # no service sends to this one
         words = bytes(buffer).split()
         numbers = [int(word) for word in words[1:] if word.isdigit() and len(word) <= 18]
         match words:
@@ -72,7 +73,7 @@ class OrderBook(ClusteredService):
                 return
         session.offer(b"error: expected buy|sell QUANTITY PRICE [gtc|ioc|fok] or cancel ORDER")
 
-    def _enter(self, session: Any, side: bytes, quantity: int, price: int, force: bytes) -> None:
+    def _enter(self, session: ClientSession, side: bytes, quantity: int, price: int, force: bytes) -> None:
         order = Order(self._next_id, session.id, side, quantity, price)
         self._next_id += 1
         if force == b"fok" and self._available(order) < quantity:
@@ -88,7 +89,7 @@ class OrderBook(ClusteredService):
         elif order.quantity:
             self._rest(order)
 
-    def _cancel(self, session: Any, order_id: int) -> None:
+    def _cancel(self, session: ClientSession, order_id: int) -> None:
         order = self._orders.get(order_id)
         if order is None or order.session_id != session.id:
             session.offer(b"error: %d is no resting order of yours" % order_id)
@@ -96,7 +97,7 @@ class OrderBook(ClusteredService):
         del self._orders[order_id]
         session.offer(b"cancelled %d %d" % (order_id, order.quantity))
 
-    def on_session_close(self, session: Any, timestamp: int, close_reason: Any) -> None:
+    def on_session_close(self, session: ClientSession, timestamp: int, close_reason: CloseReason) -> None:
         for order in [order for order in self._orders.values() if order.session_id == session.id]:
             del self._orders[order.order_id]
 
@@ -133,7 +134,7 @@ class OrderBook(ClusteredService):
 
     # -- snapshots --
 
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         snapshot_publication.offer(b"next %d" % self._next_id)
         for order in self._orders.values():  # in the order of their ids
             numbers = order.order_id, order.session_id, order.quantity, order.price

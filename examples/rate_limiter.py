@@ -8,11 +8,11 @@ Run it: ``cluster up --service examples.rate_limiter:RateLimiter``
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from cluster import ClusteredService
+from cluster import Cluster, ClusteredService, ExclusivePublication, SessionMessageBatch
 
 CAPACITY = 100
 RATE = 10  # tokens a second
@@ -25,14 +25,14 @@ NO, YES = (0, 2), (2, 3)  # offset and length
 class RateLimiter(ClusteredService):
     """State: per key how full its bucket was, and when."""
 
-    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+    def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
         self._cluster = cluster
         self._buckets: dict[bytes, tuple[int, int]] = {}  # parts of tokens, cluster time in milliseconds
         for record in snapshot_image or ():
             parts, time, key = record.split(b" ", 2)
             self._buckets[key] = int(parts), int(time)
 
-    def on_session_messages(self, batch: Any) -> None:
+    def on_session_messages(self, batch: SessionMessageBatch) -> None:
         answers = [
             self._take(bytes(payload), timestamp)
             for payload, timestamp in zip(batch.payloads(), batch.timestamps.tolist())
@@ -51,6 +51,6 @@ class RateLimiter(ClusteredService):
         self._buckets[key] = parts - cost if answer is YES else parts, now
         return answer
 
-    def on_take_snapshot(self, snapshot_publication: Any) -> None:
+    def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         for key in sorted(self._buckets):
             snapshot_publication.offer(b"%d %d " % self._buckets[key], key)

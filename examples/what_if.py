@@ -11,8 +11,9 @@ Run it on the directory of ``cluster up --dir c1 --service examples.order_book:O
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from cluster import ClientSession
 from examples.order_book import BUY, OrderBook
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ WHAT_IF = "examples.what_if:CoarseTicks"
 class CoarseTicks(OrderBook):
     """Prices are multiples of TICK: rounded so that no buyer pays more and no seller gets less than said."""
 
-    def _enter(self, session: Any, side: bytes, quantity: int, price: int, force: bytes) -> None:
+    def _enter(self, session: ClientSession, side: bytes, quantity: int, price: int, force: bytes) -> None:
         rounded = price // TICK * TICK if side == BUY else -(-price // TICK) * TICK
         super()._enter(session, side, quantity, rounded, force)
 

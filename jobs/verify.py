@@ -22,7 +22,7 @@ from spark_connector.options.cluster_options import SourceOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cluster import LogReader
+    from cluster import Entry, LogReader
 
 Figures = Mapping[str, int]
 
@@ -57,7 +57,7 @@ OF_TABLE = {
 }
 
 
-def of_log(table: str, entries: Iterable[dict[str, Any]]) -> Figures:
+def of_log(table: str, entries: Iterable[Entry]) -> Figures:
     """The same figures from the entries of the Log, each a dict of the columns that it has."""
     return {
         "log": _of_entries,
@@ -71,18 +71,19 @@ def _crc(*values: object, payload: bytes = b"") -> int:
     return zlib.crc32("|".join(map(str, values)).encode() + payload)
 
 
-def _of_entries(entries: Iterable[dict[str, Any]]) -> Figures:
+def _of_entries(entries: Iterable[Entry]) -> Figures:
     found: Counter[str] = Counter()
-    names = ("position", "endPosition", "leadershipTermId", "entryType", "clusterTime")
     for entry in entries:
+        place = (entry["position"], entry["endPosition"], entry["leadershipTermId"])
+        what = (entry["entryType"], entry["clusterTime"])
         ids = (entry.get("clusterSessionId", ""), entry.get("correlationId", ""))
         found["rows"] += 1
         found["log bytes"] += entry["endPosition"] - entry["position"]
-        found["hash"] += _crc(*(entry[name] for name in names), *ids, payload=entry.get("payload", b""))
+        found["hash"] += _crc(*place, *what, *ids, payload=entry.get("payload", b""))
     return found
 
 
-def _of_sessions(entries: Iterable[dict[str, Any]]) -> Figures:
+def _of_sessions(entries: Iterable[Entry]) -> Figures:
     found: Counter[str] = Counter()
     ends = {"SESSION_OPEN": "opened", "SESSION_CLOSE": "closed"}
     for entry in entries:
@@ -96,7 +97,7 @@ def _of_sessions(entries: Iterable[dict[str, Any]]) -> Figures:
     return found
 
 
-def _of_timers(entries: Iterable[dict[str, Any]]) -> Figures:
+def _of_timers(entries: Iterable[Entry]) -> Figures:
     firings: Counter[int] = Counter()
     fired: dict[int, int] = {}
     for entry in entries:
@@ -107,7 +108,7 @@ def _of_timers(entries: Iterable[dict[str, Any]]) -> Figures:
     return {"timers that fired": len(fired), "firings": firings.total(), "hash": sum(crcs)}
 
 
-def _of_terms(entries: Iterable[dict[str, Any]]) -> Figures:
+def _of_terms(entries: Iterable[Entry]) -> Figures:
     counts: Counter[int] = Counter()
     ends: dict[int, int] = {}
     begins: dict[int, tuple[int, int]] = {}

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from cluster.errors import ClusterError, ConfigurationError, LogDamaged, LogPurg
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log, parse_token
 from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
+from cluster.reader.entry import Entry
 from cluster.transport.clock import monotonic_ns, pause
 
 if TYPE_CHECKING:
@@ -396,8 +397,8 @@ class LogReader:
         follow: bool = False,
         wait: Wait = pause,
         on_damage: OnDamage | None = None,
-    ) -> Iterator[dict[str, Any]]:
-        """The entries of the range, each a dict of the columns that it has.
+    ) -> Iterator[Entry]:
+        """The entries of the range, each a dictionary of the columns that it has.
 
         ``follow`` goes on with what is committed while this runs, up to ``to_position`` if one is given;
         between two looks it calls ``wait`` with seconds.
@@ -485,7 +486,7 @@ class LogReader:
                 raise self.log.locate(LogDamaged(None, None, "a message without its end"), position + offset)
             offset = decoded.next_position - position
 
-    def __iter__(self) -> Iterator[dict[str, Any]]:
+    def __iter__(self) -> Iterator[Entry]:
         return self.entries()
 
     def __enter__(self) -> Self:
@@ -501,14 +502,14 @@ class LogReader:
             self.close()
 
 
-def rows(batch: "pa.RecordBatch") -> Iterator[dict[str, Any]]:
+def rows(batch: "pa.RecordBatch") -> Iterator[Entry]:
     """The rows of a record batch, each without the columns that it does not have."""
     names = [
         name for name, column in zip(batch.schema.names, batch.columns) if column.null_count < batch.num_rows
     ]
     values = [batch.column(name).to_pylist() for name in names]
     for row in zip(*values):
-        yield {name: value for name, value in zip(names, row) if value is not None}
+        yield cast(Entry, {name: value for name, value in zip(names, row) if value is not None})
 
 
 def message_end(block: np.ndarray, offset: int) -> int:

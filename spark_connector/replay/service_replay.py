@@ -64,7 +64,8 @@ def service_replay(
 def app_version_of(reader: LogReader, begin: int, end: int) -> int:
     """The version of the application in the first term that begins in ``[begin, end)``; 0 without one."""
     entries = reader.entries(begin, end, entry_types=("NEW_LEADERSHIP_TERM",))
-    return int(next(entries, {}).get("appVersion", 0))
+    first = next(entries, None)
+    return 0 if first is None else first.get("appVersion", 0)
 
 
 def event_row(event: Sent | ServiceError) -> dict[str, Any]:

@@ -46,6 +46,7 @@ PUBLIC_NAMES = set(
         "DirectoryInUse",
         "EgressBatch",
         "EgressListener",
+        "Entry",
         "EventCode",
         "ExclusivePublication",
         "Consumer",

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from datetime import datetime
+from typing import get_args, get_type_hints
 
 import pyarrow as pa
 import pytest
 
-from cluster import ClusterClient
-from cluster.log.columns import ROW_SCHEMA
+from cluster import ClusterClient, Entry
+from cluster.log.columns import FRAME_SCHEMA, ROW_SCHEMA
 from cluster.reader import LogReader
 from tests.node.processes import await_that
 from tests.node.three import Three
@@ -82,3 +84,17 @@ def test_duckdb_and_polars_read_the_log_of_a_cluster_that_runs(running, over):
         assert frame["payload"].to_list()[before:] == sent
         assert frame["timestamp"].dtype == polars.Datetime("us", "UTC")
         assert frame.filter(polars.col("position") >= polars.col("endPosition")).is_empty()
+
+
+def test_an_entrys_type_names_every_column_with_its_kind():
+    kinds = {
+        pa.int64(): int,
+        pa.int32(): int,
+        pa.string(): str,
+        pa.binary(): bytes,
+        pa.timestamp("us", tz="UTC"): datetime,
+    }
+    named = {
+        name: get_args(kind)[0] if get_args(kind) else kind for name, kind in get_type_hints(Entry).items()
+    }
+    assert named == {field.name: kinds[field.type] for field in (*ROW_SCHEMA, *FRAME_SCHEMA)}

@@ -1,0 +1,42 @@
+"""The type of an entry of the log as ``LogReader.entries`` yields it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Required, TypedDict
+
+
+class Entry(TypedDict, total=False):
+    """One entry of the committed log: a dictionary with the columns that the entry has, by their names.
+
+    Every entry has the first six; ``entryType`` says which of the others. Reading with ``columns=`` leaves out
+    what is not named. Positions and lengths are bytes of the log.
+    """
+
+    position: Required[int]  # where its first frame begins
+    endPosition: int  # after it, exclusive
+    leadershipTermId: int
+    entryType: Required[str]  # SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, …
+    timestamp: datetime  # UTC
+    clusterTime: int  # in the log's time unit
+    clusterSessionId: int
+    correlationId: int
+    payload: bytes
+    responseStreamId: int
+    responseChannel: str
+    encodedPrincipal: bytes
+    closeReason: str
+    action: str
+    actionFlags: int
+    termBaseLogPosition: int
+    leaderMemberId: int
+    logSessionId: int
+    timeUnit: str
+    appVersion: int
+    # of its first frame, for who names them
+    frameFlags: int
+    termId: int
+    termOffset: int
+    frameSessionId: int
+    streamId: int
+    reservedValue: int
