@@ -38,6 +38,8 @@ NOT_OF_TABLES = (
     "columns", "decode", "decodeMode", "endingOffsets", "endingTimestamp", "entryTypes", "includeFrameHeader",
     "kinds", "service", "serviceId", "sessions", "templateIds",
 )  # fmt: skip
+PLACES = frozenset({"aeronArchive", "archiveDir", "clusterDir", "consensusEndpoints", "endpoints"})
+DIRECTORY = "cluster-data"  # what `cluster up` makes
 NOT_FROM_BEGIN = ("failOnDataLoss", "startingOffsets", "startingTimestamp")
 _OPTIONS = {name.lower(): name for name in SourceOptions.names()}
 _CALL = "An error occurred while calling "  # py4j's line before that of Java's error
@@ -176,11 +178,16 @@ def bare_parser(name: str, summary: str, example: str) -> argparse.ArgumentParse
 def add_log(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     """Options that say which Log is read."""
     source = made.add_argument_group("the Log")
-    source.add_argument("--endpoints", metavar="LIST", help="members: 0=host:9000,1=host:9010,…")
     source.add_argument(
+        "--endpoints", metavar="LIST", help="members: 0=host:9000,1=host:9010,…; or set CLUSTER_ENDPOINTS"
+    )
+    source.add_argument(
+        "--dir",
         "--cluster-dir",
+        dest="cluster_dir",
         metavar="DIR",
-        help="a member's directory on this host, ours or Aeron's, or several, comma between",
+        help="a member's directory on this host, ours or Aeron's, or several, comma between; "
+        f"default: CLUSTER_DIR or {DIRECTORY}",
     )
     source.add_argument("--archive-dir", metavar="DIR", help="its archive, where that lies elsewhere")
     source.add_argument(
@@ -259,8 +266,18 @@ def source_of(given: argparse.Namespace) -> dict[str, str]:
         },
     }
     source = {name: value for name, value in source.items() if value is not None}
+    if PLACES.isdisjoint(source):
+        source |= _default_place()
     SourceOptions.parse(source)
     return source
+
+
+def _default_place() -> dict[str, str]:
+    """Which Log is read when no option says so, as the commands have it; none where there is none."""
+    if endpoints := os.environ.get("CLUSTER_ENDPOINTS"):
+        return {"endpoints": endpoints}
+    directory = os.environ.get("CLUSTER_DIR") or DIRECTORY
+    return {"clusterDir": absolute(directory)} if directory != DIRECTORY or Path(directory).exists() else {}
 
 
 def _checkpoint(given: str | None, table: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster import ClusterError, PositionToken
 from jobs.command import add_log, check_reads_all, run_main, say, source_of

@@ -45,10 +45,10 @@ from cluster.transport.clock import epoch_ms
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 Directory = Annotated[
-    Path, typer.Option("--dir", help="An archive directory, or the member's that holds it.")
+    Path, typer.Option("--dir", "-d", help="An archive directory, or the member's that holds it.")
 ]
 RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.", metavar="RECORDING")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 AllSegments = Annotated[
     bool, typer.Option("--all", "-a", help="All segments, not only each recording's last.")
 ]

@@ -25,11 +25,13 @@ next start goes on where it was. cluster tool restore makes a new cluster of it.
 
 @app.command(epilog=EPILOG)
 def backup(
-    config: Annotated[Path, typer.Option(help="The backup's TOML file.")],
+    config: Annotated[Path, typer.Option("--config", "-c", help="The backup's TOML file.")],
     directory: Annotated[
-        str | None, typer.Option("--dir", help="The backup's directory, over what the file says.")
+        str | None, typer.Option("--dir", "-d", help="The backup's directory, over what the file says.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
+    ] = False,
 ) -> None:
     """Copy the snapshots and the committed log of a running cluster, and go on as they grow, until Ctrl-C."""
     from cluster.node.backup_config import load_backup_config

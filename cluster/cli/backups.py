@@ -22,7 +22,7 @@ from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 
 def _milliseconds(text: str) -> int:
@@ -49,7 +49,7 @@ def _milliseconds(text: str) -> int:
     ),
 )
 def backup_query(
-    directory: Annotated[Path, typer.Option("--dir", help="The directory of a backup that runs.")],
+    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a backup that runs.")],
     delay: Annotated[
         str | None,
         typer.Argument(help="Have it ask the members so much later, such as 10s or 0s.", metavar="DELAY"),
@@ -89,7 +89,7 @@ def _time(epoch_ms: int) -> str:
     epilog=example(
         "tool",
         "restore --from backup --to restored",
-        "restore --from backup --to /data/cluster --member-id 2",
+        "restore --from backup --to /data/cluster --member 2",
         "restore --from backup --to restored --members 1 --to-position 1048576",
         more="DIR/member-0 and so on are as cluster up has them: cluster up --dir restored starts them.\n"
         "Sessions that were open are closed with TIMEOUT. Never start one of these members beside members\n"
@@ -101,7 +101,8 @@ def restore(
     to: Annotated[Path, typer.Option("--to", help="Where the members' directories are made.")],
     members: Annotated[int, typer.Option(help="How many members the new cluster has.", min=1)] = 3,
     member_id: Annotated[
-        int | None, typer.Option(help="Make the directory of this member alone, on its own host.", min=0)
+        int | None,
+        typer.Option("--member", "--member-id", help="Make only the directory of this member.", min=0),
     ] = None,
     to_position: Annotated[
         int | None, typer.Option(help="Let the log end with the last entry at or before this position.")
@@ -138,7 +139,9 @@ def restore(
     )
 )
 def promote(
-    directory: Annotated[Path, typer.Option("--dir", help="A backup's directory; the backup must not run.")],
+    directory: Annotated[
+        Path, typer.Option("--dir", "-d", help="A backup's directory; the backup must not run.")
+    ],
     joins: Annotated[
         bool,
         typer.Option("--joins", help="Let it take the place of a member of the old cluster, which goes on."),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
+from cluster.cli.durations import duration_option
 from cluster.cli.members import Endpoints, ask_members
 from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageErrors, TimedOut
 
@@ -70,7 +71,9 @@ class Transport(StrEnum):
 def bench(
     endpoints: Endpoints,
     size: Annotated[int, typer.Option(help="Bytes of payload in a message.", min=0)] = 100,
-    duration: Annotated[float, typer.Option(help="Seconds to measure.", min=0.1)] = 10.0,
+    duration: Annotated[
+        float, duration_option(help="How long to measure.", default="10s", least="100ms")
+    ] = 10.0,
     window: Annotated[int, typer.Option(help="Messages on their way at most.", min=1)] = 16_384,
     batch: Annotated[
         int | None, typer.Option(help="Messages in one offer. Default: a sixteenth of the window.", min=1)
@@ -79,11 +82,11 @@ def bench(
         Transport | None,
         typer.Option(help="Use this one; the members name their endpoints of it. Default: as given."),
     ] = None,
-    warm_up: Annotated[float, typer.Option(help="Seconds before measuring.", min=0)] = 1.0,
+    warm_up: Annotated[float, duration_option(help="How long to send before.", default="1s")] = 1.0,
     histogram: Annotated[
         Path | None, typer.Option(help="Write the latencies' percentile distribution (HDR, in us) here.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure throughput and round-trip latency of a running cluster."""
     batch = batch or max(1, window // 16)

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.cli.events import LOG_NAMES
-from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
+from cluster.cli.members import directory_option
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
@@ -50,19 +50,13 @@ nothing that services print. Without --dir it is CLUSTER_DIR, else ./cluster-dat
 
 @app.command(epilog=EPILOG)
 def bundle(
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", help=f"A whole cluster's directory or a member's; or set {DIRECTORY_VARIABLE}."
-        ),
-    ] = None,
+    directory: Annotated[Path, directory_option("A whole cluster's directory, or a member's.")],
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Gather what describes a cluster into one file, without secrets."""
-    directory = default_directory(directory)
     members = _members(directory)
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
@@ -87,9 +81,7 @@ def _members(directory: Path) -> list[Path]:
     from cluster.reader.member_directory import find_cluster_directory, members_in
 
     if not directory.is_dir():
-        raise NotAClusterDirectory(
-            f"{directory}: no such directory; expected a cluster's or a member's, by --dir"
-        )
+        raise NotAClusterDirectory(f"{directory}: no such directory")
     members = [Path(member) for member in members_in(OsFiles(), str(directory))]
     if not members:
         find_cluster_directory(OsFiles(), str(directory))  # says what is missing

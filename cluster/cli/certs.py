@@ -32,7 +32,9 @@ Whoever has ca.key can be any member and any client: keep it away from the membe
 
 @app.command(epilog=EPILOG)
 def certs(
-    directory: Annotated[Path, typer.Option("--dir", help="Folder of the authority and what it issues.")],
+    directory: Annotated[
+        Path, typer.Option("--dir", "-d", help="Folder of the authority and what it issues.")
+    ],
     member: Annotated[
         list[str],
         typer.Option(
@@ -52,7 +54,9 @@ def certs(
     ] = [],  # noqa: B006 - never changed
     cluster_id: Annotated[int, typer.Option(help="The cluster_id of the members.", min=0)] = 0,
     days: Annotated[int, typer.Option(help="For how many days they are valid.", min=1, max=36_500)] = 365,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of lines.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-j", help="Print one JSON object instead of lines.")
+    ] = False,
 ) -> None:
     """Make a certificate authority, and certificates of members, clients and backups."""
     from cluster.node.authority import CertificateRequest

@@ -22,7 +22,7 @@ from cluster.transport.clock import boot_id, epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 
 @app.command(
@@ -35,7 +35,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
     ),
 )
 def close_member(
-    directory: Annotated[Path, typer.Option("--dir", help="A member's directory; the member must not run.")],
+    directory: Annotated[
+        Path, typer.Option("--dir", "-d", help="A member's directory; the member must not run.")
+    ],
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +92,8 @@ def make_members(
         typer.Option(metavar="PATH", help="A copy of the closed.dat of another one; may be repeated."),
     ] = None,
     member_id: Annotated[
-        int | None, typer.Option(help="Make the directory of this member alone, on its own host.", min=0)
+        int | None,
+        typer.Option("--member", "--member-id", help="Make only the directory of this member.", min=0),
     ] = None,
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
@@ -101,7 +104,7 @@ def make_members(
 
     files, ids = OsFiles(), _ids(member_ids)
     if member_id is not None and member_id not in ids:
-        raise ConfigurationError(f"--member-id {member_id}: expected one of {member_ids}")
+        raise ConfigurationError(f"--member {member_id}: expected one of {member_ids}")
     closed = _closed(str(source))
     copied = [read_last_words(files, str(path)) for path in words or ()]
     made = next_members([*closed.values(), *copied], ids)

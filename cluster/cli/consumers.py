@@ -10,7 +10,7 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
+from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, member_place
 from cluster.cli.verbs import example
 from cluster.protocol.snapshot import SnapshotConsumer
 from cluster.reader.consumers import REPORTS, ConsumerCount, reported_groups
@@ -30,13 +30,13 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def consumers(
     directory: OptionalMemberDirectory = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Show consumer groups: how far each is, and how many committed bytes it has not read."""
     from cluster.reader import LogReader
     from cluster.reader.remote import RemoteLog
 
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = member_place(directory, endpoints)
     if directory is None:
         with closing(RemoteLog(endpoints or "", entry_filter=REPORTS)) as log:
             groups, end = list(reported_groups(log).values()), log.commit_position()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, endpoints_unless
+from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import example
 from cluster.errors import ClusterError, NotLeader, TimedOut
@@ -33,10 +33,10 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 LeaderDirectory = Annotated[
     Path | None,
-    typer.Option("--dir", help="A whole cluster's directory, or the one of the member that leads."),
+    optional_directory("A whole cluster's directory, or the one of the member that leads."),
 ]
-MemberDirectory = Annotated[Path | None, typer.Option("--dir", help="The member's directory.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+MemberDirectory = Annotated[Path | None, optional_directory("The member's directory.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 REMOTE = "\nOver the network (--endpoints) it takes a principal with the right admin."
 
@@ -138,12 +138,12 @@ def transfer_leadership(
     endpoints: OptionalEndpoints = None,
     to: Annotated[
         int | None,
-        typer.Option(help="The member that is to lead; else whichever has most of the log.", min=0),
+        typer.Option("--member", "--to", help="Who is to lead; else whichever has most of the log.", min=0),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Have the leader hand over to another member; returns when that leads."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     if directory is not None:
         leader_id = transfer_on_host(directory, to)
     else:
@@ -185,7 +185,7 @@ def replicate_standby_snapshot(
 
 def _ask(action: ControlAction, directory: Path | None, endpoints: str | None, as_json: bool) -> None:
     """Have the action carried out and say so. Raises ClusterError."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     if directory is not None:
         member_id = _ask_on_host(action, directory)
     else:

@@ -42,7 +42,7 @@ _ALONE_QUESTION = (
 )
 def accept_data_loss(
     directory: Annotated[
-        Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")
+        Path, typer.Option("--dir", "-d", help="A cluster directory, or the member's that holds it.")
     ],
     member: Annotated[
         int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
@@ -51,7 +51,7 @@ def accept_data_loss(
         bool,
         typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
     from cluster.node.node_log import NodeLog

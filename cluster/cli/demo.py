@@ -74,11 +74,11 @@ leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMember
 def demo(
     seconds: Annotated[int, typer.Option(help="How long to send.", min=1)] = 30,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Where the members' directories are made, and kept.")
+        Path | None, typer.Option("--dir", "-d", help="Where the members' directories are made, and kept.")
     ] = None,
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object at the end, no more.")
+        bool, typer.Option("--json", "-j", help="Print one JSON object at the end, no more.")
     ] = False,
 ) -> None:
     """Run three members under load, kill their leader every few seconds, and count what is lost: nothing."""

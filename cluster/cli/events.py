@@ -7,13 +7,14 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
-from cluster.cli.members import DIRECTORY_VARIABLE, default_directory
+from cluster.cli.durations import TIMES, time_of
+from cluster.cli.members import directory_option
 from cluster.errors import ConfigurationError, NotAClusterDirectory, printable
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -50,15 +51,10 @@ class Event(NamedTuple):
 
 @app.command(epilog=EPILOG)
 def events(
-    directory: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", help=f"A whole cluster's directory or a member's; or set {DIRECTORY_VARIABLE}."
-        ),
-    ] = None,
+    directory: Annotated[Path, directory_option("A whole cluster's directory, or a member's.")],
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="From then on: 90s, 10m, 2h, 1d ago, or 2026-01-31T12:00:00Z."),
+        typer.Option(metavar="TIME", help=f"From then on: {TIMES}."),
     ] = None,
     level: Annotated[
         str, typer.Option(metavar="LEVEL", help="The least severe to show: info, warning or error.")
@@ -67,13 +63,13 @@ def events(
         list[int] | None, typer.Option("--member", metavar="ID", help="Of this member only; may be repeated.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened to all members, in the order of time."""
     if level not in LEVELS:
         raise ConfigurationError(f"--level is {level!r}; expected one of {', '.join(LEVELS)}")
-    after = _time_of(since)
-    logs = logs_in(default_directory(directory))
+    after = EPOCH if since is None else time_of("--since", since)
+    logs = logs_in(directory)
     while True:
         for event in by_time(logs):
             is_wanted = event.time >= after and LEVELS.index(event.level) >= LEVELS.index(level)
@@ -87,24 +83,6 @@ def events(
 def by_time(logs: list[EventLog]) -> Iterator[Event]:
     """What has come into any of the logs since the last call, by time."""
     return heapq.merge(*(log.lines() for log in logs), key=lambda event: event.time)
-
-
-def _time_of(since: str | None) -> datetime:
-    """When ``--since`` means. Raises ConfigurationError."""
-    if since is None:
-        return EPOCH
-    units = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
-    if since[-1:] in units and since[:-1].isdigit():
-        with suppress(OverflowError):
-            return datetime.now(UTC) - timedelta(seconds=int(since[:-1]) * units[since[-1]])
-    try:
-        given = datetime.fromisoformat(since)
-    except ValueError:
-        raise ConfigurationError(
-            f"--since is {since!r}; expected how long ago, as 90s, 10m, 2h or 1d, or a time as "
-            "2026-01-31T12:00:00Z"
-        ) from None
-    return given if given.tzinfo else given.astimezone()
 
 
 def logs_in(directory: Path) -> list[EventLog]:

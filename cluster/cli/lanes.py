@@ -11,7 +11,13 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, endpoints_unless
+from cluster.cli.members import (
+    OptionalEndpoints,
+    OptionalMemberDirectory,
+    member_place,
+    optional_directory,
+    place,
+)
 from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import Verb, example
 from cluster.protocol.snapshot import SnapshotLane
@@ -33,14 +39,14 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def lanes(
     directory: OptionalMemberDirectory = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
     from cluster.reader import LogReader
     from cluster.reader.remote import RemoteLog
     from cluster.reader.snapshots import newest_module_records
 
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = member_place(directory, endpoints)
     if directory is None:
         log = RemoteLog(endpoints or "")
         with LogReader(log) as reader:
@@ -71,16 +77,16 @@ def lanes(
 def forget_lanes(
     application: Annotated[str, typer.Argument(help="Whose lanes: `cluster tool lanes` has the names.")],
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="A running member's directory, or a whole cluster's.")
+        Path | None, optional_directory("A running member's directory, or a whole cluster's.")
     ] = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Have all members forget the lanes of an application that is finished, before lane_retention."""
     from cluster.client import ClusterClient
     from cluster.protocol.lane import FORGET, Lane
 
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     if directory is not None:
         endpoints = status_in(str(leader_directory(directory))).ipc_endpoints
     ClusterClient.connect(endpoints, lane=Lane(application, FORGET, 0)).close()

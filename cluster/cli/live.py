@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import time
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, default_directory
+from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 if TYPE_CHECKING:
     from cluster.cli.live_story import Looks
@@ -42,9 +40,7 @@ running cluster, or of the logs of a stopped one. --story serves such a file.
 def live(
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--dir", help=f"A whole cluster's directory or a copy of one; or set {DIRECTORY_VARIABLE}."
-        ),
+        optional_directory("A whole cluster's directory, or a copy of one."),
     ] = None,
     endpoints: OptionalEndpoints = None,
     story: Annotated[Path | None, typer.Option(metavar="FILE", help="Show this story.")] = None,
@@ -63,19 +59,17 @@ def live(
     if story is not None:
         _serve(_read(story), None, port)
         return
-    if directory is None:
-        endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE) or None
-    place = None if endpoints is not None else default_directory(directory)
+    directory, endpoints = place(directory, endpoints)
 
     def look() -> dict[str, Any]:
-        return status_document(place or Path(), endpoints)
+        return status_document(directory, endpoints)
 
-    looks = Looks(look, place)
+    looks = Looks(look, directory)
     first: Frame = {"status": look(), "events": []}
     frames = None
-    if place is not None and not any(member["isAlive"] for member in first["status"]["members"]):
+    if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):
         try:
-            frames = frames_of_events(place, first["status"])
+            frames = frames_of_events(directory, first["status"])
         except NotAClusterDirectory:  # a copy without its logs
             frames = [first]
     if out is None:

@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
+import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 import typer
 
 from cluster.cli.connecting import connects
+from cluster.cli.durations import TIMES, time_of
+from cluster.cli.log_files import Format, Partition, write_columns, write_csv
 from cluster.cli.members import (
-    ArchiveDirectory,
     ConsensusEndpoints,
     OptionalEndpoints,
     check_is_alone,
-    endpoints_unless,
+    optional_directory,
+    place,
     text_or_none,
 )
+from cluster.cli.printable import plain
 from cluster.cli.verbs import Verb, Verbs
-from cluster.errors import LogDamaged, StorageError, printable
+from cluster.errors import LogDamaged, printable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,6 +52,7 @@ Examples:
   cluster log dump --cluster-dir /data/aeron-cluster --archive-dir /data/aeron-archive --payload utf8
   cluster log dump --endpoints 127.0.0.1:9000 --follow --json
   cluster log dump --dir cluster-data/member-0 --type TIMER --type SESSION_MESSAGE --session 1
+  cluster log dump --dir cluster-data/member-0 --term 0 --since 2020-01-31T12:00:00Z
 
 {NAMES}"""
 
@@ -60,12 +68,19 @@ EXPORT = """\b
 Examples:
   cluster log export --dir cluster-data/member-0 --format parquet log.parquet
   cluster log export --dir member-0 --format arrow --from 139424 log.arrow
+  cluster log export --dir cluster-data/member-0 log.csv
+  cluster log export --dir cluster-data/member-0 --partition day by-day
   cluster log export --dir cluster-data/member-0 --append exported
 
-The file has the columns of `cluster log dump`, typed, and is written whole or not at all. FILE may be a URI
-such as s3://bucket/log.parquet. With --append it is a folder, and what is committed goes there in Parquet
-files, each named by its range of positions. Another run goes on after the last one.
+The file has the columns of `cluster log dump`, typed but in CSV, and is written whole or not at all. FILE may
+be a URI such as s3://bucket/log.parquet. A folder that --partition makes is a table to DuckDB, polars and
+Spark: SELECT * FROM read_parquet('by-day/**/*.parquet', hive_partitioning = true). With --append FILE is a
+folder, too, and what is committed goes there in Parquet files, each named by its range of positions. Another
+run goes on after the last one.
 """
+
+
+OpenPart = Any  # a partial of ``_open``
 
 
 class Payload(StrEnum):
@@ -79,6 +94,16 @@ class Payload(StrEnum):
     text = "text"
 
 
+# Of lines on a terminal; messages are as they are.
+COLOURS = {
+    "SESSION_OPEN": "green",
+    "SESSION_CLOSE": "yellow",
+    "TIMER": "blue",
+    "CLUSTER_ACTION": "magenta",
+    "NEW_LEADERSHIP_TERM": "cyan",
+}
+
+
 class EntryType(StrEnum):
     """Of an entry."""
 
@@ -90,45 +115,48 @@ class EntryType(StrEnum):
     NEW_LEADERSHIP_TERM = "NEW_LEADERSHIP_TERM"
 
 
-class Format(StrEnum):
-    """Of an exported file."""
-
-    arrow = "arrow"
-    parquet = "parquet"
-
-
-Directory = Annotated[
-    Path | None, typer.Option("--dir", help="A member's directory, ours or a real Aeron's, or a cluster's.")
-]
-ClusterDirectory = Annotated[
-    Path | None, typer.Option("--cluster-dir", help="Its cluster directory, where it lies apart.")
-]
-AeronDirectory = Annotated[
-    Path | None, typer.Option("--aeron-dir", help="Folder of its cnc.dat, or of a media driver here.")
-]
-FromPosition = Annotated[
-    int | None, typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0)
-]
-ToPosition = Annotated[
-    int | None, typer.Option("--to", help="Entries before this position (default: the log's end).", min=0)
-]
+# Which log, and which part of it: every verb has these.
+OPTIONS: dict[str, tuple[Any, Any]] = {
+    "directory": (
+        Path | None,
+        optional_directory("A member's directory, ours or a real Aeron's, or a cluster's."),
+    ),
+    "cluster_dir": (Path | None, typer.Option(help="Its cluster directory, where it lies apart.")),
+    "archive_dir": (Path | None, typer.Option(help="Its archive directory, where it lies apart.")),
+    "aeron_dir": (Path | None, typer.Option(help="Folder of its cnc.dat, or of a media driver here.")),
+    "endpoints": get_args(OptionalEndpoints),
+    "consensus_endpoints": get_args(ConsensusEndpoints),
+    "at_least": (
+        str | None,
+        typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN"),
+    ),
+    "from_position": (
+        int | None,
+        typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0),
+    ),
+    "to_position": (
+        int | None,
+        typer.Option("--to", help="Entries before this position (default: the log's end).", min=0),
+    ),
+    "since": (str | None, typer.Option(metavar="TIME", help=f"Entries from then on: {TIMES}.")),
+    "until": (str | None, typer.Option(metavar="TIME", help="Entries before then.")),
+    "term": (int | None, typer.Option(help="Only entries of this leadership term.", min=0)),
+    "types": (
+        list[EntryType],
+        typer.Option(
+            "--type", help="Only entries of this type; may be repeated.", case_sensitive=False, metavar="TYPE"
+        ),
+    ),
+    "sessions": (
+        list[int],
+        typer.Option("--session", help="Only entries of this session; may be repeated.", metavar="ID"),
+    ),
+}
 PayloadOption = Annotated[
     Payload | None, typer.Option(help="How payloads are shown.", show_default="text; base64 with --json")
 ]
-Types = Annotated[
-    list[EntryType],
-    typer.Option(
-        "--type", help="Only entries of this type; may be repeated.", case_sensitive=False, metavar="TYPE"
-    ),
-]
-Sessions = Annotated[
-    list[int], typer.Option("--session", help="Only entries of this session; may be repeated.", metavar="ID")
-]
-AtLeast = Annotated[
-    str | None, typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN")
-]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is committed from now on.")]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object an entry.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="One JSON object an entry.")]
 
 
 @app.callback(epilog="\b\nExample:\n  cluster log tail --follow --dir cluster-data/member-0")
@@ -136,166 +164,204 @@ def _log() -> None:
     """Dump, follow or export the committed log."""
 
 
+class Part(NamedTuple):
+    """The log that a command line names, opened, and which positions of it are wanted; None: no bound."""
+
+    reader: LogReader
+    diagnostics: _Diagnostics
+    begin: int | None
+    end: int | None
+
+
+def of_a_log(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with ``OPTIONS``: its first argument opens the ``Part`` of a log that they say."""
+
+    @functools.wraps(command)
+    def with_options(**arguments: Any) -> None:
+        command(partial(_open, **{name: arguments.pop(name) for name in OPTIONS}), **arguments)
+
+    _, *own = inspect.signature(command, eval_str=True).parameters.values()
+    options = (
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=[] if kind in (list[int], list[EntryType]) else None,
+            annotation=Annotated[kind, option],
+        )
+        for name, (kind, option) in OPTIONS.items()
+    )
+    own = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    with_options.__signature__ = inspect.Signature([*options, *own])  # type: ignore[attr-defined]
+    return connects(with_options)
+
+
 @app.command(epilog=DUMP)
-@connects
+@of_a_log
 def dump(
-    directory: Directory = None,
-    cluster_directory: ClusterDirectory = None,
-    archive_directory: ArchiveDirectory = None,
-    aeron_directory: AeronDirectory = None,
-    endpoints: OptionalEndpoints = None,
-    consensus_endpoints: ConsensusEndpoints = None,
-    at_least: AtLeast = None,
-    from_position: FromPosition = None,
-    to_position: ToPosition = None,
-    types: Types = [],  # noqa: B006 - never changed
-    sessions: Sessions = [],  # noqa: B006
-    payload: PayloadOption = None,
-    follow: Follow = False,
-    as_json: AsJson = False,
+    open_part: OpenPart, payload: PayloadOption = None, follow: Follow = False, as_json: AsJson = False
 ) -> None:
     """Print the entries in order, one a line."""
-    _check_range(from_position, to_position)
-    places = directory, cluster_directory, archive_directory, aeron_directory
-    with _open(*places, endpoints, consensus_endpoints, at_least, types, sessions) as reader:
-        diagnostics = _Diagnostics(reader)
-        shown = payload or (Payload.base64 if as_json else Payload.text)
-        if not follow:
-            diagnostics.check_begin(from_position)
-        start = _first_entry(reader, from_position)
-        if follow:
-            batches = reader.follow(start, to_position, on_damage=diagnostics.damage)
-        else:
-            batches = reader.batches(start, to_position, on_damage=diagnostics.damage)
-        _print(batches, shown, as_json, follow)
-        diagnostics.finish()
+    with open_part(follow) as (reader, diagnostics, begin, end):
+        entries = reader.follow if follow else reader.batches
+        _print(entries(begin, end, on_damage=diagnostics.damage), payload, as_json, follow)
 
 
 @app.command(epilog=TAIL)
-@connects
+@of_a_log
 def tail(
-    directory: Directory = None,
-    cluster_directory: ClusterDirectory = None,
-    archive_directory: ArchiveDirectory = None,
-    aeron_directory: AeronDirectory = None,
-    endpoints: OptionalEndpoints = None,
-    consensus_endpoints: ConsensusEndpoints = None,
-    at_least: AtLeast = None,
+    open_part: OpenPart,
     count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
-    types: Types = [],  # noqa: B006 - never changed
-    sessions: Sessions = [],  # noqa: B006
     payload: PayloadOption = None,
     follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
     """Print the last entries, and with --follow those that come."""
-    places = directory, cluster_directory, archive_directory, aeron_directory
-    with _open(*places, endpoints, consensus_endpoints, at_least, types, sessions) as reader:
-        diagnostics = _Diagnostics(reader)
-        shown = payload or (Payload.base64 if as_json else Payload.text)
-        end = reader.commit_position() if follow else reader.end_position()
-        last = _last_entries(reader, end, count, diagnostics)
-        _print(iter(last), shown, as_json, follow)
+    with open_part(follow) as (reader, diagnostics, begin, end):
+        now = reader.commit_position() if follow else reader.end_position()
+        last = _last_entries(reader, begin or 0, now if end is None else min(now, end), count, diagnostics)
+        _print(iter(last), payload, as_json, follow)
         if follow:
-            _print(reader.follow(end, on_damage=diagnostics.damage), shown, as_json, follow)
-        diagnostics.finish()
+            _print(reader.follow(now, end, on_damage=diagnostics.damage), payload, as_json, follow)
 
 
 @app.command(cls=Verb, epilog=EXPORT)
-@connects
+@of_a_log
 def export(
+    open_part: OpenPart,
     file: Annotated[str, typer.Argument(help="File to write, or folder to add to.", metavar="FILE")],
     format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,
-    directory: Directory = None,
-    cluster_directory: ClusterDirectory = None,
-    archive_directory: ArchiveDirectory = None,
-    aeron_directory: AeronDirectory = None,
-    endpoints: OptionalEndpoints = None,
-    consensus_endpoints: ConsensusEndpoints = None,
+    partition: Annotated[
+        Partition | None, typer.Option(help="Make FILE a folder of Parquet with a folder for each of these.")
+    ] = None,
+    payload: PayloadOption = None,
     cluster_id: Annotated[
         int, typer.Option(help="With --consensus-endpoints: the cluster's id, for --append.")
     ] = 0,
-    at_least: AtLeast = None,
-    from_position: FromPosition = None,
-    to_position: ToPosition = None,
     is_appended: Annotated[
         bool, typer.Option("--append", help="Add to a folder what it does not have yet.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was written as an object.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-j", help="Print what was written as an object.")
+    ] = False,
 ) -> None:
-    """Write the entries as Arrow IPC or Parquet files with typed columns."""
+    """Write the entries as Parquet or Arrow IPC files with typed columns, or as CSV."""
+    from cluster.reader.file_systems import masked
+
     if is_appended:
-        for option, value in (("--format", format), ("--from", from_position), ("--to", to_position)):
-            if value not in (None, Format.parquet):
-                raise typer.BadParameter(f"{value} does not go with --append", param_hint=option)
+        keywords = open_part.keywords
+        bounds = (keywords[name] for name in ("from_position", "to_position", "since", "until", "term"))
+        chosen = (*bounds, *keywords["types"], *keywords["sessions"], partition)
+        if format not in (None, Format.parquet) or any(value is not None for value in chosen):
+            raise typer.BadParameter("it takes all of the log, as Parquet files", param_hint="--append")
+        with open_part(cluster_id=cluster_id) as (reader, *_):
+            _append(reader, file, as_json)
+        return
+    if partition is not None and format is None:
+        format = Format.parquet
     elif format is None:
         suffix = Path(urlsplit(file).path).suffix.lstrip(".")
         if suffix not in Format.__members__:
+            expected = ", ".join(Format)
             raise typer.BadParameter(
-                "give arrow or parquet, the file's name has no such ending", param_hint="--format"
+                f"give one of {expected}: the file's name has no such ending", param_hint="--format"
             )
         format = Format(suffix)
-    _check_range(from_position, to_position)
-    places = directory, cluster_directory, archive_directory, aeron_directory
-    with _open(*places, endpoints, consensus_endpoints, at_least, cluster_id=cluster_id) as reader:
-        diagnostics = _Diagnostics(reader)
-        if is_appended:
-            _append(reader, file, as_json)
-            diagnostics.finish()
-            return
-        assert format is not None
-        diagnostics.check_begin(from_position)
-        batches = reader.batches(
-            _first_entry(reader, from_position), to_position, on_damage=diagnostics.damage
-        )
-        from cluster.reader.file_systems import masked
-
-        count = _write(batches, format, file)
+    if partition is not None and format is not Format.parquet:
+        raise typer.BadParameter("only Parquet files are written by partition", param_hint="--partition")
+    if payload is not None and format is not Format.csv:
+        raise typer.BadParameter("it goes with csv; the other files have the bytes", param_hint="--payload")
+    with open_part(cluster_id=cluster_id) as (reader, diagnostics, begin, end):
+        batches = reader.batches(begin, end, on_damage=diagnostics.damage)
+        if format is Format.csv:
+            rows = (row for batch in batches for row in _shown(batch, payload or Payload.text))
+            count = write_csv(rows, file)
+        else:
+            count = write_columns(batches, format, partition, file)
         if as_json:
             print(json.dumps({"file": masked(file), "format": format.value, "entries": count}))
         else:
             print(f"{count} entries in {masked(file)}")
-        diagnostics.finish()
 
 
+@contextmanager
 def _open(
+    is_followed: bool = False,
+    *,
     directory: Path | None,
-    cluster_directory: Path | None,
-    archive_directory: Path | None,
-    aeron_directory: Path | None,
+    cluster_dir: Path | None,
+    archive_dir: Path | None,
+    aeron_dir: Path | None,
     endpoints: str | None,
     consensus_endpoints: str | None,
     at_least: str | None,
-    types: Sequence[str] = (),
-    sessions: Sequence[int] = (),
+    types: Sequence[str],
+    sessions: Sequence[int],
     cluster_id: int = 0,
-) -> LogReader:
+    from_position: int | None,
+    to_position: int | None,
+    since: str | None,
+    until: str | None,
+    term: int | None,
+) -> Iterator[Part]:
+    """The part that the options of a command line say. At the end damage makes the exit status 1."""
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
-    given = (directory, cluster_directory, archive_directory)
-    entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
-    if consensus_endpoints is not None:
-        check_is_alone(consensus_endpoints, endpoints, *given)
-        return LogReader.open(
-            consensus_endpoints=consensus_endpoints,
-            aeron_dir=text_or_none(aeron_directory),
-            at_least=at_least,
-            cluster_id=cluster_id,
-            entry_filter=entry_filter,
+    if from_position is not None and to_position is not None and from_position > to_position:
+        raise typer.BadParameter(
+            f"{from_position}: expected a position up to --to, {to_position}", param_hint="--from"
         )
-    endpoints = endpoints_unless(any(path is not None for path in given), endpoints)
-    if endpoints is not None:
-        return LogReader.open(endpoints=endpoints, at_least=at_least, entry_filter=entry_filter)
-    dir, cluster_dir, archive_dir, aeron_dir = map(text_or_none, (*given, aeron_directory))
-    return LogReader.open(
-        dir=dir,
-        cluster_dir=cluster_dir,
-        archive_dir=archive_dir,
-        aeron_dir=aeron_dir,
-        at_least=at_least,
-        entry_filter=entry_filter,
-    )
+    if is_followed and (until is not None or term is not None):
+        raise typer.BadParameter("it has no end that --until or --term could find", param_hint="--follow")
+    first_us, end_us = _micros("--since", since), _micros("--until", until)
+    entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
+    named: dict[str, Any] = {"at_least": at_least, "entry_filter": entry_filter}
+    if consensus_endpoints is not None:
+        check_is_alone(consensus_endpoints, endpoints, directory, cluster_dir, archive_dir)
+        named |= {"consensus_endpoints": consensus_endpoints, "cluster_id": cluster_id}
+        named["aeron_dir"] = text_or_none(aeron_dir)
+    else:
+        if cluster_dir is None and archive_dir is None:
+            directory, endpoints = place(directory, endpoints)
+        elif endpoints is not None:
+            raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+        if endpoints is not None:
+            named["endpoints"] = endpoints
+        else:
+            dirs = {"dir": directory, "cluster_dir": cluster_dir, "archive_dir": archive_dir}
+            named |= {name: text_or_none(path) for name, path in (dirs | {"aeron_dir": aeron_dir}).items()}
+    with LogReader.open(**named) as reader:
+        diagnostics = _Diagnostics(reader)
+        if not is_followed:
+            diagnostics.check_begin(from_position)
+        begins = [_first_entry(reader, from_position)]
+        ends = [to_position]
+        if since is not None:
+            begins.append(_first(reader, "timestamp", first_us))
+        if until is not None:
+            ends.append(_first(reader, "timestamp", end_us))
+        if term is not None:
+            begins.append(_first(reader, "leadershipTermId", term))
+            ends.append(_first(reader, "leadershipTermId", term + 1))
+        begin = max((position for position in begins if position is not None), default=None)
+        end = min((position for position in ends if position is not None), default=None)
+        if begin is not None and end is not None:
+            end = max(begin, end)
+        yield Part(reader, diagnostics, begin, end)
+        diagnostics.finish()
+
+
+def _micros(option: str, text: str | None) -> int:
+    return 0 if text is None else int(time_of(option, text).timestamp() * 1e6)
+
+
+def _first(reader: LogReader, column: str, least: int) -> int:
+    """Where the first entry is whose ``column`` is ``least`` or more, else the log's end."""
+    from cluster.reader.search import first_entry
+
+    end = reader.end_position()
+    found = first_entry(reader, column, least, reader.earliest_position(), end)
+    return end if found is None else found
 
 
 class _Diagnostics:
@@ -328,23 +394,20 @@ class _Diagnostics:
             raise typer.Exit(1)
 
 
-def _check_range(start: int | None, end: int | None) -> None:
-    """Raise BadParameter for a range that ends before it begins."""
-    if start is not None and end is not None and start > end:
-        raise typer.BadParameter(f"{start}: expected a position up to --to, {end}", param_hint="--from")
-
-
 def _first_entry(reader: LogReader, position: int | None) -> int | None:
     """Where ``--from position`` begins; damage before it is not reported. Raises DataLoss."""
     return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 
 
-def _last_entries(reader: LogReader, end: int, count: int, diagnostics: _Diagnostics) -> list[pa.RecordBatch]:
-    """The last ``count`` entries before ``end``, looked for term by term from the end."""
+def _last_entries(
+    reader: LogReader, least: int, end: int, count: int, diagnostics: _Diagnostics
+) -> list[pa.RecordBatch]:
+    """The last ``count`` entries of ``[least, end)``, looked for term buffer by term buffer from the end."""
     last: list[pa.RecordBatch] = []
+    least = max(least, reader.start_position)
     rows, begin = 0, end
-    while rows < count and begin > reader.start_position:
-        begin_of_term = max((begin - 1) // reader.term_length * reader.term_length, reader.start_position)
+    while rows < count and begin > least:
+        begin_of_term = max((begin - 1) // reader.term_length * reader.term_length, least)
         found = list(reader.batches(begin_of_term, begin, on_damage=diagnostics.damage))
         rows += sum(batch.num_rows for batch in found)
         last[:0] = found
@@ -357,38 +420,6 @@ def _last_entries(reader: LogReader, end: int, count: int, diagnostics: _Diagnos
             last[0] = last[0].slice(surplus)
             rows = count
     return last
-
-
-def _write(batches: Iterator[pa.RecordBatch], format: Format, file: str) -> int:
-    """Write aside and rename; return the number of entries."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from cluster.log.columns import ROW_SCHEMA
-    from cluster.reader.file_systems import file_system_of, masked
-
-    file_system, path = file_system_of(file)
-    aside = f"{path}.tmp"
-    count = 0
-    try:
-        with (
-            file_system.open_output_stream(aside) as out,
-            pa.ipc.new_file(out, ROW_SCHEMA)
-            if format is Format.arrow
-            else pq.ParquetWriter(out, ROW_SCHEMA) as writer,
-        ):
-            for batch in batches:
-                writer.write_batch(batch)
-                count += batch.num_rows
-        file_system.move(aside, path)
-    except BaseException as error:
-        with suppress(OSError):
-            file_system.delete_file(aside)
-        if isinstance(error, OSError):
-            what = "writing failed" if error.errno is not None else f"writing failed: {error}"
-            raise StorageError(masked(file), error.errno, what) from error
-        raise
-    return count
 
 
 def _append(reader: LogReader, folder: str, as_json: bool) -> None:
@@ -407,11 +438,18 @@ def _append(reader: LogReader, folder: str, as_json: bool) -> None:
         print(f"{exported.where} has the log up to position {exported.end_position}")
 
 
-def _print(batches: Iterator[pa.RecordBatch], payload: Payload, as_json: bool, is_flushed: bool) -> None:
-    write = sys.stdout.write
+def _print(
+    batches: Iterator[pa.RecordBatch], payload: Payload | None, as_json: bool, is_flushed: bool
+) -> None:
+    payload = payload or (Payload.base64 if as_json else Payload.text)
+    is_coloured = not as_json and sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    write = (plain(sys.stdout) if is_coloured else sys.stdout).write
     for batch in batches:
         for entry in _shown(batch, payload):
-            write((json.dumps(entry) if as_json else _line(entry)) + "\n")
+            line = json.dumps(entry) if as_json else _line(entry)
+            if is_coloured and (colour := COLOURS.get(entry["entryType"])):
+                line = typer.style(printable(line), fg=colour)
+            write(line + "\n")
         if is_flushed:
             sys.stdout.flush()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
 from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint
 
 if TYPE_CHECKING:
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
 
 DIRECTORY_VARIABLE = "CLUSTER_DIR"
 DEFAULT_DIRECTORY = "cluster-data"
+DIRECTORY_DEFAULT = f"{DIRECTORY_VARIABLE} or ./{DEFAULT_DIRECTORY}"  # as --help has it
 
 # Of a command that needs them.
 Endpoints = Annotated[
     str,
     typer.Option(
+        "--endpoints",
+        "-e",
         envvar=ENDPOINTS_VARIABLE,
         metavar="LIST",
         help="Members: host:port,... (gRPC), tcp:host:port,... or ipc:/path,..., or each as 0=host:port.",
@@ -31,6 +35,8 @@ Endpoints = Annotated[
 OptionalEndpoints = Annotated[
     str | None,
     typer.Option(
+        "--endpoints",
+        "-e",
         metavar="LIST",
         help=f"Members to ask instead: host:port,... or 0=host:port,1=...; or set {ENDPOINTS_VARIABLE}.",
     ),
@@ -62,49 +68,68 @@ def text_or_none(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _serving(directory: Path | None) -> Path | None:
-    if directory is None:
-        return None
+def default_directory() -> Path:
+    """Of a command that is given none. Raises NotAClusterDirectory where there is none either."""
+    named = os.environ.get(DIRECTORY_VARIABLE)
+    directory = Path(named or DEFAULT_DIRECTORY)
+    if not named and not directory.exists():
+        raise NotAClusterDirectory(
+            f"{directory}: no such directory; expected a cluster's, a member's or a backup's, by --dir or "
+            f"{DIRECTORY_VARIABLE}, or running members, by --endpoints or {ENDPOINTS_VARIABLE}"
+        )
+    return directory
+
+
+def _serving(directory: Path) -> Path:
     from cluster.archive.files import OsFiles
     from cluster.reader.member_directory import serving_member
 
     return Path(serving_member(OsFiles(), str(directory)))
 
 
-# Of a command that reads what every member has.
-AnyMemberDirectory = Annotated[
-    Path,
-    typer.Option(
+def directory_option(help: str, callback: Callable[[Path], Path] | None = None) -> Any:
+    """``--dir`` of a command that always looks into a directory."""
+    return typer.Option(
         "--dir",
-        help="A member's directory, or what it holds, or a whole cluster's: then its first that runs.",
-        callback=_serving,
-    ),
-]
+        "-d",
+        help=help,
+        callback=callback,
+        default_factory=default_directory,
+        show_default=DIRECTORY_DEFAULT,
+    )
+
+
+def optional_directory(help: str) -> Any:
+    """``--dir`` of a command that can ask members instead: see ``place``."""
+    return typer.Option("--dir", "-d", help=help, show_default=DIRECTORY_DEFAULT)
+
+
+ANY_MEMBER = "A member's directory, or what it holds, or a whole cluster's: then its first that runs."
+# Of a command that reads what every member has.
+AnyMemberDirectory = Annotated[Path, directory_option(ANY_MEMBER, _serving)]
+OptionalMemberDirectory = Annotated[Path | None, optional_directory(ANY_MEMBER)]
 ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
 ]
-OptionalMemberDirectory = Annotated[
-    Path | None,
-    typer.Option(
-        "--dir",
-        help="A member's directory, or what it holds, or a whole cluster's: then its first that runs.",
-        callback=_serving,
-    ),
-]
 
 
-def default_directory(directory: Path | None) -> Path:
-    """Of a command whose directory has a default: what is given, or the environment says."""
-    return directory or Path(os.environ.get(DIRECTORY_VARIABLE) or DEFAULT_DIRECTORY)
+def place(directory: Path | None, endpoints: str | None) -> tuple[Path | None, str | None]:
+    """Where to look, or whom to ask: one of the two, which is given or comes from the environment.
+
+    Raises BadParameter when both are given, NotAClusterDirectory when there is neither.
+    """
+    if directory is not None:
+        if endpoints is not None:
+            raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+        return directory, None
+    endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE)
+    return (None, endpoints) if endpoints else (default_directory(), None)
 
 
-def endpoints_unless(is_directory_given: bool, endpoints: str | None) -> str | None:
-    """Members by option or environment; None: look at a directory. Raises BadParameter."""
-    if not is_directory_given:
-        endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE)
-    if is_directory_given == bool(endpoints):
-        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
-    return endpoints
+def member_place(directory: Path | None, endpoints: str | None) -> tuple[Path | None, str | None]:
+    """As ``place``: of a whole cluster's directory the first member that runs."""
+    directory, endpoints = place(directory, endpoints)
+    return (None if directory is None else _serving(directory)), endpoints
 
 
 class Shown(NamedTuple):

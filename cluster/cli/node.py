@@ -17,7 +17,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 EPILOG = """\b
 Examples:
   cluster node --config conf/member-0.toml
-  cluster node --config cluster.toml --member-id 2
+  cluster node --config cluster.toml --member 2
   CLUSTER_MAX_SESSIONS=64 cluster node --config conf/node.toml --dir /data/node
   cluster node --check conf/member-0.toml
 
@@ -36,15 +36,18 @@ Exit status: 0 fine, 1 no member would start with it on this host, 2 no configur
 
 @app.command(epilog=EPILOG)
 def node(
-    config: Annotated[Path | None, typer.Option(help="The member's TOML file.")] = None,
+    config: Annotated[Path | None, typer.Option("--config", "-c", help="The member's TOML file.")] = None,
     check: Annotated[Path | None, typer.Option(help="Check this TOML file, and run nothing.")] = None,
     member_id: Annotated[
-        int | None, typer.Option(help="Which member this is, over what the file says.")
+        int | None,
+        typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
     ] = None,
     directory: Annotated[
-        str | None, typer.Option("--dir", help="The member's directory, over what the file says.")
+        str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
+    ] = False,
 ) -> None:
     """Run one member of a cluster until Ctrl-C or SIGTERM."""
     from cluster.node import config_text

@@ -15,7 +15,8 @@ import typer
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.control import transfer_on_host
-from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
+from cluster.cli.durations import duration_option
+from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
 from cluster.errors import ClusterError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
@@ -66,14 +67,16 @@ class _Members(NamedTuple):
 @connects
 def restart(
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="A whole cluster's directory on this host, or one member's.")
+        Path | None, optional_directory("A whole cluster's directory on this host, or one member's.")
     ] = None,
     endpoints: OptionalEndpoints = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for each member to be level again.", min=1)] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    timeout: Annotated[
+        float, duration_option(help="How long each member may take to be level.", default="60s", least="1s")
+    ] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Restart running members one after the other, without an end to any session."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     members = _over_network(endpoints or "") if directory is None else _on_host(directory)
     pending, patience_s = dict(members.to_restart), 0.0
     while pending:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 import typer
 
 from cluster.cli.connecting import connects
+from cluster.cli.durations import duration_option
 from cluster.cli.members import Endpoints
 from cluster.cli.printable import plain
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut, printable
@@ -61,13 +62,19 @@ def send(
     file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="FILE")] = "-",
     binary: Annotated[bool, typer.Option("--binary", help="Length-prefixed records, not lines.")] = False,
     linger: Annotated[
-        float, typer.Option(help="Milliseconds without an answer after which it is over.", min=0)
-    ] = 500.0,
+        float,
+        duration_option(
+            help="Without an answer for so long it is over; a number alone is of milliseconds.",
+            default="500ms",
+            unit="ms",
+        ),
+    ] = 0.5,
     no_wait: Annotated[
         bool, typer.Option("--no-wait", help="Print no answers and end when all is committed.")
     ] = False,
     timeout: Annotated[
-        float, typer.Option(help="Seconds without any progress after which it fails.", min=0.1)
+        float,
+        duration_option(help="Without progress for so long it fails.", default="30s", least="100ms"),
     ] = 30.0,
     supervised: Annotated[
         bool,
@@ -91,7 +98,7 @@ def send(
         messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
         is_shown = sys.stderr.isatty() and (no_wait or not sys.stdout.isatty())
         with _Progress(client, source, is_shown) as progress:
-            _Sending(client, source, messages, answers, linger / 1000, timeout, progress).run()
+            _Sending(client, source, messages, answers, linger, timeout, progress).run()
     if answers is not None and answers.has_new_leader and not supervised:
         sys.stdout.flush()
         sys.stderr.write(

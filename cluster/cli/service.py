@@ -25,7 +25,7 @@ member, and with SIGTERM or Ctrl-C.
 
 @app.command(epilog=EPILOG)
 def service(
-    directory: Annotated[Path | None, typer.Option("--dir", help="The member's directory.")] = None,
+    directory: Annotated[Path | None, typer.Option("--dir", "-d", help="The member's directory.")] = None,
     driver_directory: Annotated[
         Path | None, typer.Option("--driver-dir", help="Where its sockets are, if not in DIR/driver.")
     ] = None,

@@ -44,7 +44,7 @@ def sim(
     seed: Annotated[int | None, typer.Option(help="This seed alone, with what happened last.")] = None,
     messages: Annotated[str, typer.Option(help="What clients send: a file, or module:function.")] = "",
     members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each history.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="A line of JSON for each history.")] = False,
 ) -> None:
     """Try services on clusters in memory: same state on every member, through snapshots and kills."""
     from cluster.service.service_loader import load_service

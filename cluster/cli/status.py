@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -12,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import DIRECTORY_VARIABLE, OptionalEndpoints, default_directory
+from cluster.cli.durations import duration_option
+from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.status_document import status_document
 from cluster.cli.top import table_lines
 from cluster.cli.verdict import HEALTHY, UNAVAILABLE
 from cluster.errors import ClusterError, printable
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -52,29 +51,22 @@ class Awaited(StrEnum):
 def status(
     directory: Annotated[
         Path | None,
-        typer.Option(
-            "--dir",
-            help=f"A whole cluster's directory, a member's, or a copy of one; or set {DIRECTORY_VARIABLE}.",
-        ),
+        optional_directory("A whole cluster's directory, a member's, or a copy of one."),
     ] = None,
     endpoints: OptionalEndpoints = None,
     wait: Annotated[
         Awaited | None,
         typer.Option(help="Wait until a member leads, all members are level, or the cluster is healthy."),
     ] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait at most.", min=0)] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+    timeout: Annotated[float, duration_option(help="How long to wait at most.", default="60s")] = 60.0,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object.")] = False,
 ) -> None:
     """Say whether the cluster is healthy, how much it can lose, and what to do."""
-    if directory is not None and endpoints is not None:
-        raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
-    if directory is None and endpoints is None:
-        endpoints = os.environ.get(ENDPOINTS_VARIABLE) or None
     deadline = time.monotonic() + timeout
     while True:
         is_last = wait is None or time.monotonic() >= deadline
         try:
-            document = status_document(default_directory(directory), endpoints)
+            document = status_document(*place(directory, endpoints))
         except ClusterError:
             if is_last:
                 raise

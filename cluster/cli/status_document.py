@@ -7,10 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.cli.members import DIRECTORY_VARIABLE, FROM_ENVIRONMENT, Shown, ask_members
+from cluster.cli.members import FROM_ENVIRONMENT, Shown, ask_members
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
@@ -22,7 +21,7 @@ SECOND_LOOK_S = 0.25
 
 
 def status_document(
-    directory: Path, endpoints: str | None = None, shown: Shown = FROM_ENVIRONMENT
+    directory: Path | None, endpoints: str | None = None, shown: Shown = FROM_ENVIRONMENT
 ) -> dict[str, Any]:
     """Look at the members in a directory or at endpoints, and judge them.
 
@@ -101,7 +100,7 @@ class _Seen:
         self.identity = None if identity is None else identity_text(*identity)
 
 
-def _seen(directory: Path, endpoints: str | None, shown: Shown) -> _Seen:
+def _seen(directory: Path | None, endpoints: str | None, shown: Shown) -> _Seen:
     from cluster.cli.top import with_lag
     from cluster.transport.endpoint import parse_endpoints
 
@@ -110,6 +109,7 @@ def _seen(directory: Path, endpoints: str | None, shown: Shown) -> _Seen:
     if endpoints is not None:  # without their ids: each of them says who the others are
         known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
     else:
+        assert directory is not None
         known = _look_in(directory, seen, shown)
     here = {member["memberId"] for member in seen.members}
     _ask({id_: endpoint for id_, endpoint in known.items() if id_ not in here}, here, seen, shown)
@@ -141,10 +141,7 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
 
     files = OsFiles()
     if not directory.is_dir():
-        raise NotAClusterDirectory(
-            f"{directory}: no such directory; expected a cluster's, a member's or a backup's, by --dir or "
-            f"{DIRECTORY_VARIABLE}, or running members, by --endpoints or {ENDPOINTS_VARIABLE}"
-        )
+        raise NotAClusterDirectory(f"{directory}: no such directory")
     folders = members_in(files, str(directory)) or [str(directory)]
     known: dict[int, Endpoint] = {}
     for folder in folders:

@@ -24,7 +24,7 @@ or sent something, to whom, and the message with its fields; "Log:" is an entry 
 @app.command(epilog=EPILOG)
 def story(
     name: Annotated[str, typer.Argument(help="Which one; without it, a list of all.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print it as JSON.")] = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a sequence diagram of mermaid.")] = False,
 ) -> None:
     """Play an episode of a cluster's life in memory: each step, with the messages that it takes."""

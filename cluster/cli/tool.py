@@ -26,7 +26,10 @@ from cluster.cli.members import (
     OptionalMemberDirectory,
     ask_members,
     check_is_alone,
-    endpoints_unless,
+    directory_option,
+    member_place,
+    optional_directory,
+    place,
     text_or_none,
 )
 from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
@@ -101,11 +104,13 @@ app.add_typer(data_loss.app)
 app.add_typer(lanes.app)
 app.add_typer(consumers.app)
 
-Directory = Annotated[Path, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")]
-OptionalDirectory = Annotated[
-    Path | None, typer.Option("--dir", help="A cluster directory, or the member's that holds it.")
+Directory = Annotated[
+    Path, typer.Option("--dir", "-d", help="A cluster directory, or the member's that holds it.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+OptionalDirectory = Annotated[
+    Path | None, optional_directory("A cluster directory, or the member's that holds it.")
+]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
 
@@ -129,7 +134,7 @@ def describe(
 
     With --endpoints, how each member stands that answers.
     """
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = member_place(directory, endpoints)
     if endpoints is not None:
         _describe_running(endpoints, raw, as_json)
         return
@@ -168,7 +173,10 @@ def _statuses(endpoints: str) -> list[LogStatus]:
 
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
-def pid(directory: Directory, as_json: AsJson = False) -> None:
+def pid(
+    directory: Annotated[Path, directory_option("A cluster directory, or the member's that holds it.")],
+    as_json: AsJson = False,
+) -> None:
     """Print the process id of the consensus module that runs, and nothing else."""
     mark = mark_of(str(directory))
     if not is_running(OsFiles(), str(directory)):
@@ -334,7 +342,7 @@ def is_leader(
     directory: OptionalDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
 ) -> None:
     """Say by the exit status whether the member leads."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     found = leads(str(directory)) if endpoints is None else _leads_at(endpoints)
     if as_json:
         print(json.dumps({"isLeader": found}))
@@ -373,7 +381,7 @@ def list_members(
         check_is_alone(consensus_endpoints, endpoints, directory)
         found = _listed_by(consensus_endpoints, aeron_directory)
     else:
-        endpoints = endpoints_unless(directory is not None, endpoints)
+        directory, endpoints = member_place(directory, endpoints)
         status = _statuses(endpoints)[0] if endpoints is not None else status_in(str(directory))
         found = {
             "leaderMemberId": status.leader_member_id,

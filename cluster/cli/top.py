@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, ask_members, endpoints_unless
+from cluster.cli.durations import duration_option
+from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.printable import plain
 from cluster.errors import ClusterError, NotAClusterDirectory, TimedOut, printable
 
@@ -68,16 +69,19 @@ WORDS = ("member", "role", "election", "module", "backup", "version")  # the oth
 @connects
 def top(
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="A member's directory, or that of a whole cluster.")
+        Path | None, optional_directory("A member's directory, or that of a whole cluster.")
     ] = None,
     endpoints: OptionalEndpoints = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.05)] = 1.0,
+    interval: Annotated[
+        float,
+        duration_option("--interval", "-i", help="From one look to the next.", default="1s", least="50ms"),
+    ] = 1.0,
     once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
     counters: Annotated[bool, typer.Option("--counters", help="Show every counter too (--dir).")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a look.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object a look.")] = False,
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
-    endpoints = endpoints_unless(directory is not None, endpoints)
+    directory, endpoints = place(directory, endpoints)
     source: Directories | _Endpoints
     source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
     rates = _Rates()

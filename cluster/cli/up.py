@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.archive.files import make_directories
+from cluster.cli.members import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from cluster.cli.printable import leave_streams_to_services
 from cluster.errors import ClusterError, PortInUse, StorageErrors
 
@@ -65,12 +66,21 @@ which service runs and where its files are. With --json that is one object {"end
 def up(
     members: Annotated[int, typer.Option(help="How many members: 1, 3, 5 or 7.")] = 3,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where the members' directories are, or are made.")
-    ] = Path("cluster-data"),
+        Path,
+        typer.Option(
+            "--dir",
+            "-d",
+            envvar=DIRECTORY_VARIABLE,
+            help="Where the members' directories are, or are made.",
+        ),
+    ] = Path(DEFAULT_DIRECTORY),
     service: Annotated[
         list[str],
         typer.Option(
-            help="echo, or module:ClassName (the working directory is searched too).", metavar="NAME"
+            "--service",
+            "-s",
+            help="echo, or module:ClassName (the working directory is searched too).",
+            metavar="NAME",
         ),
     ] = ["echo"],  # noqa: B006 - never changed
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
@@ -81,7 +91,9 @@ def up(
         list[str],
         typer.Option("--set", help="A key of all members; may be repeated.", metavar="KEY=VALUE"),
     ] = [],  # noqa: B006 - never changed
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a line.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
+    ] = False,
 ) -> None:
     """Run a whole cluster on this machine, one process per member, until Ctrl-C or SIGTERM."""
     if members not in MEMBER_COUNTS:

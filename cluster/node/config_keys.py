@@ -50,7 +50,7 @@ class NodeKeys(BaseModel):
     )
     member_id: int = _key(
         MODULE.member_id,
-        "This member, as in `members`. Overridden by --member-id.",
+        "This member, as in `members`. Overridden by --member.",
         aeron="aeron.cluster.member.id",
         ge=0,
         le=2**31 - 1,
@@ -91,7 +91,7 @@ class NodeKeys(BaseModel):
     dir: str = _key(
         "member-{member_id}",
         """The member's directory, made when missing; {member_id} stands for the id, so that members can share
-        one file. The next three lie within unless set.""",
+        one file. Overridden by --dir; CLUSTER_DIR is for commands. The next three lie within unless set.""",
         section="Where its files are",
     )
     cluster_dir: str = _key(

@@ -33,6 +33,7 @@ BACKUP_PREFIX = "CLUSTER_BACKUP_"
 # No keys: clients and backups read what is called so, or begins so.
 CLIENT_VARIABLES = (
     ENDPOINTS_VARIABLE,
+    "CLUSTER_DIR",  # where commands look; the directory of a member is an option, or in its file
     CLIENT_VARIABLE_PREFIX,
     BACKUP_PREFIX,
     *credentials.VARIABLES,
@@ -201,7 +202,7 @@ def documentation() -> str:
     return text_of(
         NodeConfig,
         "A member's configuration, complete: each key at its default, so that any of them may be left out. "
-        "The environment variable CLUSTER_KEY wins over the file, --member-id over both. "
+        "The environment variable CLUSTER_KEY wins over the file, --member over both. "
         "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
         '"Aeron" is the property that means the same there.',
         "cluster node --config conf/node.toml",

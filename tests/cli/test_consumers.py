@@ -53,7 +53,7 @@ def test_a_log_without_reports_has_no_groups(run, tmp_path):
 
 
 def test_one_of_directory_and_endpoints_is_to_be_given(run):
-    status, _, err = run("consumers")
+    status, _, err = run("consumers", "--dir", ".", "--endpoints", "localhost:9000")
     assert status == 2
     assert "give one of --dir and --endpoints" in err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
 import json
 from datetime import datetime
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
@@ -185,6 +187,80 @@ def test_export_writes_typed_columns(run, tmp_path, format, is_named):
     assert [path.name for path in tmp_path.iterdir()] == [file.name]
 
 
+def test_export_writes_csv_with_payloads_as_text_where_they_are(run, tmp_path):
+    log = LogWriter()
+    log.term(0)
+    for payload in (b"plain", b'two\nlines, "quoted"', b"\xff\x00"):
+        log.message(payload)
+    write_member(tmp_path, log)
+    file = tmp_path / "log.csv"
+    assert run("export", "--dir", tmp_path, file)[:2] == (0, f"4 entries in {file}\n")
+    with file.open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert tuple(rows[0]) == tuple(ROW_SCHEMA.names)
+    assert [row["payload"] for row in rows] == ["", "plain", 'two\nlines, "quoted"', "base64:/wA="]
+
+
+@pytest.mark.parametrize(
+    ("partition", "column"), [("term", "leadershipTermId"), ("type", "entryType"), ("day", "day")]
+)
+def test_export_by_partition_is_a_table_to_who_knows_hives_folders(run, tmp_path, partition, column):
+    folder = tmp_path / "by"
+    assert run("export", "--dir", members() / "member-2", "--partition", partition, folder)[0] == 0
+    assert {path.name.partition("=")[0] for path in folder.iterdir()} == {column}
+    table = pyarrow.dataset.dataset(folder, partitioning="hive").to_table()
+    assert set(table.column_names) == {*ROW_SCHEMA.names, column}
+    assert table.num_rows == 761 and table.column(column).null_count == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["by"]
+
+
+def test_entries_are_chosen_by_term_and_by_time(run):
+    def positions(*arguments):
+        _, out, _ = run("dump", "--dir", members() / "member-0", "--json", "--payload", "none", *arguments)
+        return [json.loads(line) for line in out.splitlines()]
+
+    entries = positions()
+    terms = sorted({entry["leadershipTermId"] for entry in entries})
+    for term in terms:
+        assert positions("--term", term) == [e for e in entries if e["leadershipTermId"] == term]
+    assert positions("--term", terms[-1] + 1) == []
+    moment = entries[len(entries) // 2]["timestamp"]
+    assert positions("--since", moment) == [e for e in entries if e["timestamp"] >= moment]
+    assert positions("--until", moment) == [e for e in entries if e["timestamp"] < moment]
+    assert positions("--since", moment, "--until", moment) == []
+    assert positions("--since", "1h") == []
+    _, out, _ = run(
+        "tail", "--dir", members() / "member-0", "--json", "-n", 2, "--until", moment, "--payload", "none"
+    )
+    assert [json.loads(line) for line in out.splitlines()] == [e for e in entries if e["timestamp"] < moment][
+        -2:
+    ]
+
+
+def test_a_terminal_shows_kinds_of_entries_in_colours_and_no_escape_of_a_payload(run, tmp_path, monkeypatch):
+    log = LogWriter()
+    log.term(0)
+    log.message(b"\x1b[31m")
+    write_member(tmp_path, log)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    term, message = run("dump", "--dir", tmp_path, "--payload", "utf8")[1].splitlines()
+    assert term.startswith("\x1b[36m") and term.endswith("\x1b[0m")
+    assert "\x1b" not in message
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in run("dump", "--dir", tmp_path)[1]
+
+
+def test_the_directory_is_the_one_of_the_environment_or_cluster_data(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLUSTER_DIR", str(members() / "member-0"))
+    assert len(run("tail", "-n", 1)[1].splitlines()) == 1
+    monkeypatch.delenv("CLUSTER_DIR")
+    (tmp_path / "cluster-data").symlink_to(members())
+    assert len(run("tail", "-n", 1)[1].splitlines()) == 1
+    for command in (["tool", "recording-log"], ["archive", "describe"], ["tool", "describe"]):
+        assert main(command) == 0
+
+
 def test_export_adds_to_a_folder_what_it_does_not_have(run, tmp_path):
     folder = tmp_path / "exported"
     status, out, _ = run("export", "--dir", members() / "member-2", "--append", folder)
@@ -195,7 +271,7 @@ def test_export_adds_to_a_folder_what_it_does_not_have(run, tmp_path):
     _, out, _ = run("export", "--dir", members() / "member-0", "--append", folder, "--json")
     assert json.loads(out) == {"folder": str(folder), "files": [], "end": 250_144}
     status, _, err = run("export", "--dir", members() / "member-0", "--append", folder, "--from", 96)
-    assert status == 2 and "96 does not go with --append" in err
+    assert status == 2 and "--append: it takes all of the log" in err
 
 
 def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatch):
@@ -220,9 +296,9 @@ def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatc
 
 
 def test_export_of_an_unknown_kind_is_wrong_usage(run, tmp_path):
-    status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "log.csv")
+    status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "log.txt")
     assert status == 2
-    assert "give arrow or parquet" in err
+    assert "give one of arrow, parquet, csv" in err
     status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "no" / "log.parquet")
     assert status == 1
     assert err.startswith(f"{tmp_path}/no/log.parquet: writing failed: No such file or directory")
@@ -259,7 +335,11 @@ def test_a_log_that_was_not_stopped_in_order_is_printed_with_a_warning(run, tmp_
         (["dump", "--dir", "{tmp}/nowhere"], 1, "nowhere: no such directory"),
         (["dump", "--dir", "{tmp}"], 1, "not a member's directory, no archive.catalog is in it"),
         (["tail", "--archive-dir", "{tmp}"], 1, "no archive is here, archive.catalog is missing"),
-        (["dump"], 2, "give one of --dir and --endpoints"),
+        (
+            ["dump"],
+            1,
+            "cluster-data: no such directory; expected a cluster's, a member's or a backup's, by --dir",
+        ),
         (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give one of --dir and --endpoints"),
         (["dump", "--dir", "{tmp}", "--payload", "rot13"], 2, "payload"),
         (["dump", "--dir", "{tmp}", "--from", "-1"], 2, "from"),

@@ -43,7 +43,7 @@ def test_a_wrong_choice_is_told_without_the_words_of_the_library_that_checks(cap
     ("line", "said"),
     [
         ("up --members three", "'--members': 'three': expected a valid integer"),
-        ("top --dir x --interval 0", "'--interval': '0': expected greater than or equal to 0.05"),
+        ("top --dir x --interval 0", "'--interval' / '-i': 0: expected a duration such as 1s, at least 50ms"),
     ],
 )
 def test_a_wrong_number_is_named_with_what_was_expected(capsys, line, said):

@@ -19,23 +19,23 @@ ENTRIES = r"( +\d+ +\d+ term \d+ \S+Z [A-Z_]+.*\n)+"
 # What each command of the README prints, in its order. GOES_ON ends by Ctrl-C.
 PRINTS = {
     ". .venv/bin/activate": "",
-    "cluster up --members 3 --dir c1": UP.format("echo", "c1"),
+    "cluster up": UP.format("echo", "cluster-data"),
     "echo hello | cluster send --endpoints 127.0.0.1:9000": "hello\n",
-    "cluster log tail --dir c1": ENTRIES,
-    "cluster log tail --follow --dir c1": ENTRIES,
-    "cluster log dump --dir c1 --json --payload utf8": r'(?s).*"SESSION_MESSAGE".*"payload": "hello".*',
-    "cluster log export --dir c1 --format parquet log.parquet": r"\d+ entries in log.parquet\n",
-    "cluster tool describe --dir c1/member-0": r"(?s)component .*CONSENSUS_MODULE .*CONTAINER .*",
-    "cluster snapshot --dir c1": r"\[\d\] SNAPSHOT completed\n",
-    "cluster archive verify --dir c1/member-0": r"(\(recordingId=\d+\) OK\n)+",
-    "cluster top --dir c1 --once": r"(?s).*member .*LEADER.*",
-    "cluster status --dir c1": r"(?s)healthy: 3 members, member \d leads, .*",
+    "cluster log tail": ENTRIES,
+    "cluster log tail --follow": ENTRIES,
+    "cluster log dump --json --payload utf8": r'(?s).*"SESSION_MESSAGE".*"payload": "hello".*',
+    "cluster log export log.parquet": r"\d+ entries in log.parquet\n",
+    "cluster tool describe": r"(?s)component .*CONSENSUS_MODULE .*CONTAINER .*",
+    "cluster snapshot": r"\[\d\] SNAPSHOT completed\n",
+    "cluster archive verify --dir cluster-data/member-0": r"(\(recordingId=\d+\) OK\n)+",
+    "cluster top --once": r"(?s).*member .*LEADER.*",
+    "cluster status": r"(?s)healthy: 3 members, member \d leads, .*",
     "export CLUSTER_ENDPOINTS=tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021": "",
     "cluster bench --json": r'\{"transport": "tcp", .*"latencyUs": .*\}\n',
-    "kill -9 $(cluster tool pid --dir c1/member-1)": "",
-    "cluster node --config c1/member-1/node.toml": r"member 1: 127.0.0.1:9010\n",
-    "cluster tool suspend --dir c1": r"\[\d\] SUSPEND completed\n",
-    "cluster tool resume --dir c1": r"\[\d\] RESUME completed\n",
+    "kill -9 $(cluster tool pid --dir cluster-data/member-1)": "",
+    "cluster node --config cluster-data/member-1/node.toml": r"member 1: 127.0.0.1:9010\n",
+    "cluster tool suspend --dir cluster-data": r"\[\d\] SUSPEND completed\n",
+    "cluster tool resume --dir cluster-data": r"\[\d\] RESUME completed\n",
     "cluster up --dir c2 --service greeter:Greeter": UP.format("greeter:Greeter", "c2"),
     "python first.py": r"(?s)0 NEW_LEADERSHIP_TERM .*\d+ SESSION_MESSAGE b'hello'\n.*",
     "python greet.py": r"b'hello world'\n",
@@ -123,7 +123,7 @@ def prepare(terminal: Terminal, step: Step) -> None:
 
 
 def has_leader(terminal: Terminal, state: str) -> bool:
-    top = run("top", "--dir", str(terminal.directory / "c1"), "--once", "--json")
+    top = run("top", "--dir", str(terminal.directory / "cluster-data"), "--once", "--json")
     members = json.loads(top.stdout)["members"]
     return any(member["role"] == "LEADER" and member["moduleState"] == state for member in members)
 
@@ -154,7 +154,7 @@ def test_the_readme_works_as_it_stands(terminal: Terminal, step: Step) -> None:
 @pytest.mark.slow  # tests/spark reads the same in the session that all share
 @pytest.mark.timeout(200)
 def test_the_readmes_block_for_spark_works_as_it_stands(terminal: Terminal) -> None:
-    begin, send = "cluster up --members 3 --dir c1", "echo hello | cluster send --endpoints 127.0.0.1:9000"
+    begin, send = "cluster up", "echo hello | cluster send --endpoints 127.0.0.1:9000"
     terminal.run(". .venv/bin/activate")
     terminal.start(begin, terminal.here(PRINTS[begin]))
     terminal.run(send)

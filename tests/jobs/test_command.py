@@ -53,6 +53,27 @@ def test_help_comes_without_spark(all_help):
     assert "jobs.command" in imported and not {"pyspark", "numba"} & imported
 
 
+def test_a_job_reads_what_commands_read_where_no_option_says_which_log(monkeypatch, tmp_path):
+    made = command.parser("log_to_delta", "", "")
+
+    def read(*arguments):
+        return command.source_of(made.parse_args(arguments))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CLUSTER_ENDPOINTS", raising=False)
+    monkeypatch.delenv("CLUSTER_DIR", raising=False)
+    with pytest.raises(ConfigurationError, match="none is given"):
+        read()
+    (tmp_path / "cluster-data").mkdir()
+    assert read() == {"clusterDir": f"{tmp_path}/cluster-data"}
+    monkeypatch.setenv("CLUSTER_DIR", "elsewhere")
+    assert read() == {"clusterDir": f"{tmp_path}/elsewhere"}
+    monkeypatch.setenv("CLUSTER_ENDPOINTS", "a:1")
+    assert read() == {"endpoints": "a:1"}
+    assert read("--dir", "d") == read("--cluster-dir", "d") == {"clusterDir": f"{tmp_path}/d"}
+    assert read("--option", "archiveDir=x", "--dir", "d").keys() == {"clusterDir", "archiveDir"}
+
+
 @pytest.mark.parametrize(
     "arguments, said",
     [

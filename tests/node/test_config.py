@@ -225,6 +225,11 @@ def test_a_variable_that_only_looks_like_ours_is_told_but_no_error(tmp_path):
     ]
 
 
+def test_where_commands_look_moves_no_members_directory(tmp_path):
+    loaded = load_text(tmp_path, 'dir = "here"', CLUSTER_DIR="cluster-data")
+    assert loaded.dir == "here"
+
+
 def test_the_file_of_a_directory_that_was_moved_is_told(tmp_path):
     before, now = tmp_path / "c1", tmp_path / "c2"
     before.mkdir()

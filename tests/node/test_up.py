@@ -358,7 +358,7 @@ def test_a_cluster_keeps_its_size(tmp_path):
         (["up", "--service", "json:Service"], 'service "json:Service": json has no Service'),
         (["node", "--config", "missing.toml"], "missing.toml: no such file"),
         (["node"], "give one of --config and --check"),
-        (["top"], "give one of --dir and --endpoints"),
+        (["top", "--dir", ".", "--endpoints", "localhost:9000"], "give one of --dir and --endpoints"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(tmp_path, arguments, expected):
