@@ -47,6 +47,7 @@ PANELS = {
     },
     "Try": {
         "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",
+        "new": "Make a folder with a service, its test, a client and a query, all of which run.",
         "send": "Send lines or records as one session; print what is answered.",
         "bench": "Measure throughput and round-trip latency of a running cluster.",
         "sim": "Try services on clusters in memory: the same state on all members, through kills.",

@@ -34,6 +34,7 @@ BACKUPS = "tests/backup/test_drill.py::"
 ELSEWHERE = {
     "cluster up": UP + "test_what_runs_is_said_with_a_command_that_works",
     "cluster snapshot": README,
+    "cluster new": "tests/cli/test_new.py::test_a_new_service_passes_the_test_that_comes_with_it",
     "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
     "cluster node --check": "tests/cli/test_node_check.py::"
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
