@@ -14,7 +14,7 @@ NETWORK = ["grpc", "tcp"]
 
 
 def audited(node: ClusterNode) -> list[dict[str, Any]]:
-    """The refusals in a member's audit.log."""
+    """The lines of a member's audit.log."""
     return [json.loads(line) for line in (node.config.path / "audit.log").read_text().splitlines()]
 
 

@@ -171,7 +171,7 @@ def test_a_certificate_names_the_administrator(tmp_path, certificates, tool, med
         assert asked_by("alice") == (0, "[0] SNAPSHOT completed\n", "")
         status, out, err = asked_by("bob")
         assert (status, out) == (1, "") and err.endswith(": no right to admin\n") and err.count("\n") == 1
-        assert [line["principal"] for line in audited(node)] == ["bob"]
+        assert [line["principal"] for line in audited(node)] == ["alice", "bob"]
         status, out, err = tool("snapshot", "--endpoints", endpoints_of(node, medium))
         assert (status, out, err.count("\n")) == (1, "", 1) and "TLS" in err
 
