@@ -214,7 +214,11 @@ class _Events:
         code: EventCode,
         detail: str,
     ) -> None:
-        if code.name == "ERROR":
+        from cluster.protocol.session import NO_ROOM
+
+        if detail.startswith(NO_ROOM):
+            sys.stderr.write(f"waits: {printable(detail)}\n")
+        elif code.name == "ERROR":
             self.errors.append(detail)
 
 

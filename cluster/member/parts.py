@@ -191,6 +191,7 @@ class Parts:
             self.egress,
             self.toggles,
             security.authorisation,
+            self.room,
             self._turn,
         )
         source = BackupSource(
@@ -324,7 +325,7 @@ class Parts:
             turn=self._turn,
             reporter=self._reporter,
             poll_clients=self._poll_clients,
-            greet_clients=lambda: self.clients.greet(self.ingress),
+            greet_clients=partial(self.clients.greet, self.ingress),
             room=self.room,
         )
 

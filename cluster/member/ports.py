@@ -47,8 +47,11 @@ class Clients(Protocol):
 
     def poll(self, handler: ClientsHandler) -> int: ...
 
-    def greet(self, handler: ClientsHandler) -> int:
-        """Take connections and their Hello, and nothing of clients: who reads or administers is served."""
+    def greet(self, handler: ClientsHandler, hears_strangers: bool) -> int:
+        """Take connections and their Hello: who reads or administers is served.
+
+        Of clients nothing is taken; ``hears_strangers``: of those with a session.
+        """
 
     def send(self, connection_id: int, *buffers: Buffer) -> int: ...
 

@@ -24,6 +24,9 @@ class SessionMessageHeader(Message, template_id=1):
     timestamp: Time
 
 
+NO_ROOM = "no input is taken until there is room for more log"  # begins the detail of such an ERROR
+
+
 class SessionEvent(Message, template_id=2):
     """``detail``: empty for OK, ingress endpoints for REDIRECT, a text for the rest."""
 

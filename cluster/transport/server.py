@@ -232,18 +232,25 @@ class ClientPort:
             work += taken > 0
         return work
 
-    def greet(self, handler: ClientsHandler) -> int:
-        """Take a turn with those that have not said Hello: readers need no session. Returns how many did."""
-        if self._hand_over is None:
+    def greet(self, handler: ClientsHandler, hears_strangers: bool) -> int:
+        """Take a turn with those alone who have not said Hello: readers need no session, clients wait.
+
+        ``hears_strangers``: clients without a session are heard, too. Returns how many were.
+        """
+        if self._hand_over is None and not hears_strangers:
             return 0
         work = self._accept_new(self._clock_ns(), handler)
         ready, self._ready = self._ready, []
         for connection in ready:
             client = self._clients.get(connection.connection_id)
-            if client is None or client.is_known or work >= STRANGERS_PER_POLL_MAX:
+            is_waiting = client is None or (
+                client.is_known
+                and not (hears_strangers and self._is_stranger(connection.connection_id, handler))
+            )
+            if is_waiting or work >= STRANGERS_PER_POLL_MAX:
                 self._ready.append(connection)
             else:
-                self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, takes_frames=False)
+                self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, takes_frames=hears_strangers)
                 work += 1
         return work
 

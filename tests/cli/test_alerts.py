@@ -110,6 +110,7 @@ FAULTS: dict[str, Callable[[Shown], object]] = {
     "ClusterTurnsLate": risen("cycle_time_exceeded", 11),
     "ClusterServiceSlow": of_service(Id.CONTAINER_CYCLE_TIME_EXCEEDED, 11),
     "ClusterDiskNearlyFull": found(diskFree=9 * GIB),
+    "ClusterLogFull": lambda shown: shown.counters.log_room.set(0),
     "ClusterLinkDown": lambda shown: shown.counters.show_link(2, is_up=False, queued_bytes=0),
     "ClusterLinkCongested": lambda shown: shown.counters.show_link(1, is_up=True, queued_bytes=9 << 20),
     "ClusterClockOff": found(clockOffsetMs=-600),

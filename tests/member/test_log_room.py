@@ -6,6 +6,7 @@ from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 SEGMENT = 64 * 1024
 MAX = 8 * SEGMENT
 MIN = 1 << 20
+WHY = "no input is taken until there is room for more log (log_bytes_max)"
 
 
 def a_cluster(**settings):
@@ -63,6 +64,11 @@ def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when
     assert leader.recording.append_position == position
     assert leader.counters.log_room.get() == 0
     assert has_said(cluster, "takes no more input until there is room")
+
+    late = cluster.add_client()
+    cluster.run(3 * SECOND)
+    assert client.refusals == [WHY], "who has a session hears it once"
+    assert set(late.refusals) == {WHY} and not late.is_open, "who wants one hears it each time"
 
     for member in cluster.members:
         member.needed_position = None

@@ -8,6 +8,7 @@ from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.session_outlet import SessionOutlet
 from cluster.member.control import Toggles
 from cluster.member.log.publication import LogPublication
+from cluster.member.log.room import LogRoom
 from cluster.member.status import MemberStatus
 from cluster.member.turn import Turn
 from cluster.protocol import CLUSTER
@@ -44,6 +45,7 @@ class ClientRequests:
         egress: EgressPublisher,
         toggles: Toggles,
         authorisation: AuthorisationService,
+        room: LogRoom,
         turn: Turn,
     ) -> None:
         self._context = context
@@ -54,6 +56,7 @@ class ClientRequests:
         self._egress = egress
         self._toggles = toggles
         self.authorisation = authorisation
+        self._room = room
         self._turn = turn
         self._undecided: dict[int, SessionResume] = {}  # by connection, one each
 
@@ -65,7 +68,16 @@ class ClientRequests:
             return None
         return publication
 
+    def tell_full(self) -> None:
+        """On a leader whose log has no more room: its clients hear why nothing of theirs is taken."""
+        for session_id in self._sessions.sessions:
+            self._tell_error(session_id, self._room.refusal)
+
     def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
+        if self._status.is_leading and self._room.is_full:
+            self._send_event(connection_id, request, EventCode.ERROR, self._room.refusal)
+            self._sessions.end_egress(connection_id)
+            return
         self._sessions.on_connect_request(
             connection_id,
             request,
@@ -179,9 +191,11 @@ class ClientRequests:
     def on_service_failed(self, session_id: int, detail: str) -> None:
         """A service raised on an entry of the session: its client hears of it, and where to read more."""
         if self._status.is_leading:
-            member_id = self._context.member_id
-            detail += f"; see node.log of member {member_id}"
-            self._sessions.tell_error(session_id, detail, self._replica.leadership_term_id, member_id)
+            self._tell_error(session_id, f"{detail}; see node.log of member {self._context.member_id}")
+
+    def _tell_error(self, session_id: int, detail: str) -> None:
+        member_id = self._context.member_id
+        self._sessions.tell_error(session_id, detail, self._replica.leadership_term_id, member_id)
 
     def on_challenge_response(self, response: ChallengeResponse) -> None:
         self._sessions.on_challenge_response(

@@ -15,6 +15,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
+from cluster.protocol.session import NO_ROOM
 
 ANY = 1 << 62  # bytes that may still come where nothing bounds them
 
@@ -52,6 +53,12 @@ class LogRoom:
     def is_full(self) -> bool:
         """Whether a leader takes no more input. What the log has taken is known in every turn."""
         return self.state is RoomState.FULL or 0 < self._log_bytes_max <= self._taken
+
+    @property
+    def refusal(self) -> str:
+        """What clients of a leader hear while it ``is_full``."""
+        key = "log_bytes_max" if 0 < self._log_bytes_max <= self._taken else "disk_free_min"
+        return f"{NO_ROOM} ({key})"
 
     @property
     def _taken(self) -> int:

@@ -90,7 +90,7 @@ class LeaderPorts:
     turn: Turn
     reporter: Reporter
     poll_clients: Callable[[], int]
-    greet_clients: Callable[[], int]
+    greet_clients: Callable[[bool], int]
     room: LogRoom
 
 
@@ -113,6 +113,7 @@ class Leading(Phase):
         self.is_commit_unsent = False  # of a risen commit position, to the followers
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
+        self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else nobody can tell which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
         self._absent = AbsentServices(
@@ -280,8 +281,13 @@ class Leading(Phase):
         if module.is_active:
             self._absent.do_work(self.leader.commit_position, now_ns)
         ports.turn.work_count += ports.control.do_work(now_ns)
-        if module.state is ConsensusModuleState.SUSPENDED or ports.room.is_full:
-            ports.turn.work_count += ports.greet_clients()  # administrators and readers may come
+        is_without_room = ports.room.is_full
+        if is_without_room and not self._is_without_room:
+            ports.requests.tell_full()
+        self._is_without_room = is_without_room
+        if module.state is ConsensusModuleState.SUSPENDED or is_without_room:
+            # Administrators and readers may come, and who wants a session where there is no room hears so.
+            ports.turn.work_count += ports.greet_clients(is_without_room)
         ports.supervision.tell_followers(now_ns)
         if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()

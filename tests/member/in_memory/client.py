@@ -47,6 +47,7 @@ class SimulatedClient:
         self.echoed: list[bytes] = []
         self.is_open = False
         self.is_lost = False  # the cluster closed the session
+        self.refusals: list[str] = []  # why something of it was not taken
         self._connection: ClientConnection | None = None
         self._member_id = client_id % cluster.member_count
         self._correlation_id = client_id * 1_000_000
@@ -166,6 +167,8 @@ class SimulatedClient:
                 self.session_id = event.cluster_session_id
                 self.world.tell(self.name, f"session {self.session_id} in term {event.leadership_term_id}")
             self._go_on(event.leadership_term_id, 0)
+        elif event.code is EventCode.ERROR:
+            self.refusals.append(event.detail)
         elif event.code is EventCode.REDIRECT:
             leader = event.leader_member_id
             self._connect(leader if leader >= 0 else self._member_id + 1)
