@@ -58,6 +58,7 @@ PANELS = {
         "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
     },
     "Members": {
+        "format": "Make an empty directory one of a named cluster, before its first start.",
         "node": "Run one member from a configuration file.",
         "service": "Run one of a member's services in a process of its own.",
         "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",

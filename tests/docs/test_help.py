@@ -38,6 +38,8 @@ ELSEWHERE = {
     "cluster demo": "tests/cli/test_demo.py::test_nothing_is_lost_or_doubled_when_the_leader_is_killed",
     "cluster node --check": "tests/cli/test_node_check.py::"
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
+    "cluster format": "tests/cli/test_format.py::"
+    "test_a_directory_is_formatted_once_for_one_cluster_and_starts_as_that",
     "cluster bundle": "tests/cli/test_bundle.py::"
     "test_a_bundle_describes_each_member_in_files_that_programs_read",
     "cluster node": UP + "test_a_member_that_died_is_started_again_by_its_own_file",

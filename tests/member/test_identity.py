@@ -289,3 +289,36 @@ def test_files_of_a_restored_directory_take_what_its_first_start_says():
     goes_on(cluster, 0, 1, 2)
     assert {identity_of(member).generation for member in cluster.members} == {9}
     assert identity_of(cluster.members[0]).member_ids == (0, 1, 2)
+
+
+def formatted(*generations):
+    """Members that never ran, over directories that are empty but for what `cluster format` writes."""
+    cluster = SimulatedCluster(len(generations), 1)
+    for member, generation in zip(cluster.members, generations, strict=True):
+        member.kill()
+        member.wipe()
+        identity = ClusterIdentity(generation).with_members(0, tuple(range(cluster.member_count)))
+        for folder in (CLUSTER, ARCHIVE):
+            member.files.make_directory(folder)
+        write_identity(member.files, CLUSTER, ARCHIVE, identity)
+    starts(cluster, *cluster.members, for_ns=30 * SECOND)
+    return cluster
+
+
+def test_formatted_members_begin_a_cluster_and_an_empty_directory_is_taken_into_it():
+    cluster = formatted(5, 5, 5)
+    cluster.add_client()
+    goes_on(cluster, 0, 1, 2)
+    lost = cluster.followers[0]
+    lost.stop()
+    lost.wipe()
+    starts(cluster, lost, for_ns=20 * SECOND)
+    assert identity_of(lost).generation == 5 and lost.is_running
+    cluster.await_level()
+
+
+def test_a_member_that_was_formatted_for_another_cluster_is_counted_by_nobody():
+    cluster = formatted(5, 5, 9)
+    line = "member 2 is not counted: it is of generation 9, expected 5"
+    assert [event for event in cluster.events if line in event]
+    assert cluster.leader is None, "a new cluster needs all members that are configured"

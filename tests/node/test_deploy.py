@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from cluster.archive.identity_file import IDENTITY_FILE_NAME
 from cluster.node import config_text
 from cluster.node.supervisor import RESTART_STATUS
 from tests.tree import ROOT
@@ -31,6 +32,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit() -> None:
     assert service["Type"] == "notify" and service["Restart"] == "always"
     assert service["RestartForceExitStatus"] == str(RESTART_STATUS)
     assert service["RestartPreventExitStatus"] == "2"  # ConfigurationError's
+    assert unit["Unit"]["AssertPathExists"].endswith(f"/cluster/{IDENTITY_FILE_NAME}")
     if (program := shutil.which("systemd-analyze")) is not None:
         said = subprocess.run(
             [program, "verify", str(UNIT)], capture_output=True, text=True, timeout=60

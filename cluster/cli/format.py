@@ -1,0 +1,64 @@
+"""``cluster format``: an empty directory becomes one of a named cluster, before it has a member."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+EPILOG = """\b
+Examples:
+  cluster format --config conf/member-0.toml --name orders
+  cluster format --config cluster.toml --member-id 2 --name orders --json
+
+Do it once for each member, with one name for all of a cluster. The directory then starts as a member of the
+configured ids and cluster_id alone, and none of another name counts it. It does nothing where the directory
+is of that cluster already, and fails where it is of another, or has files of a member.
+"""
+
+
+@app.command("format", epilog=EPILOG)
+def format_directory(
+    config: Annotated[Path, typer.Option(help="The member's TOML file.")],
+    name: Annotated[str, typer.Option(help="The cluster's name, the same for all its members.")],
+    member_id: Annotated[
+        int | None, typer.Option(help="Which member this is, over what the file says.")
+    ] = None,
+    directory: Annotated[
+        str | None, typer.Option("--dir", help="The member's directory, over what the file says.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Make an empty directory one of a named cluster, before its member's first start."""
+    from cluster.archive.files import OsFiles, make_directories
+    from cluster.archive.identity_file import identity_line, read_identity, write_identity
+    from cluster.errors import OtherMembers
+    from cluster.node import config_text
+    from cluster.protocol.identity import ClusterIdentity, generation_of
+
+    options: dict[str, Any] = {"member_id": member_id, "dir": directory}
+    loaded = config_text.load(
+        config, overrides={key: value for key, value in options.items() if value is not None}
+    )
+    folders = loaded.cluster_path, loaded.archive_path
+    identity = ClusterIdentity(generation_of(f"format {name}")).with_members(
+        loaded.cluster_id, loaded.member_ids
+    )
+    found = read_identity(OsFiles(), str(folders[0]), str(folders[1])).identity
+    known = None if found is None else found.replace(first_term_timestamp=None, first_log_session_id=None)
+    if known not in (None, identity):
+        assert known is not None
+        raise OtherMembers(f"{loaded.path}: is of {identity_line(known)}, expected {identity_line(identity)}")
+    if known is None:
+        if taken := [str(path) for folder in folders if folder.exists() for path in folder.iterdir()]:
+            raise OtherMembers(f"{loaded.path}: {min(taken)} is here, expected an empty directory")
+        for folder in folders:
+            make_directories(folder)
+        write_identity(OsFiles(), str(folders[0]), str(folders[1]), identity)
+    described = {"dir": str(loaded.path), "generation": identity.generation, "isNew": known is None}
+    line = f"{loaded.path}: {identity_line(identity)}"
+    print(json.dumps(described) if as_json else line if known is None else f"{line}, as before")
