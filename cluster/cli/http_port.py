@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -48,10 +48,19 @@ Answer = Callable[[HttpRequest], Awaitable[Response]]
 class HttpPort:
     """Serves what comes to a listening socket."""
 
-    def __init__(self, sock: socket.socket, answer: Answer, tls: ServerTls | None = None) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        answer: Answer,
+        tls: ServerTls | None = None,
+        *,
+        methods: Sequence[str] = ("GET", "HEAD"),
+    ) -> None:
+        """No content of a request is read, whatever its method."""
         sock.setblocking(False)
         self._sock = sock
         self._answer = answer
+        self._methods = methods
         self._tls = tls
         self._serving: set[asyncio.Task[None]] = set()
         self._by_address: Counter[str] = Counter()
@@ -108,8 +117,11 @@ class HttpPort:
             transport.abort()
 
     async def _answered(self, request: HttpRequest) -> Response:
-        if request.method not in ("GET", "HEAD"):
-            return Response(HTTPStatus.METHOD_NOT_ALLOWED, b"GET or HEAD\n", headers={"Allow": "GET, HEAD"})
+        if request.method not in self._methods:
+            allowed = ", ".join(self._methods)
+            return Response(
+                HTTPStatus.METHOD_NOT_ALLOWED, f"{allowed}\n".encode(), headers={"Allow": allowed}
+            )
         return await self._answer(request)
 
 

@@ -15,6 +15,7 @@ from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
 
 if TYPE_CHECKING:
+    from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_story import Looks
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -27,11 +28,13 @@ Examples:
   cluster live --endpoints 127.0.0.1:9000 --port 8080
   cluster live --dir cluster-data --out story.html --seconds 30
   cluster live --story story.html
+  cluster live --buttons
 
 The page needs no network and nothing to be installed. It is served on loopback, and asks for the status
 twice a second. The directory may have stopped: then the page plays what the members' logs say of roles,
 elections and terms. --out writes a story instead, one file that can be mailed: of so many seconds of a
-running cluster, or of the logs of a stopped one. --story serves such a file.
+running cluster, or of the logs of a stopped one. --story serves such a file, and one of
+`cluster story --html`. With --buttons whoever has the printed address may kill, stop and start the members.
 """
 
 
@@ -44,6 +47,10 @@ def live(
     ] = None,
     endpoints: OptionalEndpoints = None,
     story: Annotated[Path | None, typer.Option(metavar="FILE", help="Show this story.")] = None,
+    with_buttons: Annotated[
+        bool,
+        typer.Option("--buttons", help="Have buttons that kill, stop and start members of `cluster up`."),
+    ] = False,
     port: Annotated[int, typer.Option(help="Where to serve the page; 0: where there is room.", min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a story there, and serve nothing.")
@@ -51,7 +58,8 @@ def live(
     seconds: Annotated[float, typer.Option(help="How long a story of a running cluster is.", min=0)] = 10.0,
 ) -> None:
     """Show a cluster on a page: its members, terms, positions, rates and events."""
-    from cluster.cli.live_story import Frame, Looks, frames_of_events, page
+    from cluster.cli.live_buttons import MemberButtons
+    from cluster.cli.live_story import Frame, Looks, frames_of_events, page, write_text
     from cluster.cli.status_document import status_document
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
@@ -73,7 +81,8 @@ def live(
         except NotAClusterDirectory:  # a copy without its logs
             frames = [first]
     if out is None:
-        _serve(page(frames), None if frames else looks, port)
+        buttons = MemberButtons(place) if with_buttons and place is not None else None
+        _serve(page(frames), None if frames else looks, port, buttons)
         return
     if frames is None:
         frames = [first]
@@ -81,8 +90,7 @@ def live(
         while time.monotonic() < deadline:
             time.sleep(LOOK_INTERVAL_S)
             frames.append(looks.frame())
-    with StorageErrors(out, "cannot be written"):
-        out.write_text(page(frames))
+    write_text(out, page(frames))
     print(f"{out}: {len(frames)} frames")
 
 
@@ -91,7 +99,7 @@ def _read(story: Path) -> str:
         return story.read_text()
 
 
-def _serve(text: str, looks: Looks | None, port: int) -> None:
+def _serve(text: str, looks: Looks | None, port: int, buttons: MemberButtons | None = None) -> None:
     """Serve the page until Ctrl-C; where ``looks`` are given, its frames too."""
     from cluster.cli.http_port import HttpPort
     from cluster.cli.live_pages import LivePages
@@ -100,5 +108,7 @@ def _serve(text: str, looks: Looks | None, port: int) -> None:
         sock = socket.create_server(("127.0.0.1", port))
     except OSError as error:
         raise PortInUse(f"127.0.0.1:{port}: {error.strerror}") from None
-    print(f"http://127.0.0.1:{sock.getsockname()[1]}/", flush=True)
-    asyncio.run(HttpPort(sock, LivePages(text, looks).answer).run())
+    key = "" if buttons is None else f"?key={buttons.key}"
+    print(f"http://127.0.0.1:{sock.getsockname()[1]}/{key}", flush=True)
+    pages = LivePages(text, looks, buttons)
+    asyncio.run(HttpPort(sock, pages.answer, methods=("GET", "HEAD", "POST")).run())

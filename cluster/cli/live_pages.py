@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import secrets
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 
 from cluster.cli.http_port import HttpRequest, Response
+from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_story import EVENTS_MAX, Looks
 from cluster.errors import ClusterError
 
@@ -21,9 +23,10 @@ OWN_NAMES = ("127.0.0.1", "localhost")
 class LivePages:
     """``looks`` is None where the page has its frames within."""
 
-    def __init__(self, text: str, looks: Looks | None) -> None:
+    def __init__(self, text: str, looks: Looks | None, buttons: MemberButtons | None = None) -> None:
         self._text = text.encode()
         self._looks = looks
+        self._buttons = buttons
         self._events: deque[str] = deque(maxlen=EVENTS_MAX)
         self._looking = ThreadPoolExecutor(1)
         self._looked_s = float("-inf")
@@ -33,6 +36,8 @@ class LivePages:
         """The page at /, a frame at /frame; nothing to a site whose name has come to stand for this host."""
         if request.headers.get("host", "").partition(":")[0] not in OWN_NAMES:
             return Response(HTTPStatus.FORBIDDEN, b"this page is for this host\n")
+        if request.method == "POST":
+            return self._pressed(request)
         if request.path == "/":
             headers = {"Content-Security-Policy": POLICY}
             return Response(HTTPStatus.OK, self._text, "text/html; charset=utf-8", headers)
@@ -43,6 +48,14 @@ class LivePages:
         except ClusterError as error:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
         return Response(HTTPStatus.OK, frame, "application/json")
+
+    def _pressed(self, request: HttpRequest) -> Response:
+        _, _, rest = request.path.partition("/")
+        member, _, verb = rest.partition("/")
+        key = request.headers.get("x-key", "")
+        if self._buttons is None or not secrets.compare_digest(key.encode(), self._buttons.key.encode()):
+            return Response(HTTPStatus.FORBIDDEN, b"the key is not that of the page's address\n")
+        return self._buttons.press(member, verb)
 
     def _newest(self, looks: Looks) -> bytes:
         """In the one thread that looks. Raises ClusterError."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.cli.events import Event, EventLog, by_time, event_text, logs_in
-from cluster.errors import NotAClusterDirectory
+from cluster.errors import NotAClusterDirectory, StorageError
 
 Frame = dict[str, Any]  # "status", and "events": lines for people
 
@@ -92,9 +92,17 @@ def _document(last: dict[str, Any], members: list[dict[str, Any]], event: Event)
     }
 
 
-def page(frames: list[Frame] | None = None) -> str:
-    """The page; with frames it is a story that plays them, without it asks where it came from."""
+def write_text(path: Path, text: str) -> None:
+    """Raises StorageError."""
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise StorageError(path, error.errno, "cannot be written") from None
+
+
+def page(played: list[Frame] | dict[str, Any] | None = None) -> str:
+    """The page; with frames, or a story's document, it plays them, without it asks where it came from."""
     text = resources.files("cluster.cli").joinpath("live.html").read_text()
     assert text.count(STORY_AT) == 1
-    story = "null" if frames is None else json.dumps(frames).replace("<", "\\u003c")
+    story = "null" if played is None else json.dumps(played).replace("<", "\\u003c")
     return text.replace(STORY_AT, story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ Examples:
   cluster story
   cluster story client-redirect
   cluster story lost-vote --mermaid
+  cluster story leader-dies --html story.html
 
 Members, services and clients run in memory, in virtual time: a story is over in a moment, and goes the same
 way each time. Each sentence stands before the line that it is about. Lines have the time in seconds, who did
@@ -26,10 +28,13 @@ def story(
     name: Annotated[str, typer.Argument(help="Which one; without it, a list of all.")] = "",
     as_json: Annotated[bool, typer.Option("--json", "-j", help="Print it as JSON.")] = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a sequence diagram of mermaid.")] = False,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that plays it.")] = None,
+    shiviz: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a log for ShiViz.")] = None,
 ) -> None:
     """Play an episode of a cluster's life in memory: each step, with the messages that it takes."""
+    from cluster.cli.live_story import page, write_text
     from cluster.testing.stories import STORIES
-    from cluster.testing.stories.telling import as_diagram, as_document, as_text
+    from cluster.testing.stories.telling import as_diagram, as_document, as_shiviz, as_text
 
     if not name:
         for known in STORIES.values():
@@ -41,7 +46,14 @@ def story(
     if name not in STORIES:
         raise typer.BadParameter(f"{name!r} is none; `cluster story` lists them", param_hint="NAME")
     played = STORIES[name].play()
-    if as_json:
-        print(json.dumps(as_document(STORIES[name], played)))
+    document = as_document(STORIES[name], played)
+    if html is not None:
+        write_text(html, page(document))
+    if shiviz is not None:
+        write_text(shiviz, "\n".join([*as_shiviz(played), ""]))
+    if html is not None or shiviz is not None:
+        print(*(f"{path}: {len(played)} lines" for path in (html, shiviz) if path is not None), sep="\n")
+    elif as_json:
+        print(json.dumps(document))
     else:
         print("\n".join(as_diagram(played) if mermaid else as_text(STORIES[name], played)))

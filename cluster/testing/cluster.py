@@ -398,6 +398,11 @@ class SimulatedCluster:
         told = [Happening(now_ns, who, "", what) for now_ns, who, what in self.world.trace.events]
         return sorted([*self._network.wire.said, *told], key=lambda happening: happening.time_ns)
 
+    def heard_ns(self, happening: Happening) -> int | None:
+        """When a message of a watched cluster was read; None when it never was, or is none."""
+        assert self._network.wire is not None, "expected watched=True"
+        return self._network.wire.heard_ns.get(happening.number)
+
 
 def _difference(found: tuple[bytes, ...], expected: tuple[bytes, ...]) -> str:
     for number, (one, other) in enumerate(zip(found, expected)):

@@ -150,6 +150,8 @@ class SimulatedSocket:
             assert pipe is not None
             was_full = pipe.pending >= CAPACITY * 2 // 3
             pipe.pending -= length
+            if self.poller.network.wire is not None:
+                self.poller.network.wire.on_read(pipe.number, length, self.poller.process.now_ns)
             if was_full:
                 pipe.source.mark()
             return length

@@ -6,6 +6,7 @@ who is watched knows of it: a history goes the same way with and without.
 
 from __future__ import annotations
 
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ class Happening(NamedTuple):
     receiver: str
     text: str
     is_held: bool = False  # the path was cut when it was sent
+    number: int = -1  # of a message, among those that were sent
 
     @property
     def name(self) -> str:
@@ -36,7 +38,11 @@ class Wire:
 
     def __init__(self) -> None:
         self.said: list[Happening] = []
+        self.heard_ns: dict[int, int] = {}  # when messages were read, by their numbers
         self._unread: dict[int, bytearray] = {}  # by pipe: bytes of a frame that is not whole
+        self._unheard: dict[int, deque[tuple[int, int]]] = {}  # by pipe: where each message ends, its number
+        self._sent: Counter[int] = Counter()  # by pipe: bytes of whole frames
+        self._read: Counter[int] = Counter()  # by pipe: bytes
 
     def on_bytes(
         self, number: int, sender: Process, receiver: Process, data: bytes, time_ns: int, is_held: bool
@@ -48,8 +54,21 @@ class Wire:
         for text, frame_end in messages_in(bytes(unread), payload_text):
             end = frame_end
             if text:
-                self.said.append(Happening(time_ns, sender.name, receiver.name, text, is_held))
+                ends = self._unheard.setdefault(number, deque())
+                ends.append((self._sent[number] + end, len(self.said)))
+                self._say(Happening(time_ns, sender.name, receiver.name, text, is_held))
+        self._sent[number] += end
         del unread[:end]
+
+    def on_read(self, number: int, length: int, time_ns: int) -> None:
+        """So many bytes of a pipe were read."""
+        self._read[number] += length
+        ends = self._unheard.get(number, ())
+        while ends and ends[0][0] <= self._read[number]:
+            self.heard_ns[ends.popleft()[1]] = time_ns
+
+    def _say(self, message: Happening) -> None:
+        self.said.append(message._replace(number=len(self.said)))
 
     def watch(self, channel: ServiceChannel, service_id: int, member: Process) -> None:
         """Note what the module of a member and its service say to each other, too."""
@@ -58,7 +77,8 @@ class Wire:
         def note(is_to_service: bool, message: bytes) -> None:
             if text := readable_message(message, streams.SERVICE, payload_text):
                 ends = (member.name, service) if is_to_service else (service, member.name)
-                self.said.append(Happening(member.now_ns, *ends, text))
+                self.heard_ns[len(self.said)] = member.now_ns
+                self._say(Happening(member.now_ns, *ends, text))
 
         watch_channel(channel, note)
 

@@ -6,9 +6,10 @@ import re
 
 from cluster.cli import live
 from cluster.cli.http_port import HttpRequest
+from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
-from cluster.errors import StorageError
+from cluster.errors import ConfigurationError, StorageError
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 
@@ -95,6 +96,7 @@ def test_a_stopped_directory_becomes_a_story_which_is_served_whole(run, tmp_path
     monkeypatch.setattr(live, "_serve", lambda *given: served.append(given))
     assert run("--story", out, "--port", "8080")[0] == 0
     assert served == [(out.read_text(), None, 8080)]
+    assert run("--dir", tmp_path / "c", "--buttons")[0] == ConfigurationError.exit_status
     assert run("--story", tmp_path / "none.html")[0] == StorageError.exit_status
     assert run("--story", out, "--dir", tmp_path)[0] == 2
 
@@ -113,6 +115,21 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
     pages._looked_s = 0
     third = json.loads(get(pages, "/frame").body)
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
+
+
+def test_buttons_are_for_whoever_has_the_key_and_for_members_that_are_there(tmp_path):
+    write_member(tmp_path / "member-0", a_log(5))
+    (tmp_path / "member-0" / "node.toml").write_text("")
+    buttons = MemberButtons(tmp_path)
+    pages = LivePages(page(), None, buttons)
+
+    def press(path, key=buttons.key, of=pages):
+        headers = {"host": "localhost:80", "x-key": key}
+        return asyncio.run(of.answer(HttpRequest("POST", path, "", headers, "127.0.0.1", None))).status
+
+    assert press("/member-0/kill", "") == press("/member-0/kill", of=LivePages(page(), None)) == 403
+    assert press("/member-1/kill") == press("/member-0/eat") == press("/../etc/kill") == 404
+    assert press("/member-0/kill") == press("/member-0/stop") == 409  # it does not run
 
 
 def test_the_page_runs_what_it_has_within_and_no_site_of_another_name_gets_it():

@@ -8,7 +8,7 @@ import pytest
 
 from cluster.cli.main import main
 from cluster.testing.stories import STORIES, Stage, StoryUntrue
-from cluster.testing.stories.telling import HEAD, as_section
+from cluster.testing.stories.telling import HEAD, as_section, as_shiviz
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "stories.md").read_text()
@@ -82,6 +82,41 @@ def test_the_command_lists_stories_and_tells_one_as_text_as_json_and_as_a_diagra
         0
     ].items()
     assert said("client-redirect", "--mermaid").startswith("sequenceDiagram\n    participant a0 as alice\n")
+
+
+def test_each_reader_in_a_log_for_shiviz_knows_what_the_sender_did_before_and_each_counts_from_one():
+    played = STORIES["leader-dies"].play()
+    _, _, *lines = as_shiviz(played)
+    counts: dict[str, int] = {}
+    sent: dict[str, list[dict[str, int]]] = {}
+    reads = 0
+    for event, stamped in zip(lines[::2], lines[1::2], strict=True):
+        actor, _, clock_text = stamped.partition(" ")
+        clock = json.loads(clock_text)
+        counts[actor] = counts.get(actor, 0) + 1
+        assert clock[actor] == counts[actor]
+        if event.startswith("reads "):
+            reads += 1
+            known = [before for before in sent[event.removeprefix("reads ")]
+                     if all(clock.get(who, 0) >= count for who, count in before.items())]  # fmt: skip
+            assert known
+        else:
+            sent.setdefault(event, []).append(clock)
+    assert reads == sum(line.heard_ns is not None for line in played) > 10
+    between_processes = [line for line in played if line.heard_ns and "service" not in str(line.happening)]
+    assert all(line.heard_ns > line.happening.time_ns for line in between_processes)
+
+
+def test_a_story_is_written_as_a_page_and_as_a_log_of_the_same_lines(tmp_path, capsys):
+    page, log = tmp_path / "story.html", tmp_path / "story.log"
+    assert main(["story", "client-redirect", "--html", str(page), "--shiviz", str(log)]) == 0
+    assert capsys.readouterr().out == f"{page}: 10 lines\n{log}: 10 lines\n"
+    assert main(["story", "client-redirect", "--json"]) == 0
+    assert f"const STORY = {capsys.readouterr().out.strip()};" in page.read_text()
+    assert log.read_text().startswith(
+        "(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})\n\nSessionConnectRequest\nalice "
+    )
+    assert main(["story", "client-redirect", "--html", str(tmp_path / "none" / "story.html")]) == 1
 
 
 def test_a_story_that_there_is_not_is_refused_with_the_command_that_lists_them(capsys):

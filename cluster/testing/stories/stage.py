@@ -61,6 +61,7 @@ class StoryLine:
 
     happening: Happening
     sentence: str = ""
+    heard_ns: int | None = None  # when a message was read
 
 
 class Stage:
@@ -117,7 +118,7 @@ class Stage:
     def lines(self) -> list[StoryLine]:
         """All that happened, from the begin to the last step. Raises StoryUntrue."""
         assert self._cluster is not None
-        happenings = self._cluster.happenings
+        cluster, happenings = self._cluster, self._cluster.happenings
         begin = next(i for i, happening in enumerate(happenings) if happening.time_ns >= self._begin_ns)
         said, end = self._places(happenings, begin)
         seen: set[tuple[str, str, str]] = set()
@@ -131,9 +132,9 @@ class Stage:
                 if not step.is_seen:
                     text = f"sends no {step.pattern.pattern.removeprefix('Log: ')}"
                     shown = Happening(happening.time_ns, step.sender, "", text)
-                lines.append(StoryLine(shown, step.sentence))
+                lines.append(StoryLine(shown, step.sentence, cluster.heard_ns(shown)))
             if i not in said and i >= begin and is_new:
-                lines.append(StoryLine(happening))
+                lines.append(StoryLine(happening, "", cluster.heard_ns(happening)))
         return lines
 
     def _places(self, happenings: list[Happening], begin: int) -> tuple[dict[int, list[Step]], int]:

@@ -1,7 +1,9 @@
-"""A story as text, as a document, as a sequence diagram; all of them as a page: docs/stories.md."""
+"""A story as text, document, sequence diagram or log for ShiViz; all of them as a page: docs/stories.md."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -39,10 +41,33 @@ def as_document(story: Story, lines: list[StoryLine]) -> dict[str, Any]:
                 "text": line.happening.text,
                 "isHeld": line.happening.is_held,
                 "sentence": line.sentence or None,
+                "heardNs": line.heard_ns,
             }
             for line in lines
         ],
     }
+
+
+def as_shiviz(lines: list[StoryLine]) -> Iterator[str]:
+    """A log for ShiViz: what each did and when it read what was sent to it, each line with a vector clock."""
+    events = [(line.happening.time_ns, 0, i) for i, line in enumerate(lines)]
+    events += [(line.heard_ns, 1, i) for i, line in enumerate(lines) if line.heard_ns is not None]
+    clocks: dict[str, Counter[str]] = {}
+    sent: dict[int, Counter[str]] = {}
+    yield "(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})"
+    yield ""  # no delimiter: it is one execution
+    for _, is_read, i in sorted(events):
+        happening = lines[i].happening
+        actor = (happening.receiver if is_read else happening.sender).replace(" ", "-")
+        clock = clocks.setdefault(actor, Counter())
+        clock[actor] += 1
+        if is_read:
+            clock |= sent[i]
+            clocks[actor] = clock
+        else:
+            sent[i] = clock.copy()
+        yield ("reads " if is_read else "") + happening.text
+        yield f"{actor} {json.dumps(clock)}"
 
 
 def as_diagram(lines: list[StoryLine]) -> Iterator[str]:
@@ -91,7 +116,8 @@ HEAD = """\
 
 What Aeron's documents describe step by step, played by simulated members that run the code of production.
 `cluster story` lists the stories. `cluster story NAME` prints one with all messages between clients, members
-and services; `--mermaid` prints its diagram, `--json` the same for programs. Each story is a script in
+and services; `--mermaid` prints its diagram, `--json` the same for programs. `--html FILE` writes a page that
+plays it, step by step, in any browser, and `--shiviz FILE` a log for ShiViz. Each story is a script in
 `cluster/testing/stories/`. Its steps are tested: each has to be seen after the one before it. This page is
 made by `python -m cluster.testing.stories`.
 

@@ -1,0 +1,80 @@
+"""The page of ``cluster live`` and of stories, as a browser runs it."""
+
+import signal
+
+import pytest
+
+from cluster.cli.live_story import page
+from cluster.testing.stories import STORIES
+from cluster.testing.stories.telling import as_document
+from tests.cli.browser import Browser
+from tests.node.processes import Up, await_that, started
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def browser(tmp_path):
+    with Browser(tmp_path / "profile") as browser:
+        yield browser
+        assert browser.errors == []
+
+
+def test_a_story_is_played_stepped_and_scrubbed_a_sentence_a_step(browser, tmp_path):
+    story = STORIES["client-redirect"]
+    played = story.play()
+    (tmp_path / "story.html").write_text(page(as_document(story, played)))
+    browser.open(f"file://{tmp_path}/story.html")
+    browser.await_that("document.querySelector('#place').textContent > '1 of'")
+
+    browser.value("document.querySelector('#speed').value = '20'")
+    browser.await_that(f"document.querySelector('#place').textContent === '{len(played)} of {len(played)}'")
+    actors = browser.value("[...document.querySelectorAll('.actor')].map(text => text.textContent)")
+    assert actors == ["alice", "member 0", "service 0 of member 0", "member 1", "member 2"]
+
+    sentences = [f"{n}. {line.sentence}" for n, line in enumerate((x for x in played if x.sentence), 1)]
+    found = [browser.text("#sentence")]
+    for _ in sentences[1:]:
+        browser.click("#back")
+        found.append(browser.text("#sentence"))
+    assert found == sentences[::-1]
+    assert browser.value("document.querySelectorAll('#told .arrow').length") == 1
+    browser.value("document.dispatchEvent(new KeyboardEvent('keydown', {key: 'ArrowRight'}))")
+    assert browser.text("#sentence") == sentences[1]
+    last = len(played) - 1
+    browser.value(
+        f"const at = document.querySelector('#at'); at.value = {last}; at.dispatchEvent(new Event('input'))"
+    )
+    assert browser.text("#sentence") == sentences[-1] and browser.text("#play") == "Play"
+
+
+def test_a_member_that_is_killed_by_a_button_is_seen_to_go_another_to_lead_and_it_to_come_back(
+    browser, tmp_path
+):
+    with Up(tmp_path / "c", members=3) as up:
+        serving = started("live", "--dir", str(tmp_path / "c"), "--buttons")
+        try:
+            browser.open(serving.stdout.readline().strip())
+            browser.await_that("document.querySelector('#verdict').textContent === 'healthy'")
+            leader = up.leader
+            verbs = "document.querySelectorAll('#buttons p')[{}].querySelectorAll('button')[{}]"
+
+            browser.value(verbs.format(leader, 0) + ".click()")
+            lane = f"document.querySelector('.lane[data-member=\"{leader}\"]')"
+            browser.await_that(f"{lane}.classList.contains('gone')")
+            browser.await_that("document.querySelectorAll('.role.LEADER').length === 1")
+            browser.await_that("document.querySelector('#events').textContent.includes('-> LEADER')")
+            browser.value(verbs.format(leader, 2) + ".click()")
+            browser.await_that(f"!{lane}.classList.contains('gone')")
+            browser.await_that("document.querySelector('#verdict').textContent === 'healthy'")
+            browser.value(verbs.format(leader, 2) + ".click()")
+            browser.await_that("document.querySelector('#pressed').textContent === 'it runs\\n'")
+            browser.errors.remove(
+                "Failed to load resource: the server responded with a status of 409 (Conflict)"
+            )
+        finally:
+            serving.send_signal(signal.SIGINT)
+            serving.communicate(timeout=30)
+        await_that(
+            lambda: not up.top()[leader]["isAlive"], "the member that a button started ends with the page"
+        )
