@@ -11,6 +11,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.errors import MembersApart, ServiceError, TimedOut
 from cluster.log.frames import message_length_max
+from cluster.member.agent import ConsensusModuleAgent
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
@@ -397,6 +398,18 @@ class SimulatedCluster:
         assert self._network.wire is not None, "expected watched=True"
         told = [Happening(now_ns, who, "", what) for now_ns, who, what in self.world.trace.events]
         return sorted([*self._network.wire.said, *told], key=lambda happening: happening.time_ns)
+
+    def note(self, member_id: int, text: str) -> None:
+        """Have something that a member does among the happenings of a watched cluster."""
+        assert self._network.wire is not None, "expected watched=True"
+        member = self._members[member_id]
+        self._network.wire.said.append(Happening(member.now_ns, member.name, "", text))
+
+    def consensus_module(self, member_id: int) -> ConsensusModuleAgent:
+        """That of the life that a member has now."""
+        life = self._members[member_id].life
+        assert life is not None, f"member {member_id} does not run"
+        return life.consensus_module
 
     def heard_ns(self, happening: Happening) -> int | None:
         """When a message of a watched cluster was read; None when it never was, or is none."""

@@ -222,6 +222,33 @@ def general_new_leadership_term(stage: Stage) -> None:
     stage.step("Now it follows.", follower, "election CANVASS -> FOLLOWER_REPLAY")
 
 
+@story("nomination-deadline", "Two candidates wait, each for a time of its own", page=PAGE)
+def nomination_deadline(stage: Stage) -> None:
+    cluster = stage.cluster()
+    old = cluster.await_leader()
+    cluster.run(1)
+    stage.begin()
+    cluster.lose_power(old)
+    first = stage.await_first("election NOMINATE -> CANDIDATE_BALLOT")
+    other = next(member for member in range(3) if member not in (old, first))
+    cluster.run_until(lambda: cluster.leader == first, "a leader")
+    stage.step(
+        "The leader's host is off. A follower may stand, and draws a nomination deadline of up to 500 ms.",
+        first,
+        "election CANVASS -> NOMINATE: quorum candidate",
+    )
+    stage.step("So does the other one.", other, "election CANVASS -> NOMINATE: quorum candidate")
+    stage.never("Before its deadline none asks for votes.", other, "RequestVote")
+    stage.step("They go on saying where their logs end.", first, "CanvassPosition", to=other)
+    stage.step(
+        "The first deadline has passed.", first, "election NOMINATE -> CANDIDATE_BALLOT: stands for term"
+    )
+    stage.step("It asks the other one,", first, "RequestVote", to=other)
+    stage.step("which votes for it,", other, "Vote .*vote=True", to=first)
+    stage.step("and whose own deadline is nothing any more.", other, "election NOMINATE -> FOLLOWER_BALLOT")
+    stage.step("The first one leads.", first, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+
+
 @story("new-term-event", "A new term begins with its event", page="Log messages")
 def new_term_event(stage: Stage) -> None:
     cluster = stage.cluster()

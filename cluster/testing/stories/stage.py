@@ -13,9 +13,11 @@ order in which its page says that things happen.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.client import SimulatedClient
@@ -71,6 +73,7 @@ class Stage:
         self.steps: list[Step] = []
         self._cluster: SimulatedCluster | None = None
         self._begin_ns = 0
+        self._watched = ExitStack()
 
     def cluster(self, **settings: Any) -> SimulatedCluster:
         """A watched cluster of ``CountingService``; ``settings`` are those of a SimulatedCluster."""
@@ -86,6 +89,35 @@ class Stage:
         cluster.settle()
         leader = cluster.await_leader()
         return cluster, alice, leader, (leader + 1) % 3
+
+    def watch_calls(self, member_id: int, calls: Mapping[str, str]) -> None:
+        """Tell of a member's calls from now on: by what each is called in the page, where it is.
+
+        A place is a path from the member's ConsensusModuleAgent, as ``parts.clients.poll``.
+        """
+        assert self._cluster is not None
+        for name, place in calls.items():
+            *path, method = place.split(".")
+            target: Any = self._cluster.consensus_module(member_id)
+            for part in path:
+                target = target[int(part)] if part.isdigit() else getattr(target, part)
+            self._watch_call(member_id, name, target, method)
+
+    def _watch_call(self, member_id: int, name: str, target: object, method: str) -> None:
+        """Classes are patched: some of what is watched has slots."""
+        kind, cluster = type(target), self._cluster
+        call = getattr(kind, method)
+
+        def watched(called_on: object, *arguments: Any, **options: Any) -> Any:
+            if called_on is target and cluster is not None:
+                cluster.note(member_id, name)
+            return call(called_on, *arguments, **options)
+
+        self._watched.enter_context(patch.object(kind, method, watched))
+
+    def end(self) -> None:
+        """Watch no calls any more."""
+        self._watched.close()
 
     def begin(self) -> None:
         """What happened before is not told."""
@@ -178,7 +210,10 @@ class Story:
     def play(self) -> list[StoryLine]:
         """Play it. Raises StoryUntrue, TimedOut."""
         stage = Stage()
-        self.script(stage)
+        try:
+            self.script(stage)
+        finally:
+            stage.end()
         return stage.lines()
 
 
