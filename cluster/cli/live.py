@@ -81,7 +81,7 @@ def live(
         except NotAClusterDirectory:  # a copy without its logs
             frames = [first]
     if out is None:
-        buttons = MemberButtons(place) if with_buttons and place is not None else None
+        buttons = None if directory is None or not with_buttons else MemberButtons(directory)
         _serve(page(frames), None if frames else looks, port, buttons)
         return
     if frames is None:
