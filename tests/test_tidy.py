@@ -17,7 +17,7 @@ import pytest
 from tests.tree import PACKAGES, ROOT, files_of_the_tree, imports_in, modules, source
 
 BYTES = ("cluster.errors", "cluster.protocol", "cluster.log")
-MEDIA = ("cluster.archive", "cluster.transport", "cluster.counters", "cluster.media")
+MEDIA = ("cluster.archive", "cluster.transport", "cluster.counters", "cluster.media", "cluster.aeron")
 # Each may import those before it.
 AGENTS = ("cluster.service", "cluster.client", "cluster.member", "cluster.reader", "cluster.backup")
 

@@ -393,8 +393,8 @@ def list_members(
 
 def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[str, Any]:
     """What a member of a real Aeron Cluster says that is asked over its own medium."""
-    from cluster.reader.aeron_log import AeronLog
-    from cluster.reader.aeron_member import INGRESS, member_endpoints
+    from cluster.aeron.aeron_log import AeronLog
+    from cluster.aeron.aeron_member import INGRESS, member_endpoints
 
     with closing(AeronLog(consensus_endpoints, aeron_dir=text_or_none(aeron_directory))) as log:
         response = log.backup_response()

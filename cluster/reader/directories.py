@@ -27,9 +27,9 @@ from cluster.errors import (
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log
-from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.directory import DirectoryLog
 from cluster.transport.clock import monotonic_ns
+from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 
 REOPEN_INTERVAL_NS = 1_000_000_000
 

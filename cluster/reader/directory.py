@@ -31,10 +31,10 @@ from cluster.protocol.frame import header_at
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log
-from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
 from cluster.transport.clock import epoch_ms
+from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 
 
 class DirectoryLog:

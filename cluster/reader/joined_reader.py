@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, LogPurged
 from cluster.protocol.token import identity_text
-from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.log_reader import LogReader, Wait
 from cluster.transport.clock import pause
+from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,9 +21,9 @@ import numpy as np
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, LogPurged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log, parse_token
-from cluster.reader.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
 from cluster.reader.entry import Entry
 from cluster.transport.clock import monotonic_ns, pause
+from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,7 +146,7 @@ class LogReader:
 
     @classmethod
     def _open_aeron(cls, consensus_endpoints: str, aeron_dir: str | None, options: dict[str, Any]) -> Self:
-        from cluster.reader.aeron_log import AeronLog
+        from cluster.aeron.aeron_log import AeronLog
 
         entry_filter: EntryFilter | None = options.pop("entry_filter", None)
         return cls(AeronLog(consensus_endpoints, aeron_dir=aeron_dir, **options), entry_filter)

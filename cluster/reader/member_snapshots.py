@@ -27,7 +27,6 @@ from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.member_supplier import MemberSupplier
-from cluster.reader.preference import FOLLOWER, in_order
 from cluster.reader.remote import TIMEOUT_S, adopt_reported
 from cluster.reader.snapshots import StoredSnapshot
 from cluster.reader.supplier import described, event_error, frames_of
@@ -37,6 +36,7 @@ from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.log_client import LogClient, statuses
 from cluster.transport.member_status import log_client_opener
+from cluster.transport.preference import FOLLOWER, in_order
 from cluster.transport.tls import TlsFiles, tls_in
 
 POLL_INTERVAL_S = 0.005

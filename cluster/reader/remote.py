@@ -30,9 +30,8 @@ from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
-from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
-from cluster.reader.preference import FOLLOWER, ReadPreference, in_order
 from cluster.transport.clock import monotonic_ns, pause
+from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.endpoint import (
     Endpoint,
@@ -42,6 +41,7 @@ from cluster.transport.endpoint import (
 from cluster.transport.forks import leave_to_parent
 from cluster.transport.log_client import Unreachable, statuses
 from cluster.transport.member_status import OpenClient, log_client_opener
+from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 from cluster.transport.tls import TlsFiles, client_context, tls_in
 from cluster.transport.wanted import wanted_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import ConfigurationError
-from cluster.reader.consensus_endpoints import parse_consensus_endpoints
 from spark_connector.options.connection_options import ConnectionOptions, option_field
 from spark_connector.values import parse_count, parse_size, parse_text, wrong_value
 

@@ -14,7 +14,7 @@ from cluster.errors import ConfigurationError
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.protocol.token import parse_token
-from cluster.reader.preference import ReadPreference, parse_preference
+from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
 from spark_connector.decoding.decoders import (
     PERMISSIVE,

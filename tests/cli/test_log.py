@@ -20,11 +20,11 @@ from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from cluster.log.entry_filter import TEMPLATE_IDS
 from cluster.reader import LogReader
+from tests.aeron.scripted_aeron import Script, open_scripted
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
 from tests.reader.object_store import object_store
 from tests.reader.real import as_read, expected, members
-from tests.reader.scripted_aeron import Script, open_scripted
 
 GROUP = "log"
 

@@ -24,10 +24,10 @@ from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.recording_log import SNAPSHOT
 from cluster.transport.clock import epoch_ms
+from tests.aeron.scripted_aeron import Script, open_scripted
 from tests.archive.logs import T0, a_log
 from tests.archive.members import Member, live_counters, write_member
 from tests.reader.real import a_copy, members, said
-from tests.reader.scripted_aeron import Script, open_scripted
 
 GROUP = "tool"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cluster.aeron.aeron_log import AeronLog
+from cluster.aeron.aeron_member import member_endpoints
+from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.reader import LogReader
-from cluster.reader.aeron_log import AeronLog
-from cluster.reader.aeron_member import member_endpoints
-from cluster.reader.consensus_endpoints import parse_consensus_endpoints
+from tests.aeron.scripted_aeron import Script, open_scripted
 from tests.reader import real
-from tests.reader.scripted_aeron import Script, open_scripted
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from cluster.aeron import aeron_log
+from cluster.aeron.aeron_log import AeronLog
 from cluster.errors import LogPurged, MediaDriverError, TimedOut
 from cluster.log.scan import scan
 from cluster.media.aeron_archive import ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.reader import LogReader, aeron_log
-from cluster.reader.aeron_log import AeronLog
+from cluster.reader import LogReader
 
 CHUNK = 8192
 

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.errors import ConfigurationError
 from cluster.protocol.enums import Role
-from cluster.reader.preference import ANY, FOLLOWER, LEADER, in_order, parse_preference
+from cluster.transport.preference import ANY, FOLLOWER, LEADER, in_order, parse_preference
 from tests.reader.scripted import FakeMember, open_reader
 
 

@@ -18,6 +18,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from cluster.aeron.aeron_member import CONSENSUS, AeronMember, member_endpoints
+from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import (
     ClusterError,
     LogDamaged,
@@ -35,11 +37,9 @@ from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
 from cluster.protocol.token import LogIdentity
-from cluster.reader.aeron_member import CONSENSUS, AeronMember, member_endpoints
-from cluster.reader.committed_log import BLOCK_LENGTH, OnDamage
-from cluster.reader.consensus_endpoints import parse_consensus_endpoints
-from cluster.reader.preference import FOLLOWER, LEADER, ReadPreference
 from cluster.transport.clock import monotonic_ns, pause
+from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.preference import FOLLOWER, LEADER, ReadPreference
 
 TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends nothing
 GIVE_UP_S = 60.0  # without any member that goes on: a real cluster takes some ten seconds to elect a leader
