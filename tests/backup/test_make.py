@@ -5,11 +5,13 @@ import pytest
 from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
 from cluster.archive.files import replace
 from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.promises_file import read_promises, write_promises
 from cluster.backup.close import close_member, why_not_counted, words_line
 from cluster.backup.make import make_member, next_members, source_of
 from cluster.backup.restore import MemberFolders, Place
 from cluster.errors import ConfigurationError, DirectoryInUse
 from cluster.member.disk.life_note import LifeNoteFile
+from cluster.protocol.link import PromiseState
 from cluster.testing.disk import SimulatedFile
 from tests.member.cluster_steps import a_busy_cluster, note_of
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
@@ -172,6 +174,11 @@ def lost_promises(member):
     member.files.unlink(f"{CLUSTER}/node-state.dat")
 
 
+def forgotten_promises(member):
+    held = read_promises(member.files, CLUSTER)
+    write_promises(member.files, CLUSTER, held.replace(state=PromiseState.LOST))
+
+
 def damaged_promises(member):
     replace(member.files, f"{CLUSTER}/promises.dat", b"nonsense")
 
@@ -198,6 +205,7 @@ def repair_needed(member):
     ("damage", "knows_promises", "is_log_whole"),
     [
         (lost_promises, False, True),
+        (forgotten_promises, False, True),
         (damaged_promises, False, True),
         (fallen_candidate_term, False, True),
         (power_cut_at_level_0, False, False),

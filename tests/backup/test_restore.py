@@ -126,6 +126,8 @@ def test_members_begin_alike_and_stand_for_terms_after_those_of_the_backup():
         for member in new.members
     ]
     assert contents[0] == contents[1] == contents[2]
+    for member in new.members:
+        member.disk.power_cut()
     started(new)
     assert new.leader.leadership_term_id > result.leadership_term_id
     assert all(member.has_say for member in new.members)

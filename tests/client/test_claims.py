@@ -7,6 +7,7 @@ import pytest
 
 from cluster import BufferClaim
 from cluster.client import ClientState, Offer
+from cluster.client.window import UnacknowledgedWindow
 from cluster.errors import LocalProtocolError
 from cluster.protocol.session import SessionMessageHeader
 from tests.client.scripted import connect, poll_until
@@ -97,6 +98,15 @@ def test_the_commit_of_a_claim_is_taken_however_full_the_window_is(cluster):
     assert client.try_claim(100, BufferClaim()) == Offer.BACK_PRESSURED
     assert all(claim.commit() > 0 for claim in claims)
     assert len(cluster.log) == before + len(claims) == client.offered
+
+
+def test_what_is_claimed_is_room_that_others_do_not_get():
+    def taken_by(window):
+        return sum(iter(lambda: window.offer(bytes(100)), False))
+
+    claiming, free = (UnacknowledgedWindow(7, 0, 16 * 1024) for _ in range(2))
+    assert claiming.claim(100)
+    assert taken_by(claiming) == taken_by(free) * 3 // 4 > 0, "one segment of four"
 
 
 def test_an_aborted_claim_gives_its_room_back(cluster):

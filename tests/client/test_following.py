@@ -165,6 +165,15 @@ def test_half_a_message_of_the_old_term_is_finished_before_the_leader_is_asked(c
     assert cluster.log == [b"a" * 100, b"b" * 100]
 
 
+def test_a_leader_that_says_again_that_it_leads_is_asked_nothing(cluster):
+    client = connect(cluster)
+    cluster.leader.send(cluster.leader.connection, cluster.new_leader_event())
+    client.poll_egress()
+
+    assert client.state is ClientState.CONNECTED
+    assert cluster.leader.of_type(link.SessionResume) == []
+
+
 @pytest.mark.conformance("S-53")
 def test_a_new_leader_of_another_session_is_passed_over(cluster):
     client = connect(cluster)
