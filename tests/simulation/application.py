@@ -28,11 +28,10 @@ from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint
 from spark_connector.sink.known_rows import KnownRows, payloads_of
-from tests.simulation.lane_log import LoggedLanes, Rows
+from tests.simulation.lane_log import APPLICATION, LoggedLanes, Rows
 from tests.simulation.readers import Machines
 from tests.simulation.violation import require
 
-NAME = "lanes"
 TICK_NS = 20 * MS
 TURN_NS = 20_000
 DRIVER_TICK_NS = 50 * MS
@@ -41,6 +40,8 @@ SPECULATION_CHANCE = 0.03  # of a task: another one starts beside it
 ABANDONED_MAX = 3  # tasks that nobody waits for and that still go on
 REST_NS = 300 * MS  # before a task that failed is started again
 OTHER_ROWS_CHANCE = 0.2  # of a batch that is started again
+OTHERS = ("billing", "audit", "search")  # applications that open a lane now and then
+OTHERS_CHANCE = 0.02  # in a turn
 
 
 class Task(Process):
@@ -96,7 +97,9 @@ class Task(Process):
             self._lanes.check_registered(self.lane.batch)
             self._end("registered")
         except ApplicationUnknown as error:
-            require(False, "I-22", f"{self.name} writes batch {self.lane.batch}: {error}")
+            is_right = self.lane.application in self._lanes.forgotten
+            require(is_right, "I-22", f"{self.name} writes batch {self.lane.batch}: {error}")
+            self._end(str(error))
         except ClusterError as error:
             self._end(str(error))
         except ProcessDied:
@@ -197,6 +200,9 @@ class Application:
         self._random = random
         self._other_rows = world.random("other rows")  # drawn apart: seeds without them are as they were
         self._lanes = lanes
+        self._others = world.random("other applications")
+        self._other_tasks: dict[str, Task] = {}  # by application: its last one
+        self._known_others: set[str] = set()
         self._batch = -1
         self._task_count = 0
         self._rows: list[Rows] = []  # of the batch as it is this time, by partition
@@ -222,6 +228,8 @@ class Application:
     def _turn(self) -> None:
         if self.is_troubled and self._random.random() < KILL_CHANCE:
             self._kill_driver()
+        if self.is_troubled and self._others.random() < OTHERS_CHANCE:
+            self._open_another()
         self._start_tasks()
         if self._are_written():
             self._register()
@@ -230,7 +238,8 @@ class Application:
 
     def _lane(self, partition: int) -> Lane:
         """After the first batch, which is registered, the application is known."""
-        return Lane(NAME, partition, self._batch, is_known=self._batch > 0)
+        is_known = self._batch > 0 and APPLICATION not in self._lanes.forgotten
+        return Lane(APPLICATION, partition, self._batch, is_known=is_known)
 
     def _start_tasks(self) -> None:
         if self._world.now_ns < self._not_before_ns:
@@ -250,6 +259,9 @@ class Application:
                 self._start(self._lane(partition), self._rows[partition])
 
     def _start(self, lane: Lane, rows: Rows) -> None:
+        self._tasks[lane.partition] = self._task(lane, rows)
+
+    def _task(self, lane: Lane, rows: Rows) -> Task:
         self._task_count += 1
         task = Task(
             self._world,
@@ -261,8 +273,15 @@ class Application:
             lane,
             rows,
         )
-        self._tasks[lane.partition] = task
         task.wake(self._world.now_ns)
+        return task
+
+    def _open_another(self) -> None:
+        """A lane of another application, without rows: what is old is forgotten, and this one must not be."""
+        self._known_others |= {name for name, task in self._other_tasks.items() if task.is_written}
+        name = self._others.choice(OTHERS)
+        lane = Lane(name, 0, 0, is_known=name in self._known_others - self._lanes.forgotten)
+        self._other_tasks[name] = self._task(lane, Rows(0, 0))
 
     def _are_written(self) -> bool:
         tasks = [self._tasks.get(partition) for partition in range(self._partitions)]
@@ -272,7 +291,7 @@ class Application:
         task = self._tasks.get(REGISTRATION)
         if task is None:
             rows = sum(rows.count for rows in self._rows[: self._partitions])
-            self._start(Lane(NAME, REGISTRATION, self._batch, self._partitions, rows), Rows(0, 0))
+            self._start(Lane(APPLICATION, REGISTRATION, self._batch, self._partitions, rows), Rows(0, 0))
         elif task.is_written:
             self._lanes.check_registered(self._batch)
             self._tasks.clear()
@@ -284,7 +303,7 @@ class Application:
 
     def _kill_driver(self) -> None:
         """Another one starts the batch again, from what a checkpoint knows: not whether it is registered."""
-        self._world.tell(NAME, f"the driver is killed in batch {self._batch}")
+        self._world.tell(APPLICATION, f"the driver is killed in batch {self._batch}")
         for task in self._tasks.values():
             if not task.outcome:
                 self._abandon(task)

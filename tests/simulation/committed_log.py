@@ -50,6 +50,7 @@ class CommittedLog:
         self.sessions: dict[int, LoggedSession] = {}
         self.lanes = LoggedLanes()
         self.groups = LoggedGroups()
+        self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.startup_terms: set[int] = set()  # whose leaders had just started: they close all sessions
         self.session_timeout = session_timeout  # in cluster time
         self._service_ids = range(service_count)
@@ -62,6 +63,11 @@ class CommittedLog:
         self.leadership_term_id = -1
         self.entries = 0
         self._read_to = 0
+
+    def on_turn(self, world_ms: int, incarnation: int) -> None:
+        """So long the world has lasted; a life of that number goes on."""
+        self.groups.world_ms = world_ms
+        self.lanes.lives = max(self.lanes.lives, incarnation)
 
     @property
     def end(self) -> int:
@@ -122,7 +128,10 @@ class CommittedLog:
                 )
                 self.sessions[entry.cluster_session_id] = LoggedSession(timestamp)
                 principal = bytes(entry.encoded_principal)
-                self.lanes.on_open(entry.cluster_session_id, principal, position)
+                _, life = self.leaders.get(self.leadership_term_id, (-1, self.lanes.lives))
+                self.lanes.on_open(
+                    entry.cluster_session_id, principal, timestamp, position, self.groups.lasted, life
+                )
                 self.groups.on_open(entry.cluster_session_id, principal, timestamp, position, end)
             case SessionCloseEvent():
                 self._on_close(entry.cluster_session_id, entry.close_reason, timestamp, position)

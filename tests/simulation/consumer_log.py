@@ -31,6 +31,11 @@ class LoggedGroups:
         self._at_open: dict[int, int] = {}  # by session: where its group was then
         self.world_ms = 0  # for how long the world has lasted
 
+    @property
+    def lasted(self) -> float:
+        """No more than so much cluster time can have passed since the world began, but by jumps."""
+        return self.world_ms * FASTEST + SKEW_MS
+
     def has(self, session_id: int) -> bool:
         """Whether the session made a report."""
         return session_id in self._at_open
@@ -59,7 +64,6 @@ class LoggedGroups:
         ``retention`` is that of the report that is taken at this time. No jump of a clock makes a report
         older than the world.
         """
-        lasted = self.world_ms * FASTEST + SKEW_MS
         groups: dict[str, LoggedReport] = {}
         for report in self._reports:
             if report.end <= log_position:
@@ -67,7 +71,7 @@ class LoggedGroups:
         return {
             name: last
             for name, last in groups.items()
-            if min(timestamp - last.timestamp, lasted) <= max(last.retention, retention)
+            if min(timestamp - last.timestamp, self.lasted) <= max(last.retention, retention)
         }
 
     # -- what readers are told --

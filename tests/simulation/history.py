@@ -36,7 +36,7 @@ from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.readers import Machines, Reader
-from tests.simulation.readership import Readership, draw_consumer_settings
+from tests.simulation.readership import DAY, Readership, draw_consumer_settings
 from tests.simulation.standbys import fetch
 from tests.simulation.violation import Violation, require
 
@@ -233,6 +233,7 @@ class History:
             supervised_bytes_max=supervision.choice([4, 16, 64]) * 1024,
             **{
                 "log_retained_snapshots": world.random("operator").choice([0, 1, 1, 2]),
+                "lane_retention_ns": world.random("lane retention").choice([60 * SECOND, 7 * DAY]),
                 "accept_standby_snapshots": world.random("announcing").random() < 0.8,
                 **draw_snapshot_policy(world.random("snapshot policy")),
                 **(draw_consumer_settings(consumers) if has_groups else {}),
@@ -368,7 +369,7 @@ class History:
             virtual_s=world.now_ns / SECOND,
             committed_bytes=self.invariants.log.end,
             entries=self.invariants.log.entries,
-            terms=len(self.invariants.leaders),
+            terms=len(self.invariants.log.leaders),
             acknowledged=self.invariants.acknowledged,
             violation=violation,
             last_events=world.trace.story,

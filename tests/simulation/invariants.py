@@ -87,7 +87,6 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self._disks = disks
         self._quorum = quorum
         self._recorded: set[tuple[int, int]] = set()  # (member, term) seen in its recording.log
-        self.leaders: dict[int, tuple[int, int]] = {}  # term: (member, incarnation)
         self.bases: dict[int, int] = {}  # term: its base
         self.votes: dict[tuple[int, int], int] = {}  # (member, term): candidate
         self.chains: list[dict[int, int]] = [{} for _ in range(service_count)]  # of each, by position
@@ -144,7 +143,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
 
     def _on_leader(self, member: Member, term_id: int) -> None:
         who = member.member_id, member.incarnation
-        known = self.leaders.setdefault(term_id, who)
+        known = self.log.leaders.setdefault(term_id, who)
         require(known == who, "I-1", f"{member.name} leads term {term_id}, so did member {known[0]}")
 
     def _on_vote(self, member: Member, term_id: int, candidate_id: int) -> None:
@@ -253,7 +252,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self.without_promises.discard(member_id)
 
     def on_turn(self, member: Member) -> None:
-        self.log.groups.world_ms = member.world.now_ns // MS
+        self.log.on_turn(member.world.now_ns // MS, member.incarnation)
         watched = self._of(member)
         commit_position = member.commit_position
         if commit_position != watched.commit_position:

@@ -7,6 +7,8 @@ from typing import NamedTuple
 from cluster.protocol.lane import Lane, LanePrincipal
 from tests.simulation.violation import require
 
+APPLICATION = "lanes"  # the one that writes; others only open lanes, and have old ones forgotten
+
 
 class Rows(NamedTuple):
     """What a partition of a batch may have: ``count`` rows, others from number ``other_from`` on."""
@@ -20,10 +22,14 @@ class Rows(NamedTuple):
 
 
 class LoggedLane:
-    """One lane: the words of the rows of its batch that are in; who holds it, or -1."""
+    """One lane: the words of the rows of its batch that are in; who holds it, or -1.
+
+    When it was opened last: cluster time, and how many lives of members had begun by then.
+    """
 
     def __init__(self) -> None:
         self.batch = -1
+        self.opened_at = self.opened_in = 0
         self.words: list[bytes] = []
         self.holder_id = -1
         self.is_compared = True  # False: rows were purged before a task could compare them with its own
@@ -40,7 +46,10 @@ class LoggedLanes:
         self.planned: dict[int, list[list[Rows]]] = {}
         self.registered = -1
         self.rows_at_open: dict[int, int] = {}  # by session
-        self._lanes: dict[int, LoggedLane] = {}  # by partition; there is one application
+        self.lives = 0  # of members, so many have begun
+        self.forgotten: set[str] = set()  # applications that were, in any place of the log
+        self._lanes: dict[int, LoggedLane] = {}  # by partition, of the application that writes
+        self._others: dict[str, LoggedLane] = {}  # of each other application its only one
         self._sessions: dict[int, Lane] = {}
 
     def has(self, session_id: int) -> bool:
@@ -52,14 +61,32 @@ class LoggedLanes:
         state = self._lanes.get(partition)
         return state.rows if state is not None and state.batch == batch else 0
 
-    def on_open(self, session_id: int, encoded_principal: bytes, position: int) -> None:
-        lane = LanePrincipal.decode(encoded_principal).lane
+    def on_open(
+        self,
+        session_id: int,
+        encoded_principal: bytes,
+        timestamp: int,
+        position: int,
+        lasted: float,
+        life: int,
+    ) -> None:
+        """``lasted``: no more than so much time can have passed since the world began, in its unit.
+
+        ``life``: the number of the leader's. It has seen no jump from before it.
+        """
+        named = LanePrincipal.decode(encoded_principal)
+        lane = named.lane
         if lane is None:
             return
         self._sessions[session_id] = lane
         where = f"session {session_id}, batch {lane.batch} of lane {lane}, opened at {position}"
-        require(lane.batch > self.registered, "I-22", f"{where}: batch {self.registered} is registered")
-        state = self._lanes.setdefault(lane.partition, LoggedLane())
+        self._forget(lane.application, timestamp - named.retention, lasted > named.retention, life, where)
+        if lane.application == APPLICATION:
+            require(lane.batch > self.registered, "I-22", f"{where}: batch {self.registered} is registered")
+            state = self._lanes.setdefault(lane.partition, LoggedLane())
+        else:
+            state = self._others.setdefault(lane.application, LoggedLane())
+        state.opened_at, state.opened_in = timestamp, self.lives
         require(state.holder_id < 0, "I-22", f"{where}: session {state.holder_id} has the lane")
         require(lane.batch >= state.batch, "I-22", f"{where}: the lane is at batch {state.batch}")
         if lane.is_registration:
@@ -68,6 +95,23 @@ class LoggedLanes:
             state.batch, state.words, state.is_compared = lane.batch, [], True
         state.holder_id = session_id
         self.rows_at_open[session_id] = state.rows
+
+    def _forget(self, opening: str, since: int, is_due: bool, life: int, where: str) -> None:
+        """Others without a session that opened no lane since then are forgotten: by no jump in that life."""
+        of_others = {name: [state] for name, state in self._others.items()}
+        for name, states in {APPLICATION: list(self._lanes.values()), **of_others}.items():
+            last = max(states, key=lambda state: state.opened_at, default=None)
+            is_held = any(state.holder_id >= 0 for state in states)
+            if name == opening or last is None or is_held or last.opened_at >= since:
+                continue
+            is_right = is_due or life > last.opened_in
+            require(is_right, "I-22", f"{where}: it has application {name} forgotten by a jump of time")
+            self.forgotten.add(name)
+            if name == APPLICATION:
+                self._lanes.clear()
+                self.registered = -1
+            else:
+                del self._others[name]
 
     def _check_registration(self, lane: Lane, where: str) -> None:
         """The batch is whole, in the partitions that it has and in no others; nobody can write more of it."""
@@ -83,6 +127,7 @@ class LoggedLanes:
         lane = self._sessions.get(session_id)
         if lane is None:
             return
+        require(lane.application == APPLICATION, "I-22", f"a row of lane {lane}, without any, ends at {end}")
         words = payload.split(b"|")[1]
         batch, row = map(int, words.split(b".")[:2])
         state = self._lanes[lane.partition]
@@ -101,8 +146,10 @@ class LoggedLanes:
         )
 
     def on_close(self, session_id: int) -> None:
-        if session_id in self._sessions:
-            self._lanes[self._sessions[session_id].partition].holder_id = -1
+        lane = self._sessions.get(session_id)
+        if lane is not None:
+            is_others = lane.application != APPLICATION
+            (self._others[lane.application] if is_others else self._lanes[lane.partition]).holder_id = -1
 
     # -- what clients are told, and what they do --
 
@@ -123,7 +170,7 @@ class LoggedLanes:
 
     def check_written(self, lane: Lane, rows: Rows) -> None:
         """A client was told that all its rows are committed."""
-        if lane.batch <= self.registered:
+        if lane.batch <= self.registered or lane.application != APPLICATION:
             return
         logged = self.rows(lane.partition, lane.batch)
         where = f"{rows.count} rows of batch {lane.batch} of lane {lane} are acknowledged"

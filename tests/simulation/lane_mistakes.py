@@ -94,6 +94,11 @@ def row_skipped_by_the_leader(patch: Patch) -> None:
     patch(IngressAdapter, "on_frames", lossy)
 
 
+def lanes_are_forgotten_by_a_jump(patch: Patch) -> None:
+    """A leader writes what it keeps, and not how far it has seen time jump."""
+    patch(LaneTable, "retention", property(lambda self: self._retention))
+
+
 LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     lane_rows_begin_again_with_each_session: Sought(("I-22",)),
     lane_holder_is_not_closed: Sought(("I-22",)),
@@ -101,5 +106,6 @@ LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     lane_opens_do_not_wait_for_the_last_one: Sought(("I-22",)),
     registration_leaves_sessions_open: Sought(("I-22",)),
     rows_that_are_in_are_not_compared: Sought(("I-22",)),
+    lanes_are_forgotten_by_a_jump: Sought(("I-22",), ("clock jump",)),
     row_skipped_by_the_leader: Sought(("I-22", "I-7")),
 }
