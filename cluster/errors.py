@@ -52,6 +52,8 @@ def printable(text: str) -> str:
 class ClusterError(Exception):
     """Base of all: ``str(error)`` is one line that names the thing, its value and what was expected.
 
+    It is ``printable``: Python and Spark show errors by themselves.
+
     ``code`` is the same in every release, ``fix`` says what to do. A traceback has both below the line, so
     they are in what Spark tells of a query that failed, too. docs/errors.md lists them.
     """
@@ -61,7 +63,7 @@ class ClusterError(Exception):
     fix: ClassVar[str] = "Do as the line above says."
 
     def __init__(self, *arguments: object) -> None:
-        super().__init__(*arguments)
+        super().__init__(*(printable(each) if isinstance(each, str) else each for each in arguments))
         self.add_note(f"[{self.code}] {self.fix}")
 
 

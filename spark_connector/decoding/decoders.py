@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 PERMISSIVE, FAILFAST = DECODE_MODES = ("PERMISSIVE", "FAILFAST")
 FORMATS = ("json", "arrow", "dtype", "sbe")
+ROWS_PER_BYTE_MAX = 8  # of an Arrow stream: rows of nulls take no bytes there, and many here
+FAILURE_LENGTH_MAX = 200
 
 _EXPECTED = "json:COLUMNS, arrow:COLUMNS, dtype:DTYPE or sbe:FILE"
 _JSON_TYPES = "BOOLEAN, numbers, STRING, TIMESTAMP, ARRAY and STRUCT"
@@ -254,7 +256,7 @@ class ArrowDecoder:
             try:
                 found = self._rows(payload.as_buffer())
             except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-                failures[i] = str(error)
+                failures[i] = str(error)[:FAILURE_LENGTH_MAX]  # Arrow's words hold the value
                 ends.append(None)
                 continue
             rows += found
@@ -268,8 +270,12 @@ class ArrowDecoder:
 
         wanted = pa.schema(list(self.struct))
         found = []
+        rows = 0
         with pa.ipc.open_stream(buffer) as stream:
             for batch in stream:
+                rows += batch.num_rows
+                if rows > ROWS_PER_BYTE_MAX * len(buffer):
+                    raise pa.ArrowInvalid(f"{rows} rows in {len(buffer)} bytes")
                 batch.validate(full=True)
                 columns = batch.select(wanted.names).cast(wanted).columns
                 found.append(pa.StructArray.from_arrays(columns, fields=list(wanted)))

@@ -5,12 +5,13 @@ import os
 import re
 import sys
 import time
+import traceback
 
 import pytest
 
 from cluster.cli.main import main
 from cluster.cli.printable import TEXTS_MAX, AsideStream, leave_streams_to_services, printable_streams
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, LogDamaged, StorageError
 from cluster.node.node_log import NodeLog
 from cluster.security.audit import AuditLog
 from cluster.transport.log_client import Unreachable
@@ -85,6 +86,11 @@ def test_error_lines_of_commands_jobs_and_the_source_are_text(capsys):
     warn(WRITTEN)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3 and all(map(is_text, lines))
+
+
+def test_what_an_error_says_is_text_wherever_it_is_shown():
+    for error in (ClusterError(WRITTEN), LogDamaged("f", 1, WRITTEN), StorageError(WRITTEN, None)):
+        assert SHOWN in str(error) and is_text("".join(traceback.format_exception(error)))
 
 
 def test_lines_and_columns_of_ours_and_what_a_service_prints_stay_as_they_are(capsys):

@@ -106,10 +106,10 @@ def test_what_is_no_such_object_is_null_and_harms_no_other():
     assert set(failures) == {i for i, payload in enumerate(payloads) if payload in NO_TRADES}
 
 
-def ipc(table):
+def ipc(table, batch_rows=2):
     sink = io.BytesIO()
     with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table, max_chunksize=2)
+        stream.write_table(table, max_chunksize=batch_rows)
     return sink.getvalue()
 
 
@@ -323,6 +323,16 @@ def test_arrow_streams_become_arrays_of_their_rows():
     rows, failures = decode("arrow:b STRING, a BIGINT", payloads, pa.list_(struct_type))
     assert rows[0] == rows[5] == [{"b": "p", "a": 1}, {"b": None, "a": 2}, {"b": "q", "a": 3}]
     assert rows[3] == [] and {2, 4} <= set(failures) <= {1, 2, 4}
+
+
+def test_what_an_arrow_stream_costs_and_says_is_bounded_by_its_bytes():
+    """A column of nulls has a length and no bytes."""
+    nulls, some = (ipc(pa.table({"a": pa.nulls(rows)}), rows) for rows in (1_000_000, 500))
+    long = ipc(pa.table({"a": ["\x9b" * 10_000]}))
+    column, failures = ArrowDecoder(pa.struct([("a", pa.int64())]))(binary([nulls, long, some]))
+    assert column.is_valid().to_pylist() == [False, False, True] and len(column.values) == 500
+    assert failures[0].startswith("1000000 rows in ") and failures[1].startswith("Failed to parse")
+    assert len(failures[1]) <= 200
 
 
 # ---- SBE
