@@ -11,30 +11,76 @@ that is lost, doubled or late shows as well as one that is changed. The second i
 it, checked as soon as the header is there: a receiver must not wait for as many bytes as a changed length
 names, deaf to all that comes meanwhile. Whoever finds a mismatch drops the connection; its next one begins
 anew, from what its log holds.
+
+Kernels over the bytes come first, which compiled turns seal and open by, too.
 """
 
 from __future__ import annotations
 
-import struct
 import zlib
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 
 from cluster.errors import RemoteProtocolError
-from cluster.log.runs import NOT_A_FRAME, whole_frames
-from cluster.protocol import Message, decode, streams
-from cluster.protocol.frame import HEADER_LENGTH, frame_header, header_at
+from cluster.log.crc import crc_32, extend_crc_32
+from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, put_header
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u32, put_i32
+from cluster.log.runs import find_whole_frames, whole_frames
+from cluster.protocol import Message, decode
+from cluster.protocol.frame import header_at
+from cluster.protocol.streams import ENVELOPE, LINK
 from cluster.transport.message_frames import Received
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
 
 # A receiver waits for the whole of an envelope, so a long batch goes in several.
 ENVELOPE_BYTES = 128 * 1024
 _CONTENT_MAX = FRAME_LENGTH_MAX - HEADER_LENGTH
-_HEADER = struct.Struct("<i12xi4xII")  # length, stream id, checksum of the content, of all before itself
-_CONTENT_CHECKSUM_OFFSET = 24
-_HEADER_CHECKSUM_OFFSET = 28
-assert _HEADER.size == HEADER_LENGTH
+_STREAM_AT, _CONTENT_CRC_AT, _HEADER_CRC_AT = 16, 24, 28
+_COMPILED_IN = ["cluster.log.runs", "cluster.protocol.streams", "cluster.transport.sockets"]
+
+
+@kernel(I64(BYTES_OUT, I64, I64, I64), modules=_COMPILED_IN)
+def put_envelope(out, at, content_length, crc):  # type: ignore[no-untyped-def]
+    """The header of an envelope; ``crc`` is the connection's after the content. Returns where that begins."""
+    put_header(out, at, HEADER_LENGTH + content_length, DATA_UNFRAGMENTED, 0, 0, ENVELOPE, 0)
+    put_i32(out, at + _CONTENT_CRC_AT, crc)
+    put_i32(out, at + _HEADER_CRC_AT, crc_32(out, at, at + _HEADER_CRC_AT))
+    return at + HEADER_LENGTH
+
+
+@kernel(types.boolean(BYTES, I64), modules=_COMPILED_IN)
+def is_envelope(buffer, offset):  # type: ignore[no-untyped-def]
+    """Whether the header there is an envelope's, whole; what it holds may still be on its way."""
+    return (
+        get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED
+        and get_i32(buffer, offset + _STREAM_AT) == ENVELOPE
+        and get_u32(buffer, offset + _HEADER_CRC_AT) == crc_32(buffer, offset, offset + _HEADER_CRC_AT)
+    )
+
+
+@kernel(types.UniTuple(I64, 2)(BYTES, I64, I64, I64), modules=_COMPILED_IN)
+def open_envelope(buffer, offset, end, crc):  # type: ignore[no-untyped-def]
+    """End of the envelope at ``buffer[offset]``, -1 when it is none; the connection's checksum after it."""
+    content_end = offset + get_i32(buffer, offset)
+    if content_end > end or not is_envelope(buffer, offset):
+        return -1, 0
+    crc = extend_crc_32(crc, buffer, offset + HEADER_LENGTH, content_end)
+    if crc != get_u32(buffer, offset + _CONTENT_CRC_AT):
+        return -1, 0
+    return content_end, crc
+
+
+@kernel(I64(BYTES, I64, I64), modules=_COMPILED_IN)
+def piece_end(source, begin, end):  # type: ignore[no-untyped-def]
+    """End of the whole frames of ``source[begin:end]`` that one envelope takes; a longer one goes alone."""
+    if end - begin <= ENVELOPE_BYTES:
+        return end
+    whole_end, follows = find_whole_frames(source, begin, begin + ENVELOPE_BYTES, _CONTENT_MAX, True)
+    return whole_end if whole_end > begin else begin + follows
 
 
 class Opened(NamedTuple):
@@ -59,46 +105,38 @@ def seal(buffers: tuple[Buffer, ...], crc: int) -> tuple[list[Buffer], int]:
     return sealed, crc
 
 
-def _header(length: int, crc: int) -> bytes:
-    header = frame_header(HEADER_LENGTH + length, session_id=0, stream_id=streams.ENVELOPE)
-    checked = header[:_CONTENT_CHECKSUM_OFFSET] + crc.to_bytes(4, "little")
-    return checked + zlib.crc32(checked).to_bytes(4, "little")
+def _header(length: int, crc: int) -> np.ndarray:
+    header = np.empty(HEADER_LENGTH, np.uint8)
+    put_envelope(header, 0, length, crc)
+    return header
 
 
 def _pieces(buffer: Buffer) -> list[np.ndarray]:
     """Runs of whole frames, each as long as an envelope may be, or a frame that is longer."""
     data = np.frombuffer(buffer, np.uint8)
-    pieces: list[np.ndarray] = []
-    start = 0
-    while start < len(data):
-        limit = min(start + ENVELOPE_BYTES, len(data))
-        end, follows = whole_frames(data, start, limit, _CONTENT_MAX, True)
-        assert follows != NOT_A_FRAME, "only frames are sent"
-        if end == start:
-            end = start + follows
-        pieces.append(data[start:end])
-        start = end
-    return pieces
+    ends = [0]
+    while (start := ends[-1]) < len(data):
+        ends.append(int(piece_end(data, start, len(data))))
+        assert ends[-1] > start, "only frames are sent"
+    return [data[start:end] for start, end in pairwise(ends)]
 
 
 def check_header(buffer: np.ndarray, start: int) -> None:
     """``RemoteProtocolError`` unless an envelope's header is at ``start``, as it was sent."""
-    _, stream_id, _, sent = _HEADER.unpack_from(buffer.data, start)
-    if stream_id != streams.ENVELOPE:
-        raise RemoteProtocolError(f"a frame of stream {stream_id} outside of an envelope")
-    crc = zlib.crc32(buffer[start : start + _HEADER_CHECKSUM_OFFSET].data)
-    if crc != sent:
-        raise RemoteProtocolError(f"an envelope's header came with checksum {crc:#x}, sent was {sent:#x}")
+    if not is_envelope(buffer, start):
+        stream_id = header_at(buffer, start).stream_id
+        if stream_id != ENVELOPE:
+            raise RemoteProtocolError(f"a frame of stream {stream_id} outside of an envelope")
+        raise RemoteProtocolError("an envelope's header does not come with the checksum that was sent")
 
 
 def unseal(buffer: np.ndarray, start: int, crc: int) -> Opened:
     """Open the envelope at ``start``; ``crc`` is the connection's. Raises RemoteProtocolError."""
     check_header(buffer, start)
-    length, _, sent, _ = _HEADER.unpack_from(buffer.data, start)
-    begin, end = start + HEADER_LENGTH, start + length
-    crc = zlib.crc32(buffer[begin:end].data, crc)
-    if crc != sent:
-        raise RemoteProtocolError(f"{end - begin} bytes came with checksum {crc:#x}, sent was {sent:#x}")
+    begin = start + HEADER_LENGTH
+    end, crc = open_envelope(buffer, start, len(buffer), crc)
+    if end < 0:
+        raise RemoteProtocolError("what an envelope holds does not come with the checksum that was sent")
     if whole_frames(buffer, begin, end, _CONTENT_MAX, True) != (end, 0):
         raise RemoteProtocolError(f"{end - begin} bytes in an envelope are not whole frames")
     return Opened(begin, end, crc)
@@ -109,7 +147,7 @@ def decode_first_envelope(connection: Received) -> tuple[Message | None, int]:
     buffer = connection.buffer
     opened = unseal(buffer, connection.start, 0)
     header = header_at(buffer, opened.start)
-    if header.stream_id != streams.LINK:
+    if header.stream_id != LINK:
         raise RemoteProtocolError(f"the first frame is of stream {header.stream_id}")
     message = decode(buffer, opened.start + HEADER_LENGTH, header.frame_length - HEADER_LENGTH)
     connection.release(opened.end)

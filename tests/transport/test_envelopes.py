@@ -1,10 +1,13 @@
 """What members send each other arrives as it was sent, or not at all."""
 
+import zlib
+
 import numpy as np
 import pytest
 
 from cluster.errors import RemoteProtocolError
-from cluster.protocol.frame import frame
+from cluster.protocol import streams
+from cluster.protocol.frame import frame, frame_header
 from cluster.transport.envelopes import ENVELOPE_BYTES, check_header, seal, unseal
 
 
@@ -49,6 +52,15 @@ def test_a_long_batch_goes_in_envelopes_that_end_where_frames_end():
     assert len(parts) > 4
     assert all(len(part) <= ENVELOPE_BYTES for part in parts)
     assert all(len(part) % len(a_frame(5_000)) == 0 for part in parts[1::2])
+
+
+def test_an_envelopes_header_has_the_checksums_of_content_and_header_at_its_end():
+    content = a_frame(60)
+    (data,) = sent(content)
+
+    assert data[:24] == frame_header(len(data), session_id=0, stream_id=streams.ENVELOPE)[:24]
+    assert data[24:28] == zlib.crc32(content).to_bytes(4, "little")
+    assert data[28:32] == zlib.crc32(data[:28]).to_bytes(4, "little")
 
 
 def test_no_changed_bit_gets_through():

@@ -1,4 +1,4 @@
-"""Frames between members in a busy turn: sealed, sent and opened as ``transport/envelopes.py`` does it.
+"""Frames between members in a busy turn: sealed by ``transport/envelopes.py``, and sent.
 
 What a socket does not take is put into ``unsent``, for Python to offer: from then on all for that socket goes
 there, until Python has seen to it. Where ``unsent`` is full, Python closes the connection: it would go on
@@ -7,16 +7,15 @@ behind a gap.
 
 from cluster.log.calls import address_of
 from cluster.log.connection_table import CRC, IS_CUT, IS_QUEUED, ROW_WORDS, STATE
-from cluster.log.crc import crc_32, extend_crc_32
-from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, align_frame, put_header
+from cluster.log.crc import extend_crc_32
+from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH
 from cluster.log.kernel import routine
-from cluster.log.memory import copy_bytes, get_i32, get_i64, get_u32, put_i32, put_i64
+from cluster.log.memory import copy_bytes, get_i32, get_i64, put_i64
 from cluster.member.busy.system import send
 from cluster.member.busy.words import FRAME_AT, HEADER_AT, IS_TO_CLOSE, REASON, UNSENT, UNSENT_END
+from cluster.transport.envelopes import put_envelope
 
-ENVELOPE_STREAM = 1001
-ENVELOPE_BYTES = 128 * 1024
-FLAGS_AND_TYPE_AT, STREAM_AT, CONTENT_CRC_AT, HEADER_CRC_AT = 4, 16, 24, 28
+FLAGS_AND_TYPE_AT, STREAM_AT = 4, 16
 
 # Messages of every turn, in a frame of their own: SBE header, then the block.
 SBE_AT = HEADER_LENGTH
@@ -71,9 +70,7 @@ def send_sealed(t, descriptor, has_position, source, begin, end):  # type: ignor
     crc = extend_crc_32(t.connections[row + CRC], out, FRAME_AT, FRAME_AT + length)
     crc = extend_crc_32(crc, source, begin, end)
     header_length = HEADER_LENGTH + length
-    put_header(out, HEADER_AT, header_length + end - begin, DATA_UNFRAGMENTED, 0, 0, ENVELOPE_STREAM, 0)
-    put_i32(out, HEADER_AT + CONTENT_CRC_AT, crc)
-    put_i32(out, HEADER_AT + HEADER_CRC_AT, crc_32(out, HEADER_AT, HEADER_AT + HEADER_CRC_AT))
+    put_envelope(out, HEADER_AT, length + end - begin, crc)
     if not offer(t, descriptor, out, HEADER_AT, header_length, source, begin, end - begin):
         return False
     t.connections[row + CRC] = crc
@@ -85,44 +82,6 @@ def set_position(t, term_id, position):  # type: ignore[no-untyped-def]
     """Fill in the AppendPosition or CommitPosition whose frame lies ready."""
     put_i64(t.scratch, FRAME_AT + LEADERSHIP_TERM_AT, term_id)
     put_i64(t.scratch, FRAME_AT + POSITION_AT, position)
-
-
-@routine
-def piece_end(source, begin, end):  # type: ignore[no-untyped-def]
-    """End of the whole frames of ``source[begin:end]`` that one envelope takes."""
-    if end - begin <= ENVELOPE_BYTES:
-        return end
-    offset = begin
-    while offset < end:
-        frame_end = offset + align_frame(get_i32(source, offset))
-        if frame_end - begin > ENVELOPE_BYTES and offset > begin:
-            break
-        offset = frame_end
-    return offset
-
-
-@routine
-def is_envelope(buffer, offset):  # type: ignore[no-untyped-def]
-    """Whether the header there is an envelope's, whole; what it holds may still be on its way."""
-    return (
-        get_i32(buffer, offset + FLAGS_AND_TYPE_AT) == DATA_UNFRAGMENTED
-        and get_i32(buffer, offset + STREAM_AT) == ENVELOPE_STREAM
-        and get_u32(buffer, offset + HEADER_CRC_AT) == crc_32(buffer, offset, offset + HEADER_CRC_AT)
-    )
-
-
-@routine
-def open_envelope(t, descriptor, offset, end):  # type: ignore[no-untyped-def]
-    """End of the envelope at ``received[offset]``, -1 when it is none; the connection's checksum after it."""
-    buffer = t.received
-    content_end = offset + get_i32(buffer, offset)
-    if content_end > end or not is_envelope(buffer, offset):
-        return -1, 0
-    crc = t.connections[descriptor * ROW_WORDS + CRC]
-    crc = extend_crc_32(crc, buffer, offset + HEADER_LENGTH, content_end)
-    if crc != get_u32(buffer, offset + CONTENT_CRC_AT):
-        return -1, 0
-    return content_end, crc
 
 
 @routine

@@ -28,7 +28,6 @@ from cluster.member.busy.envelopes import (
     POSITION_AT,
     STREAM_AT,
     is_position_message,
-    open_envelope,
     send_sealed,
     set_position,
 )
@@ -49,6 +48,7 @@ from cluster.member.busy.words import (
     REASON,
 )
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
+from cluster.transport.envelopes import open_envelope
 
 
 @routine
@@ -60,7 +60,7 @@ def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
     offset = 0
     is_leader = t.connections[row + OWNER] == w[LEADER]
     while is_leader and offset < end and follows != NOT_A_FRAME:
-        envelope_end, crc = open_envelope(t, descriptor, offset, end)
+        envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
         if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
             break
         if not _on_log_and_positions(t, offset + HEADER_LENGTH, envelope_end):

@@ -29,8 +29,6 @@ from cluster.member.busy.envelopes import (
     POSITION_AT,
     REPORT_FLAGS_AT,
     is_position_message,
-    open_envelope,
-    piece_end,
     send_sealed,
     set_position,
 )
@@ -65,6 +63,7 @@ from cluster.member.busy.words import (
     UNCOMMITTED_MAX,
 )
 from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
+from cluster.transport.envelopes import open_envelope, piece_end
 
 COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
 CATCHUP = 1  # flag of an AppendPosition
@@ -78,7 +77,7 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
     received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
     while offset < end and follows != NOT_A_FRAME:
-        envelope_end, crc = open_envelope(t, descriptor, offset, end)
+        envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
         if envelope_end < 0 or not _are_reports(t, offset + HEADER_LENGTH, envelope_end):
             break
         frame = offset + HEADER_LENGTH

@@ -18,7 +18,6 @@ from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
-from cluster.member.busy.envelopes import is_envelope
 from cluster.member.busy.system import WOULD_BLOCK, receive
 from cluster.member.busy.words import (
     EVENT,
@@ -30,6 +29,7 @@ from cluster.member.busy.words import (
     KEPT_COUNT,
     REASON,
 )
+from cluster.transport.envelopes import is_envelope
 
 
 @routine

@@ -138,6 +138,9 @@ MODULES = (
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
     "cluster.protocol.cnc",
     "cluster.protocol.counter_types",
+    "cluster.protocol.streams",
+    "cluster.transport.envelopes",
+    "cluster.transport.sockets",
 )
 
 

@@ -1,7 +1,6 @@
 """What compiled turns know by number is what the rest of the tree has by name."""
 
 import ast
-import zlib
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,9 +17,7 @@ from cluster.node.module_link import ANSWERS_BYTES_MAX
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags, ClusterControlToggle, NodeControlToggle
-from cluster.protocol.frame import frame_header
 from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition
-from cluster.transport import envelopes as python_envelopes
 from cluster.transport.message_frames import link_frame
 
 FOLDER = Path(turn.__file__).parent
@@ -28,9 +25,7 @@ WITH_KERNELS = [path.stem for path in FOLDER.glob("*.py") if "@routine" in path.
 
 
 def test_streams_and_kinds_are_those_of_the_protocol():
-    assert envelopes.ENVELOPE_STREAM == streams.ENVELOPE
     assert envelopes.CONSENSUS_STREAM == streams.CONSENSUS
-    assert envelopes.ENVELOPE_BYTES == python_envelopes.ENVELOPE_BYTES
     for message, kind in (
         (AppendPosition(1, 2, 3, AppendPositionFlags.NONE), envelopes.APPEND_POSITION_KIND),
         (CommitPosition(1, 2, 3), envelopes.COMMIT_POSITION_KIND),
@@ -88,15 +83,6 @@ def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks(
     assert word(answers, remote.COLUMNS_AT) == 1
     assert words.LIMITS_MAX == remote_service.LIMITS_MAX
     assert words.KEPT_BYTES >= ANSWERS_BYTES_MAX + 1024, "half a message of answers waits in compiled turns"
-
-
-def test_an_envelopes_header_has_its_checksums_where_python_puts_them():
-    header, *_ = python_envelopes.seal((bytes(32),), 0)[0]
-    crc = zlib.crc32(bytes(32))
-    assert header[envelopes.CONTENT_CRC_AT : envelopes.CONTENT_CRC_AT + 4] == crc.to_bytes(4, "little")
-    plain = frame_header(64, session_id=0, stream_id=streams.ENVELOPE)
-    assert header[: envelopes.CONTENT_CRC_AT] == plain[: envelopes.CONTENT_CRC_AT]
-    assert envelopes.HEADER_CRC_AT == envelopes.CONTENT_CRC_AT + 4
 
 
 def test_places_in_scratch_do_not_overlap():
