@@ -43,6 +43,7 @@ from cluster.log.memory import (
     get_i64,
     get_u16,
     put_i64,
+    zero_bytes,
 )
 from cluster.log.message_columns import (
     EXTRA,
@@ -54,11 +55,19 @@ from cluster.log.message_columns import (
     MessageColumns,
 )
 from cluster.log.session_table import (
+    CLUSTER_SESSION_ID,
+    COMMITTED,
+    COMMITTED_POSITION,
     CONNECTION_ID,
     DROPPED_EGRESS,
     EGRESS_END,
     EGRESS_SLOTS_AT,
     NULL_VALUE,
+    SLOT_WORDS,
+    SLOTS_AT,
+    TOUCHED,
+    TOUCHED_AT,
+    TOUCHED_COUNT,
     SessionTable,
     find_slot,
 )
@@ -68,6 +77,7 @@ FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
 # In an answer's frame, which lies in no term: the number of the message that it answers, in its session.
 ANSWERED_NUMBER = 8
 PAYLOAD_LENGTH_MAX = 0x4000_0000
+ACK_LENGTH = 96  # of a CommitAck in its frame, aligned
 
 
 @routine
@@ -100,6 +110,23 @@ def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
                 j -= gap
             table[j] = slot
         gap //= 2
+
+
+@routine
+def _put_ranges(table, slots_begin, slots_end, begin, ranges):  # type: ignore[no-untyped-def]
+    """Sessions of one connection lie side by side: one range; returns how many there are."""
+    count = 0
+    for j in range(slots_begin, slots_end):
+        slot = table[j]
+        connection_id = table[slot + CONNECTION_ID]
+        if count == 0 or ranges[3 * count - 3] != connection_id:
+            ranges[3 * count] = connection_id
+            ranges[3 * count + 1] = begin
+            count += 1
+        begin = table[slot + EGRESS_END]
+        ranges[3 * count - 1] = begin
+        table[slot + EGRESS_END] = 0
+    return count
 
 
 @kernel(
@@ -170,19 +197,37 @@ def frame_answers(  # type: ignore[no-untyped-def]
         )
         put_i64(out, begin + ANSWERED_NUMBER, numbers[i] if numbers.size > 1 else numbers[0])
 
-    begin = out_offset
-    count = 0
-    for j in range(slots_begin, slots_end):  # sessions of one connection lie side by side: one range
+    return rows_end, _put_ranges(table, slots_begin, slots_end, out_offset, ranges)
+
+
+@kernel(I64(BYTES_OUT, I64, WORDS_OUT, WORDS_OUT))
+def frame_acks(out, leadership_term_id, table, ranges):  # type: ignore[no-untyped-def]
+    """Frame what is committed of each session that was touched, and touch none; returns how many ranges.
+
+    They are as those of ``frame_egress``. ``out`` has ``ACK_LENGTH`` bytes for each session of the table.
+    """
+    slots_begin = slots_end = table[EGRESS_SLOTS_AT]
+    for i in range(table[TOUCHED_AT], table[TOUCHED_AT] + table[TOUCHED_COUNT]):
+        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
+        table[slot + TOUCHED] = 0
+        if table[slot + CONNECTION_ID] != NULL_VALUE:
+            table[slots_end] = slot
+            slots_end += 1
+    table[TOUCHED_COUNT] = 0
+    _sort_by_connection(table, slots_begin, slots_end)
+    begin = 0
+    for j in range(slots_begin, slots_end):
         slot = table[j]
-        connection_id = table[slot + CONNECTION_ID]
-        if count == 0 or ranges[3 * count - 3] != connection_id:
-            ranges[3 * count] = connection_id
-            ranges[3 * count + 1] = begin
-            count += 1
-        begin = table[slot + EGRESS_END]
-        ranges[3 * count - 1] = begin
-        table[slot + EGRESS_END] = 0
-    return rows_end, count
+        put_header(out, begin, COMMIT_ACK_FRAME_LENGTH, DATA_UNFRAGMENTED, 0, 0, LINK_STREAM, 0)
+        put_i64(out, begin + 32, COMMIT_ACK_SBE_HEADER)
+        put_i64(out, begin + 40, table[slot + CLUSTER_SESSION_ID])
+        put_i64(out, begin + 48, leadership_term_id)
+        put_i64(out, begin + 56, table[slot + COMMITTED])
+        put_i64(out, begin + 64, table[slot + COMMITTED_POSITION])
+        zero_bytes(out, begin + COMMIT_ACK_FRAME_LENGTH, ACK_LENGTH - COMMIT_ACK_FRAME_LENGTH)
+        begin += ACK_LENGTH
+        table[slot + EGRESS_END] = begin
+    return _put_ranges(table, slots_begin, slots_end, 0, ranges)
 
 
 def frame_egress(

@@ -10,7 +10,7 @@ from cluster.protocol import sbe, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
-from cluster.protocol.link import CommitAck, RecordingBlock
+from cluster.protocol.link import RecordingBlock
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame, message_frame
@@ -18,7 +18,6 @@ from cluster.transport.message_frames import link_frame, message_frame
 BLOCK = HEADER_LENGTH + sbe.HEADER_LENGTH  # of a message in a frame of its own
 APPEND_POSITION = AppendPosition.layout().block
 COMMIT_POSITION = CommitPosition.layout().block
-_COMMIT_ACK = CommitAck.layout().block
 _RECORDING_BLOCK = RecordingBlock.layout().block
 _FRAMES = HEADER_LENGTH + len(RecordingBlock(0, 0, b"").encode())  # of a RecordingBlock, which they end
 _TWO_WORDS = struct.Struct("<ii")
@@ -100,18 +99,3 @@ class RecordingBlockFrame:
             assert len(whole) == len(self._head) + len(frames) + len(_PADDING)
         _RECORDING_BLOCK.pack_into(self._head, BLOCK, correlation_id, position)
         return self._head, frames, _PADDING
-
-
-class CommitAckFrame:
-    """What a client is told of its committed messages."""
-
-    __slots__ = ("_frame",)
-
-    def __init__(self) -> None:
-        self._frame = link_frame(CommitAck(0, 0, 0, 0))
-
-    def of(self, session_id: int, leadership_term_id: int, messages: int, position: int) -> bytearray:
-        """A frame of its own."""
-        ack = bytearray(self._frame)
-        _COMMIT_ACK.pack_into(ack, BLOCK, session_id, leadership_term_id, messages, position)
-        return ack

@@ -7,22 +7,26 @@ import pytest
 
 from cluster.consensus.kept_answers import KeptAnswer
 from cluster.errors import LocalProtocolError
+from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
 from cluster.log.session_frames import (
+    ACK_LENGTH,
     EgressMessages,
+    frame_acks,
     frame_egress,
     frame_ingress,
     join_payloads,
     parse_egress,
 )
-from cluster.log.session_table import SessionTable
+from cluster.log.session_table import NULL_VALUE, SessionTable
 from cluster.member.frames import answer_frame
 from cluster.protocol.frame import frame, header_at
-from cluster.protocol.link import answer_id_of, split_answer_id
+from cluster.protocol.link import CommitAck, answer_id_of, split_answer_id
 from cluster.protocol.session import SessionEvent
 from cluster.service.channel import NO_NUMBERS
-from tests.log import logs
-from tests.log.logs import array, room, seeds
+from cluster.transport.message_frames import link_frame
+from tests.log import logs, naive
+from tests.log.logs import PARAMS, array, room, seeds
 from tests.log.naive import session_message
 
 TERM_ID = 3
@@ -109,6 +113,25 @@ def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
         assert b"".join(run for to, run in sent if to == connection) == b"".join(
             egress_frame(payload, s, time) for s, time, payload in rows if s == session
         )
+
+
+def test_each_connection_gets_one_run_with_the_acknowledgements_of_its_touched_sessions():
+    table = a_table({3: 7, 5: 6, 4: 7, 9: NULL_VALUE, 1: 6})
+    log = naive.log_of([session_message(b"", session=session) for session in (3, 9, 4, 5, 3)], PARAMS)
+    follow_log(array(log), 0, len(log), 0, table)
+    committed = {row["cluster_session_id"]: row for row in table.slots}
+    out = np.full(8 * ACK_LENGTH, 255, np.uint8)
+
+    count = frame_acks(out, 12, table.words, table.ranges)
+
+    ranges = table.ranges[: 3 * count].reshape(-1, 3).tolist()
+    assert ranges == [[6, 0, ACK_LENGTH], [7, ACK_LENGTH, 3 * ACK_LENGTH]]
+    acks = [
+        CommitAck(session, 12, committed[session]["committed"], committed[session]["committed_position"])
+        for session in (5, 3, 4)
+    ]
+    assert out[: 3 * ACK_LENGTH].tobytes() == b"".join(map(link_frame, acks))
+    assert frame_acks(out, 12, table.words, table.ranges) == 0
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from cluster.member.busy.turn import MODULES
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol import decode
 from cluster.protocol.frame import HEADER_LENGTH
-from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import LogLimit
 from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame
@@ -66,11 +65,8 @@ class LentTurns:
             [service], SimpleNamespace(**dict(zip(names, counters))), self._words.data
         )
         scratch = np.zeros(words.SCRATCH, np.uint8)
-        for at, frame in (
-            (words.ACK_AT, link_frame(CommitAck(0, 0, 0, 0))),
-            (words.LIMIT_AT, link_frame(LogLimit(0))),
-        ):
-            scratch[at : at + len(frame)] = np.frombuffer(frame, np.uint8)
+        limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
+        scratch[words.LIMIT_AT : words.LIMIT_AT + len(limit)] = limit
         self.tables = tables_of(
             words=self._words,
             calls=SystemCalls().table,

@@ -14,26 +14,11 @@ from cluster.log.connection_table import (
     STRANGER,
 )
 from cluster.log.kernel import routine
-from cluster.log.memory import copy_bytes, put_i64
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
-from cluster.log.session_frames import FRAME_OVERHEAD, frame_answers
-from cluster.log.session_table import (
-    CLUSTER_SESSION_ID,
-    COMMITTED_POSITION,
-    CONNECTION_ID,
-    NULL_VALUE,
-    SLOT_WORDS,
-    SLOTS_AT,
-    TOUCHED,
-    TOUCHED_AT,
-    TOUCHED_COUNT,
-)
-from cluster.log.session_table import COMMITTED as COMMITTED_MESSAGES
+from cluster.log.session_frames import FRAME_OVERHEAD, frame_acks, frame_answers
+from cluster.log.session_table import NULL_VALUE
 from cluster.member.busy.envelopes import offer
-from cluster.member.busy.words import ACK_AT, ACK_LENGTH, LEADERSHIP_TERM_ID, SERVICE_LEADERSHIP_TERM_ID
-
-# In the frame of a CommitAck.
-SESSION_AT, ACK_LEADERSHIP_TERM_AT, MESSAGES_AT, ACK_POSITION_AT = 40, 48, 56, 64
+from cluster.member.busy.words import LEADERSHIP_TERM_ID, SERVICE_LEADERSHIP_TERM_ID
 
 
 @routine
@@ -100,44 +85,19 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
 
 @routine
 def put_acks(t):  # type: ignore[no-untyped-def]
-    """Frame the acknowledgements of the sessions that were touched, each client's side by side.
+    """Frame the acknowledgements of the sessions that were touched; where each client's are is in its row.
 
     Returns how many clients get some; their descriptors are in ``ready``.
     """
-    table, connections = t.sessions, t.connections
-    begin = table[TOUCHED_AT]
     clients = 0
-    for i in range(begin, begin + table[TOUCHED_COUNT]):
-        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
-        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
-        if descriptor < 0:
-            continue
-        at = descriptor * ROW_WORDS
-        if connections[at + ACKS_END] == 0:
+    for i in range(frame_acks(t.acks, t.words[LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
+        descriptor = descriptor_of(t, t.ranges[3 * i])
+        if descriptor >= 0:
+            at = descriptor * ROW_WORDS
+            t.connections[at + ACKS_BEGIN] = t.ranges[3 * i + 1]
+            t.connections[at + ACKS_END] = t.ranges[3 * i + 2]
             t.ready[clients] = descriptor
             clients += 1
-        connections[at + ACKS_END] += ACK_LENGTH
-    ends = 0
-    for i in range(clients):  # from lengths to begins
-        at = t.ready[i] * ROW_WORDS
-        length = connections[at + ACKS_END]
-        connections[at + ACKS_BEGIN] = connections[at + ACKS_END] = ends
-        ends += length
-    for i in range(begin, begin + table[TOUCHED_COUNT]):
-        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
-        table[slot + TOUCHED] = 0
-        descriptor = descriptor_of(t, table[slot + CONNECTION_ID])
-        if descriptor < 0:
-            continue
-        at = descriptor * ROW_WORDS + ACKS_END
-        ack = connections[at]
-        copy_bytes(t.acks, ack, t.scratch, ACK_AT, ACK_LENGTH)
-        put_i64(t.acks, ack + SESSION_AT, table[slot + CLUSTER_SESSION_ID])
-        put_i64(t.acks, ack + ACK_LEADERSHIP_TERM_AT, t.words[LEADERSHIP_TERM_ID])
-        put_i64(t.acks, ack + MESSAGES_AT, table[slot + COMMITTED_MESSAGES])
-        put_i64(t.acks, ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION])
-        connections[at] += ACK_LENGTH
-    table[TOUCHED_COUNT] = 0
     return clients
 
 

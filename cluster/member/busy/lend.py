@@ -33,6 +33,7 @@ from cluster.log.connection_table import (
     ConnectionTable,
 )
 from cluster.log.deliver import DeliveredMessages
+from cluster.log.session_frames import ACK_LENGTH
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
 from cluster.member.busy.services import LentCounters, LentServices
@@ -43,7 +44,6 @@ from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
-from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import LogLimit
 from cluster.transport.message_frames import link_frame
 
@@ -118,8 +118,6 @@ class BusyTurns:
         self._follower_log_end = np.zeros(log_words.LOG_WORDS, np.int64)
         self._follower_log_of: Following | None = None
         self._scratch = np.zeros(at.SCRATCH, np.uint8)
-        ack = np.frombuffer(link_frame(CommitAck(0, 0, 0, 0)), np.uint8)
-        self._scratch[at.ACK_AT : at.ACK_AT + at.ACK_LENGTH] = ack
         limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
         self._scratch[at.LIMIT_AT : at.LIMIT_AT + at.LIMIT_LENGTH] = limit
         self._commit_frame = _frame(CommitPosition(0, 0, context.member_id))
@@ -156,7 +154,7 @@ class BusyTurns:
             side=self._messages.side,
             answer_bytes=nothing,
             egress=np.empty(EGRESS_BYTES, np.uint8),
-            acks=np.empty(sessions.max_sessions * at.ACK_LENGTH, np.uint8),
+            acks=np.empty(sessions.max_sessions * ACK_LENGTH, np.uint8),
             # All that a turn may send to members, and as much for clients; who would need more is closed.
             unsent=np.empty(
                 (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8

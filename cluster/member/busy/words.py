@@ -192,14 +192,13 @@ TIME_AT = 0  # struct timespec
 PIECES_AT = 64  # two struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
-ACK_AT = 256  # CommitAck, to be filled in
-LIMIT_AT = 384  # LogLimit, to be filled in
+LIMIT_AT = 256  # LogLimit, to be filled in
 PROOF_AT = 1024  # a slot of the proof file with its mark
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
-ACK_LENGTH, LIMIT_LENGTH = 96, 64  # aligned
+LIMIT_LENGTH = 64  # aligned
 LIMITS_MAX = 16  # that were sent and not reached: a process that does not read costs no memory
 READY_MAX = 256
 KEPT_ROWS = 32

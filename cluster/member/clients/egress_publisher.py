@@ -8,9 +8,8 @@ service's batches ── frame_egress ── ranges ───────┴─�
 import numpy as np
 
 from cluster.consensus.replica import ReplicatedState
-from cluster.log.session_frames import frame_egress
+from cluster.log.session_frames import ACK_LENGTH, frame_acks, frame_egress
 from cluster.log.session_table import (
-    CLUSTER_SESSION_ID,
     COMMITTED,
     COMMITTED_POSITION,
     CONNECTION_ID,
@@ -18,10 +17,11 @@ from cluster.log.session_table import (
     TOUCHED_COUNT,
 )
 from cluster.member.clients.supervision import Supervision
-from cluster.member.frames import CommitAckFrame
 from cluster.member.ports import Clients
 from cluster.member.status import MemberStatus
+from cluster.protocol.link import CommitAck
 from cluster.service.channel import ServiceChannel, ServiceEgress
+from cluster.transport.message_frames import link_frame
 
 BUFFER_BYTES = 1024 * 1024
 
@@ -45,14 +45,14 @@ class EgressPublisher:
         self.supervision = supervision
         self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
         self._view = self._buffer.data
-        self._ack = CommitAckFrame()
+        self._acks = np.empty(self._table.max_sessions * ACK_LENGTH, np.uint8)
 
     def poll(self) -> int:
         """Take what services answered since the last turn, and send it with the acks that are due."""
         is_leader = self._status.is_leading
-        acks: dict[int, bytearray] = {}
+        acks: dict[int, memoryview] = {}
         if is_leader and self._table.words[TOUCHED_COUNT]:
-            acks = self._take_acks(self._replica.leadership_term_id)
+            acks = self._take_acks()
         work_count = 0
         for channel in self._channels:
             while channel.has_egress:
@@ -74,31 +74,18 @@ class EgressPublisher:
         """Tell a session now what of it is committed: its client has just come back."""
         row = self._table.slots[self._table.slot_of(session_id)].item()
         if row[CONNECTION_ID] != NULL_VALUE:
-            self._clients.send(row[CONNECTION_ID], self._ack_of(row, self._replica.leadership_term_id))
+            term_id = self._replica.leadership_term_id
+            ack = CommitAck(session_id, term_id, row[COMMITTED], row[COMMITTED_POSITION])
+            self._clients.send(row[CONNECTION_ID], link_frame(ack))
 
-    def _ack_of(self, row: tuple[int, ...], leadership_term_id: int) -> bytearray:
-        """The acknowledgement of one slot of the session table."""
-        return self._ack.of(
-            row[CLUSTER_SESSION_ID], leadership_term_id, row[COMMITTED], row[COMMITTED_POSITION]
-        )
+    def _take_acks(self) -> dict[int, memoryview]:
+        """One run of ack frames a connection; they hold until the next call."""
+        table = self._table
+        count = frame_acks(self._acks, self._replica.leadership_term_id, table.words, table.ranges)
+        ranges = table.ranges[: 3 * count].reshape(count, 3).tolist()
+        return {connection_id: self._acks.data[begin:end] for connection_id, begin, end in ranges}
 
-    def _take_acks(self, leadership_term_id: int) -> dict[int, bytearray]:
-        """One run of ack frames a connection, in the order of the sessions' first messages."""
-        acks: dict[int, bytearray] = {}
-        slots = self._table.slots
-        for slot in self._table.take_touched().tolist():
-            row = slots[slot].item()
-            connection_id = row[CONNECTION_ID]
-            if connection_id != NULL_VALUE:
-                frame = self._ack_of(row, leadership_term_id)
-                known = acks.get(connection_id)
-                if known is None:
-                    acks[connection_id] = frame
-                else:
-                    known += frame
-        return acks
-
-    def _send(self, batch: ServiceEgress, acks: dict[int, bytearray]) -> None:
+    def _send(self, batch: ServiceEgress, acks: dict[int, memoryview]) -> None:
         row = 0
         rows = len(batch)
         while row < rows:

@@ -10,10 +10,10 @@ import cluster.log
 from cluster.archive import proof_slots
 from cluster.consensus import quorum
 from cluster.log.kernel import SHARED_MODULES
-from cluster.member.busy import egress, envelopes, remote, system, turn, words
-from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, CommitAckFrame, consensus_frame
-from cluster.member.services import remote_service
+from cluster.member.busy import envelopes, remote, system, turn, words
+from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, consensus_frame
 from cluster.node.module_link import ANSWERS_BYTES_MAX
+from cluster.member.services import remote_service
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags, ClusterControlToggle, NodeControlToggle
@@ -52,15 +52,6 @@ def test_fields_of_messages_lie_where_the_turn_looks():
     assert frame[envelopes.REPORT_FLAGS_AT] == AppendPositionFlags.CATCHUP
     COMMIT_POSITION.pack_into(frame, BLOCK, 21, 22, 23)
     assert int.from_bytes(frame[envelopes.POSITION_AT : envelopes.POSITION_AT + 8], "little") == 22
-    ack = CommitAckFrame().of(31, 32, 33, 34)
-    assert len(ack) == words.ACK_LENGTH
-    for place, value in (
-        (egress.SESSION_AT, 31),
-        (egress.ACK_LEADERSHIP_TERM_AT, 32),
-        (egress.MESSAGES_AT, 33),
-        (egress.ACK_POSITION_AT, 34),
-    ):
-        assert int.from_bytes(ack[place : place + 8], "little") == value
 
 
 def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks():
@@ -91,7 +82,6 @@ def test_places_in_scratch_do_not_overlap():
         (words.TIME_AT, 16),
         (words.PIECES_AT, 48),
         (words.HEADER_AT, 32 + envelopes.POSITION_FRAME_LENGTH),
-        (words.ACK_AT, words.ACK_LENGTH),
         (words.LIMIT_AT, words.LIMIT_LENGTH),
         (words.PROOF_AT, proof_slots.MARK_OFFSET + proof_slots.MARK_LENGTH),
         (words.EVENTS_AT, words.READY_MAX * system.EVENT_LENGTH),
