@@ -17,6 +17,7 @@ from cluster.log.session_table import SessionTable
 from cluster.member.busy import remote, words
 from cluster.member.busy.services import LentServices
 from cluster.member.busy.turn import MODULES
+from cluster.member.services import log_limits
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol import decode
 from cluster.protocol.frame import HEADER_LENGTH
@@ -97,10 +98,10 @@ class LentTurns:
         w[words.COMMIT_POSITION], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
         w[words.REASON] = w[words.UNSENT_END] = 0
         descriptor = int(w[words.SERVICE_LINK])
-        before = self._words[[words.ANSWERED, words.SERVED]].copy()
+        before = self.service.words[[log_limits.ANSWERED, log_limits.SERVED]]
         _give_and_receive(self.tables, descriptor)
         self.reason = int(w[words.REASON])
-        self.taken += bool((before != self._words[[words.ANSWERED, words.SERVED]]).any())
+        self.taken += bool((before != self.service.words[[log_limits.ANSWERED, log_limits.SERVED]]).any())
         self._services.take_back()
         connection = self._poller.target(descriptor)
         assert isinstance(connection, Connection)

@@ -9,6 +9,7 @@ import pytest
 
 from cluster import AgentTermination, ServiceError
 from cluster.member.busy import words as at
+from cluster.member.services.log_limits import LIMIT, UNREACHED
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.service import ScheduleTimer
 from cluster.service.channel import RecoveryState
@@ -107,7 +108,7 @@ def test_a_follower_gives_its_service_the_log_of_5_ms_at_once(a_module, is_leade
     lent, position, now_ns = module.lent, module.commit_position, module.now_ns
     assert lent.turn(position + appended, now_ns, is_leader=is_leader)
     words = lent.tables.words
-    assert words[at.LIMIT] == position + appended * is_given
+    assert module.remote.words[LIMIT] == position + appended * is_given
     assert words[at.LIMIT_DUE_NS] == (at.NEVER if is_given else now_ns + 5_000_000)
 
 
@@ -226,7 +227,7 @@ def test_a_service_that_does_not_read_is_told_of_and_costs_no_memory(leader):
         leader.log.message(7, b"x")
         leader.commit()
         leader.turn()
-    assert len(leader.remote._limits) <= 16
+    assert leader.remote.words[UNREACHED] <= 16
     leader.turn(10, elapsed_ns=SECOND)
     lags = [line for line in leader.told if "lags" in line]
     assert 2 <= len(lags) <= 5, "once a second, two, four, eight"

@@ -36,7 +36,7 @@ from cluster.log.deliver import DeliveredMessages
 from cluster.log.session_frames import ACK_LENGTH
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import LentCounters, LentServices
+from cluster.member.busy.services import NO_WORDS, LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.log import log_words
@@ -54,7 +54,6 @@ EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
-NO_WORDS = np.zeros(0, np.int64)
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000

@@ -2,7 +2,7 @@
 
 As ``services/remote_service.py``, for what is frequent:
 
-LogLimit           to it, when the commit position has risen; no more than LIMITS_MAX that it has not reached
+LogLimit           to it, when the commit position has risen
 ServiceAnswers     from it, framed and sent to the clients of a leader
 ServicePosition    from it, shown in its counters
 
@@ -18,26 +18,22 @@ from cluster.member.busy.egress import fits_egress, send_answers
 from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.words import (
-    ANSWERED,
     COMMIT_POSITION,
     CYCLES_EXCEEDED_COUNTER,
     LEADER_ROLE,
-    LIMIT,
     LIMIT_AT,
     LIMIT_DUE_NS,
     LIMIT_LENGTH,
-    LIMITS,
-    LIMITS_MAX,
     MAX_CYCLE_COUNTER,
     NEVER,
     NOW_NS,
     ROLE,
-    SERVED,
     SERVICE_COUNTER,
     SERVICE_LEADERSHIP_TERM_ID,
     SERVICE_LINK,
     SERVICE_ROWS,
 )
+from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
 
 LINK_STREAM = 1000
 STREAM_AT = 16
@@ -59,29 +55,19 @@ FOLLOWER_BYTES = 64 * 1024
 def give_log(t):  # type: ignore[no-untyped-def]
     """The log is committed further: let the process of a leader's service read it now, a follower's soon."""
     w = t.words
-    if w[ROLE] == LEADER_ROLE or w[COMMIT_POSITION] - w[LIMIT] >= FOLLOWER_BYTES:
+    if w[ROLE] == LEADER_ROLE or w[COMMIT_POSITION] - t.limits[LIMIT] >= FOLLOWER_BYTES:
         send_limit(t)
-    elif w[COMMIT_POSITION] > w[LIMIT] and w[LIMIT_DUE_NS] == NEVER:
+    elif w[COMMIT_POSITION] > t.limits[LIMIT] and w[LIMIT_DUE_NS] == NEVER:
         w[LIMIT_DUE_NS] = w[NOW_NS] + FOLLOWER_PAUSE_NS
 
 
 @routine
 def send_limit(t):  # type: ignore[no-untyped-def]
     """Let the process read what is committed, as long as it comes along."""
-    w, limits = t.words, t.limits
+    w = t.words
     w[LIMIT_DUE_NS] = NEVER
-    reached = 0
-    while reached < w[LIMITS] and limits[2 * reached] <= w[SERVED]:
-        reached += 1
-    if reached > 0:
-        w[LIMITS] -= reached
-        for i in range(2 * w[LIMITS]):
-            limits[i] = limits[2 * reached + i]
-    if w[COMMIT_POSITION] <= w[LIMIT] or w[LIMITS] == LIMITS_MAX:
+    if not next_limit(t.limits, w[COMMIT_POSITION], w[NOW_NS]):
         return
-    w[LIMIT] = w[COMMIT_POSITION]
-    limits[2 * w[LIMITS]], limits[2 * w[LIMITS] + 1] = w[COMMIT_POSITION], w[NOW_NS]
-    w[LIMITS] += 1
     put_i64(t.scratch, LIMIT_AT + BLOCK_AT, w[COMMIT_POSITION])
     offer(t, w[SERVICE_LINK], t.scratch, LIMIT_AT, LIMIT_LENGTH, t.scratch, 0, 0)
 
@@ -115,12 +101,12 @@ def _take(t, frame):  # type: ignore[no-untyped-def]
 
 @routine
 def _take_position(t, block):  # type: ignore[no-untyped-def]
-    w, buffer = t.words, t.received
+    w, buffer, limits = t.words, t.received, t.limits
     position = get_i64(buffer, block)
-    if position < w[SERVED] or position > w[LIMIT]:
+    if position < limits[SERVED] or position > limits[LIMIT]:
         return False
-    if position > w[SERVED]:
-        w[SERVED], w[ANSWERED] = position, 0
+    if position > limits[SERVED]:
+        limits[SERVED], limits[ANSWERED] = position, 0
     t.counters[w[SERVICE_COUNTER]] = position
     t.counters[w[MAX_CYCLE_COUNTER]] = get_i64(buffer, block + 8)
     t.counters[w[CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, block + 16)
@@ -134,7 +120,7 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
     if rows == 0 or w[ROLE] != LEADER_ROLE:
         return False
     w[SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
-    w[ANSWERED] += rows
+    t.limits[ANSWERED] += rows
     send_answers(t, t.columns, t.received, rows, False)
     return True
 

@@ -11,12 +11,13 @@ import numpy as np
 
 from cluster.counters import Counter
 from cluster.member.busy import words as at
-from cluster.member.services.remote_service import LentService, RemoteService
+from cluster.member.services.remote_service import RemoteService
 from cluster.protocol.enums import Role
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.compiled_callback import CompiledCallback
 
 LIVE = 1 << 62  # a log without an end that is known
+NO_WORDS = np.zeros(0, np.int64)
 
 
 class LentCounters(Protocol):
@@ -33,7 +34,7 @@ class LentCounters(Protocol):
 
 
 class LentServices:
-    """``lend`` says in ``words`` and ``limits`` who serves, ``take_back`` what came of it."""
+    """``lend`` says in ``words`` who serves, ``take_back`` what came of it."""
 
     def __init__(self, services: Sequence[object], counters: LentCounters | None, words: memoryview) -> None:
         """``services`` are agents; the counters are those of a single one."""
@@ -41,7 +42,11 @@ class LentServices:
         self._service = services[0] if len(services) == 1 else None
         self._counters = counters
         self._words = words
-        self.limits = np.zeros(2 * at.LIMITS_MAX, np.int64)
+
+    @property
+    def limits(self) -> np.ndarray:
+        """Of a service in a process of its own (``services/log_limits.py``)."""
+        return self._service.words if isinstance(self._service, RemoteService) else NO_WORDS
 
     @property
     def _compiled_service(self) -> ClusteredServiceAgent | None:
@@ -70,8 +75,8 @@ class LentServices:
         words[at.SERVICE], words[at.LIMIT_DUE_NS] = at.PYTHON_SERVICE, at.NEVER
         if compiled is not None and compiled.adapter.max_log_position > LIVE:
             self._lend_compiled(compiled)
-        elif isinstance(service, RemoteService) and (lent := service.lend()) is not None:
-            self._lend_remote(lent)
+        elif isinstance(service, RemoteService) and (descriptor := service.lend()) is not None:
+            self._lend_remote(descriptor)
 
     def _lend_compiled(self, service: ClusteredServiceAgent) -> None:
         words, cursor, state = self._words, service.adapter.cursor, service.state
@@ -87,14 +92,10 @@ class LentServices:
         words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
         words[at.SERVICE_COUNTER] = self._counters.position.index
 
-    def _lend_remote(self, lent: LentService) -> None:
+    def _lend_remote(self, descriptor: int) -> None:
         words, counters = self._words, self._counters
         assert counters is not None
-        words[at.SERVICE] = at.REMOTE_SERVICE
-        words[at.SERVICE_LINK], words[at.SERVED], words[at.ANSWERED] = lent[:3]
-        words[at.LIMIT], words[at.LIMITS] = lent.limit, len(lent.limits)
-        for row, limit in enumerate(lent.limits):
-            self.limits[2 * row : 2 * row + 2] = limit
+        words[at.SERVICE], words[at.SERVICE_LINK] = at.REMOTE_SERVICE, descriptor
         words[at.SERVICE_COUNTER] = counters.position.index
         words[at.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
         words[at.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
@@ -108,7 +109,4 @@ class LentServices:
             service.take_back(words[at.SERVED_AT], words[at.SERVED], words[at.SERVICE_TIME])
         elif words[at.SERVICE] == at.REMOTE_SERVICE:
             assert isinstance(service, RemoteService)
-            rows = self.limits[: 2 * words[at.LIMITS]].reshape(-1, 2).tolist()
-            limits = [(position, sent_ns) for position, sent_ns in rows]
-            lent = words[at.SERVICE_LINK], words[at.SERVED], words[at.ANSWERED], words[at.LIMIT]
-            service.take_back(LentService(*lent, limits))
+            service.take_back()

@@ -134,6 +134,7 @@ MODULES = (
     "cluster.archive.recording_words",
     "cluster.consensus.quorum",
     "cluster.member.log.log_words",
+    "cluster.member.services.log_limits",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
     "cluster.protocol.cnc",

@@ -34,7 +34,7 @@ class Tables(NamedTuple):
     service_call: np.ndarray  # log/message_calls.py
     answers: np.ndarray  # columns of what the service's function answers
     numbers: np.ndarray  # log/message_numbers.py, of a compiled service
-    limits: np.ndarray  # that a service's process has not reached: positions, and when they were sent
+    limits: np.ndarray  # member/services/log_limits.py
     ready: np.ndarray  # descriptors
     received: np.ndarray
     kept: np.ndarray  # rows of KEPT_BYTES, each with half a frame
@@ -156,12 +156,9 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     IS_SERVING,  # its answers go out
     HAS_SUPERVISED,  # there are sessions whose messages are Python's
     SERVICE_COUNTER,
-    # the service in a process of its own; SERVED is what it has reported
+    # the service in a process of its own
     SERVICE_LINK,  # descriptor
-    LIMIT,  # it may read the log to there
-    LIMITS,  # rows of ``limits``
-    LIMIT_DUE_NS,  # when a follower's process is to hear of the next one; NEVER: none is due
-    ANSWERED,  # answers taken since it has reported
+    LIMIT_DUE_NS,  # when a follower's process is to hear of the next limit; NEVER: none is due
     MAX_CYCLE_COUNTER,
     CYCLES_EXCEEDED_COUNTER,
     # measured: histograms, each by its first counter
@@ -173,7 +170,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(73)
+) = range(70)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
@@ -199,7 +196,6 @@ SCRATCH = 8192
 
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
 LIMIT_LENGTH = 64  # aligned
-LIMITS_MAX = 16  # that were sent and not reached: a process that does not read costs no memory
 READY_MAX = 256
 KEPT_ROWS = 32
 KEPT_BYTES = 160 * 1024  # an envelope of a link, and more

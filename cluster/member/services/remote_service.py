@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError
 from cluster.log.runs import headers
+from cluster.log.words import Word
+from cluster.member.services import log_limits
 from cluster.member.services.service_adapter import MAX_LOG_POSITION
 from cluster.member.services.service_progress import LogScript, TakenFromService, replay
 from cluster.member.services.snapshot_inlet import NOT_WANTED, SnapshotInlet
@@ -48,7 +50,6 @@ from cluster.protocol.service_link import (
 from cluster.service.channel import LogClosed, LogJoined, RecoveryState, ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 
-LIMITS_MAX = 16  # that were sent and not reached: a service that does not read costs no memory
 START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
 LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
 STANDSTILL_NS = 1_000_000_000  # a service that has log to read and gets no further for so long is away
@@ -91,16 +92,6 @@ class ServiceGauges(Protocol):
     def show(self, position: ServicePosition) -> None: ...
 
 
-class LentService(NamedTuple):
-    """What compiled turns have to know of a service in a process of its own (``busy/remote.py``)."""
-
-    descriptor: int
-    position: int  # that it has reported
-    answer_count: int  # taken beyond the position
-    limit: int  # that it was sent last
-    limits: list[tuple[int, int]]  # that it has not reached: position, when it was sent
-
-
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
     """What a service in a process of its own reaches of its member."""
@@ -118,7 +109,14 @@ class RemotePorts:
 
 
 class RemoteService:
-    """Takes turns as a container does; ``do_work`` raises what ends the member, or its life."""
+    """Takes turns as a container does; ``do_work`` raises what ends the member, or its life.
+
+    ``words`` goes to kernels (``log_limits.py``).
+    """
+
+    _position = Word(log_limits.SERVED)
+    _limit = Word(log_limits.LIMIT)
+    _unreached = Word(log_limits.UNREACHED)
 
     def __init__(
         self, service_id: int, start: ServiceStart, channel: ServiceChannel, ports: RemotePorts
@@ -144,6 +142,8 @@ class RemoteService:
         self._is_over = False  # its end is acknowledged
         self._now_ns = 0
         self._cluster_time = 0
+        self.words = np.zeros(log_limits.LIMITS_WORDS, np.int64)
+        self._words = self.words.data
         self._forget_process()
 
     def _forget_process(self) -> None:
@@ -152,9 +152,8 @@ class RemoteService:
         self._is_started = False
         self._is_taking_snapshot = False
         self._joins = 0  # that it has not acknowledged
-        self._position = 0  # which it has reported
-        self._limit = NULL_VALUE  # that it was sent last
-        self._limits: deque[tuple[int, int]] = deque()  # that it has not reached: position, when it was sent
+        self._position = self._unreached = 0
+        self._limit = NULL_VALUE
         self._lag_told_ns = 0
         self._seen_position = self._seen_ns = 0  # where it was last seen to go on, or to have nothing to read
 
@@ -172,31 +171,25 @@ class RemoteService:
             and not self._acks_waiting
             and channel.awaited_snapshot is None
             and self._termination is None
-            and (self._limit >= self._ports.commit_position() or len(self._limits) == LIMITS_MAX)
+            and (self._limit >= self._ports.commit_position() or self._unreached == log_limits.LIMITS_MAX)
         )
 
-    def lend(self) -> LentService | None:
-        """For compiled turns, where it ``awaits_events``; None where they cannot stand for it."""
-        descriptor, taken = self._ports.process.descriptor, self._taken
-        if (
-            descriptor is None
-            or taken is None
-            or not self._is_live
-            or self._position != taken.position
-            or taken.is_said_again
-        ):
-            return None
-        return LentService(descriptor, self._position, taken.answers, self._limit, list(self._limits))
+    def lend(self) -> int | None:
+        """Descriptor of its process, for compiled turns; None where they cannot stand for it.
 
-    def take_back(self, lent: LentService) -> None:
-        """What came of compiled turns."""
+        To be called where it ``awaits_events``.
+        """
+        taken = self._taken
+        if taken is None or not self._is_live or self._position != taken.position or taken.is_said_again:
+            return None
+        self._words[log_limits.ANSWERED] = taken.answers
+        return self._ports.process.descriptor
+
+    def take_back(self) -> None:
+        """Compiled turns have taken what it said."""
         assert self._taken is not None
-        self._limit, self._limits = lent.limit, deque(lent.limits)
-        if lent.position > self._position:
-            self._position = lent.position
-            self._on_taken(lent.position)
-        self._taken.answers = lent.answer_count
-        self._drop_reached_limits()
+        self._on_taken(self._position)
+        self._taken.answers = self._words[log_limits.ANSWERED]
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take what the service says, and tell it what the module does. Returns how much was done."""
@@ -220,7 +213,7 @@ class RemoteService:
 
     def _is_away(self) -> bool:
         """Whether no process of it has come to where the one before it was, or it stands still."""
-        if not self._limits or self._position != self._seen_position:
+        if not self._unreached or self._position != self._seen_position:
             self._seen_position, self._seen_ns = self._position, self._now_ns
         is_back = self._is_started and self._position >= self._taken_position
         return not is_back or self._now_ns - self._seen_ns >= STANDSTILL_NS
@@ -286,26 +279,17 @@ class RemoteService:
                 self._ports.process.send(frame(item, session_id=0, stream_id=streams.SERVICE))
 
     def _send_limit(self) -> None:
-        self._drop_reached_limits()
-        limits = self._limits
-        limit = self._ports.commit_position()
-        if limit > self._limit and len(limits) < LIMITS_MAX:
-            self._limit = limit
-            limits.append((limit, self._now_ns))
-            self._send(LogLimit(limit))
-
-    def _drop_reached_limits(self) -> None:
-        while self._limits and self._limits[0][0] <= self._position:
-            self._limits.popleft()
+        if log_limits.next_limit(self.words, self._ports.commit_position(), self._now_ns):
+            self._send(LogLimit(self._limit))
 
     def _tell_lag(self) -> None:
         """Say that the service is slow, once a second, two, four, ...; and that it is not any more."""
-        if not self._limits:
+        if not self._unreached:
             if self._lag_told_ns:
                 self._ports.tell(f"{self._name} has caught up")
                 self._lag_told_ns = 0
             return
-        lag_ns = self._now_ns - self._limits[0][1]
+        lag_ns = self._now_ns - self._words[log_limits.FIRST_SENT_NS]
         if lag_ns >= max(LAG_TOLD_NS, 2 * self._lag_told_ns):
             self._lag_told_ns = lag_ns
             behind = self._ports.commit_position() - self._position

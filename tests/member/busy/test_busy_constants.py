@@ -13,7 +13,6 @@ from cluster.log.kernel import SHARED_MODULES
 from cluster.member.busy import envelopes, remote, system, turn, words
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, consensus_frame
 from cluster.node.module_link import ANSWERS_BYTES_MAX
-from cluster.member.services import remote_service
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags, ClusterControlToggle, NodeControlToggle
@@ -72,7 +71,6 @@ def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks(
     assert word(answers, remote.BLOCK_AT) == 45
     assert word(answers, remote.COLUMNS_LENGTH_AT, 4) == columns.nbytes == 2 * remote.ROW_BYTES
     assert word(answers, remote.COLUMNS_AT) == 1
-    assert words.LIMITS_MAX == remote_service.LIMITS_MAX
     assert words.KEPT_BYTES >= ANSWERS_BYTES_MAX + 1024, "half a message of answers waits in compiled turns"
 
 
