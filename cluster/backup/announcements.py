@@ -60,18 +60,7 @@ class Announcements:
         newest = next(self._recording_log.snapshot_sets(self._service_count), None)
         if newest is None:
             return
-        recordings = tuple(
-            StandbySnapshotRecording(
-                entry.recording_id,
-                entry.leadership_term_id,
-                entry.term_base_log_position,
-                entry.log_position,
-                entry.timestamp,
-                entry.service_id,
-                self._endpoint,
-            )
-            for entry in reversed(newest)
-        )
+        recordings = tuple(StandbySnapshotRecording(*entry[:6], self._endpoint) for entry in reversed(newest))
         self._on_event(f"announces the snapshot at {newest[0].log_position}")
         for member in self._members:
             member.tell(recordings)

@@ -128,14 +128,7 @@ class BackupDirectory:
             self.log.replace(tuple(ordered))
             return
         for entry in reversed(ordered):
-            self.recording_log.append_snapshot(
-                entry.recording_id,
-                entry.leadership_term_id,
-                entry.term_base_log_position,
-                entry.log_position,
-                entry.timestamp,
-                entry.service_id,
-            )
+            self.recording_log.append_snapshot(*entry[:6])
 
     def discard(self, recordings: Sequence[Recording]) -> None:
         """Drop what was retrieved and will not be named. Raises StorageError."""
@@ -170,15 +163,7 @@ class BackupDirectory:
 
 def named_entry(offered: BackupSnapshotRecording, recording_id: int) -> RecordingLogEntry:
     """The entry of a recording that a member offers, under its id here."""
-    return RecordingLogEntry(
-        recording_id,
-        offered.leadership_term_id,
-        offered.term_base_log_position,
-        offered.log_position,
-        offered.timestamp,
-        offered.service_id,
-        SNAPSHOT,
-    )
+    return RecordingLogEntry.of(offered, SNAPSHOT)._replace(recording_id=recording_id)
 
 
 def find_owner(files: Files, cluster: str) -> ClusterMarkFileHeader | None:

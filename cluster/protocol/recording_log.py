@@ -13,7 +13,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from cluster.errors import LocalProtocolError, LogDamaged
 from cluster.protocol.enums import RecordingLogEntryType
@@ -86,6 +86,12 @@ class RecordingLogEntry(NamedTuple):
     entry_index: int = -1
     offset: int = -1
 
+    @classmethod
+    def of(cls, record: Any, entry_type: RecordingLogEntryType, **more: Any) -> Self:
+        """Of a record whose first six fields are those of an entry."""
+        fields: Any = (*record[:6], entry_type)
+        return cls(*fields, **more)
+
     @property
     def length(self) -> int:
         """Bytes that it takes in the file."""
@@ -133,33 +139,20 @@ def decode_recording_log_entry(
         endpoint = StandbyTail.decode_record(
             buffer, offset + EntryRecord.BLOCK_LENGTH, limit
         ).archive_endpoint
-    return RecordingLogEntry(
-        record.recording_id,
-        record.leadership_term_id,
-        record.term_base_log_position,
-        record.log_position,
-        record.timestamp,
-        record.service_id,
+    return RecordingLogEntry.of(
+        record,
         entry_type,
-        endpoint,
-        is_valid,
-        entry_index,
-        offset,
+        archive_endpoint=endpoint,
+        is_valid=is_valid,
+        entry_index=entry_index,
+        offset=offset,
     )
 
 
 def encode_recording_log_entry(entry: RecordingLogEntry) -> bytes:
     """The whole entry with zeros up to its aligned length; its index and offset are not in the bytes."""
     code = int(entry.entry_type) if entry.is_valid else entry.entry_type - INVALID_FLAG
-    data = EntryRecord(
-        entry.recording_id,
-        entry.leadership_term_id,
-        entry.term_base_log_position,
-        entry.log_position,
-        entry.timestamp,
-        entry.service_id,
-        code,
-    ).encode_body()
+    data = EntryRecord(*entry[:6], code).encode_body()
     if entry.entry_type is STANDBY_SNAPSHOT:
         length = len(entry.archive_endpoint)
         if not 0 < length <= ENDPOINT_LENGTH_MAX:

@@ -38,5 +38,5 @@ def test_answers_that_were_taken_are_not_among_the_dropped():
     for _ in range(3):
         assert held.answers.take_one() is not None
     held.hold(batch_of(8))
-    with pytest.raises(ClusterError, match="^5 answers were dropped"):
+    with pytest.raises(ClusterError, match=r"^5 answers were dropped"):
         held.answers.take_one()

@@ -53,7 +53,7 @@ class BackupSource:
             commit_position_counter_id=self._commit_position.counter_id,
             leader_member_id=self._status.leader_member_id,
             member_id=self._context.member_id,
-            snapshots=tuple(_described(entry) for entry in snapshots),
+            snapshots=tuple(BackupSnapshotRecording(*entry[:6]) for entry in snapshots),
             cluster_members=self._context.member_endpoints,
         )
 
@@ -70,14 +70,3 @@ def snapshot_to_back_up(
         if log_position is None or chosen[0].log_position <= log_position:
             break
     return chosen[::-1]
-
-
-def _described(entry: RecordingLogEntry) -> BackupSnapshotRecording:
-    return BackupSnapshotRecording(
-        recording_id=entry.recording_id,
-        leadership_term_id=entry.leadership_term_id,
-        term_base_log_position=entry.term_base_log_position,
-        log_position=entry.log_position,
-        timestamp=entry.timestamp,
-        service_id=entry.service_id,
-    )

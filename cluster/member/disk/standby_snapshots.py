@@ -13,7 +13,6 @@ import numpy as np
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, RemoteProtocolError, StorageError
@@ -76,7 +75,10 @@ class StandbySnapshots:
             return why
         if len(self._announced) >= ANNOUNCED_MAX:
             return f"{ANNOUNCED_MAX} standby snapshots wait for the log to reach them, as many as may"
-        snapshot = tuple(map(_entry_of, sorted(recordings, key=lambda recording: recording.service_id)))
+        snapshot = tuple(
+            RecordingLogEntry.of(one, STANDBY_SNAPSHOT, archive_endpoint=one.archive_endpoint)
+            for one in sorted(recordings, key=lambda recording: recording.service_id)
+        )
         position = snapshot[0].log_position
         if position <= self._log.commit_position and (why := self._mismatch(snapshot)):
             return why
@@ -132,7 +134,7 @@ class StandbySnapshots:
         for entry in same:  # of a standby that has lost its directory
             recording_log.remove(entry)
         for entry in reversed(snapshot):
-            _append(recording_log, entry)
+            recording_log.append_snapshot(*entry[:6], entry.archive_endpoint)
         assert self._counters.standby_snapshots_received is not None
         self._counters.standby_snapshots_received.get_and_add(1)
         self._reporter.event(
@@ -252,7 +254,7 @@ class StandbySnapshots:
             copy.discard()
             return
         for entry in reversed(snapshot):
-            _append(self._log.recording_log, entry)
+            self._log.recording_log.append_snapshot(*entry[:6])
         self._counters.snapshot_count.get_and_add(1)
         self._reporter.event(f"has the snapshot at {module.log_position} of {name}")
 
@@ -378,30 +380,5 @@ def _fault_of_endpoint(text: str) -> str:
     return f"archive endpoint {text!r}: expected host:port, not a file" if is_file else ""
 
 
-def _entry_of(recording: StandbySnapshotRecording) -> RecordingLogEntry:
-    return RecordingLogEntry(
-        recording.recording_id,
-        recording.leadership_term_id,
-        recording.term_base_log_position,
-        recording.log_position,
-        recording.timestamp,
-        recording.service_id,
-        STANDBY_SNAPSHOT,
-        recording.archive_endpoint,
-    )
-
-
 def _identity(entry: RecordingLogEntry) -> tuple[int, int, int]:
     return entry.service_id, entry.recording_id, entry.leadership_term_id
-
-
-def _append(recording_log: RecordingLog, entry: RecordingLogEntry) -> None:
-    recording_log.append_snapshot(
-        entry.recording_id,
-        entry.leadership_term_id,
-        entry.term_base_log_position,
-        entry.log_position,
-        entry.timestamp,
-        entry.service_id,
-        entry.archive_endpoint,
-    )
