@@ -249,11 +249,7 @@ class CountersFile(_MappedCounters):
 
     @classmethod
     def create(cls, path: str, *, pid: int, now_ms: int) -> "CountersFile":
-        """A new file at ``path`` (its folder is made), which replaces what is there.
-
-        It is there after a power cut, too: what a reader takes from it may be old, but not more than was
-        committed. ``now_ms`` is epoch time, the first heartbeat. Raises StorageError.
-        """
+        """A new, durable file in place of any at ``path``, at epoch ms. Raises StorageError."""
         header = _new_header(pid, now_ms)
         length = file_length(header)
         aside, folder = f"{path}.tmp", os.path.dirname(path) or "."

@@ -62,11 +62,7 @@ class LentRecording(NamedTuple):
 
 
 class Archive:
-    """The recordings of one member.
-
-    ``recovered`` lists the ends that opening it had to find. What cannot be repaired here is found by
-    ``find_damage``, and nothing of it is changed: whoever has other copies of it decides.
-    """
+    """The recordings of a member; ``recovered`` lists ends that were found; damage stays as it is."""
 
     def __init__(
         self,
@@ -476,11 +472,7 @@ class Archive:
         self.recording(recording_id).stop(self._epoch_ms())
 
     def lend_recording(self, recording_id: int) -> LentRecording:
-        """Let another process write a recording that was just created (``RecordingWriter``).
-
-        Nothing else is done with it here before it is taken back, or purged; the next start finds its end,
-        if this life does not.
-        """
+        """Let another process write a new one (``RecordingWriter``), until taken back or purged."""
         recording = self._recordings.pop(recording_id)
         recording.abandon()
         return LentRecording(recording.descriptor, recording.checksum, self._sync_level)

@@ -390,10 +390,7 @@ class Recording(RecordingWriter):
             raise self.fail(error) from error
 
     def stop(self, timestamp: int) -> None:
-        """End the recording in order: synced, its end and the time (epoch ms) in the catalog.
-
-        A failed one is only closed.
-        """
+        """End the recording: synced, with its end and the time (epoch ms) in the catalog, or closed."""
         if not self.is_active:
             return
         try:

@@ -43,10 +43,7 @@ class Damage:
 def first_damage(
     segments: Segments, descriptor: RecordingDescriptor, begin: int, end: int, checksum: Checksum | None
 ) -> Damage | None:
-    """The first damage of a recording whose frames should reach to ``end``; None when there is none.
-
-    Files are looked at from the recording's start, frames from ``begin`` on, where one begins.
-    """
+    """The first damage of a recording up to ``end``, its frames read from ``begin`` on; or None."""
     start = descriptor.start_position
     bases = set(segments.bases())
     missing = None

@@ -77,10 +77,7 @@ class Standby:
         self._on_snapshot = on_snapshot
 
     def do_work(self, now_ns: int, *, is_retrieving: bool) -> int:
-        """Take one turn; ``is_retrieving``: a snapshot that services may begin with is on its way.
-
-        Raises LogDamaged, StorageError, AgentTermination: a service cannot go on.
-        """
+        """Take one turn. Raises LogDamaged, StorageError, and AgentTermination of services."""
         life, log = self.life, self._directory.log
         if life is not None and (log.is_replacement or log.recording is not life.recording):
             self._reporter.event("the services begin again: the log is another one")

@@ -141,11 +141,7 @@ class ServiceHost:
 
 
 def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> None:
-    """Run the service until its member or a signal ends it.
-
-    ``is_child``: the member has started this process, which is to die with it; else it says that it is
-    connected. Raises ClusterError.
-    """
+    """Run the service until its member, whose ``is_child`` it may be, or a signal ends it."""
     if is_child:
         die_with(os.getppid(), signal.SIGKILL)
     # What the service prints is read while it runs.

@@ -116,10 +116,7 @@ class HostedServices:
         return RemoteService(service_id, service_start(service_id, self._settings), channel, ports)
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
-        """Turn the services. What a callback raises is told, and its service goes on after that entry.
-
-        Raises LogDamaged, StorageError, AgentTermination.
-        """
+        """Turn the services. Raises LogDamaged, StorageError, AgentTermination."""
         work_count = 0
         for service_id, service in enumerate(self._services):
             try:

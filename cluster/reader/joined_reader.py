@@ -27,11 +27,7 @@ class JoinedReader(LogReader):
     """A ``LogReader`` whose entries begin with the files. They hold no frames: blocks begin at the joint."""
 
     def __init__(self, reader: LogReader, export_dir: str) -> None:
-        """Goes on as ``reader`` does, which it closes with itself. ``export_dir`` is as for ``ExportedLog``.
-
-        Raises ConfigurationError for no folder, for one without files and for those of another log, DataLoss
-        for files that do not join on.
-        """
+        """Reads on as ``reader``, closed with it. Raises ConfigurationError, DataLoss."""
         super().__init__(reader.log, reader.entry_filter)
         self.exported = ExportedLog(export_dir)
         if not self.exported.files:

@@ -132,11 +132,7 @@ def check_name(name: str) -> str:
 
 
 def put(path: str, name: str, digest: PasswordDigest | TokenDigest) -> bool:
-    """Write the line of a principal, in place of the one that it had; whether it had one.
-
-    The file is there whole, as it was before or as it shall be; a link still leads to it.
-    Raises ConfigurationError, StorageError.
-    """
+    """Put a principal's line in place; whether it had one. Raises ConfigurationError, StorageError."""
     lines = read_lines(path) if os.path.lexists(path) else {}
     was_there = name in lines
     text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: str(digest)}.items())

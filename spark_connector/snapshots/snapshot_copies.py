@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def snapshots_of(options: SourceOptions | PlaceOptions, service_id: int | None = None) -> Snapshots:
-    """Those of one service, or of all with the consensus module; close it.
-
-    Raises NotAClusterDirectory, LogDamaged, StorageError, and TimedOut when no member answers.
-    """
+    """Of one service, or all; close it. Raises NotAClusterDirectory, LogDamaged, StorageError, TimedOut."""
     if options.endpoints is None:
         from cluster.reader.snapshots import DirectorySnapshots
 

@@ -108,11 +108,7 @@ def open_files(
     epoch_ms: Callable[[], int],
     tell: Callable[[str], None],
 ) -> MemberFiles:
-    """Open a member's files; what tells how to read the others and is damaged is set aside with them.
-
-    A member that is alone has nobody to fetch them from. Raises LogDamaged then, OtherMembers for a directory
-    that was closed, and what opening raises.
-    """
+    """Open them, damaged ones set aside unless it is alone. Raises LogDamaged, OtherMembers."""
     check_is_not_closed(files, cluster_directory)
     life = LifeNoteFile(files, cluster_directory, boot_id=boot_id, file_sync_level=file_sync_level)
     if life.lost:

@@ -57,11 +57,7 @@ class Repair:
         return self._note.read()[1] if self._note.is_there else None
 
     def begin(self, now_ns: int) -> None:
-        """Look for damage, and begin to repair it, or else cut the log there.
-
-        Frames before the newest snapshot are looked at only if damage was met in an earlier life. Raises
-        LogDamaged for a member that is alone.
-        """
+        """Look for damage; repair it, or cut the log. Raises LogDamaged for a member alone."""
         term = self._files.recording_log.find_last_term()
         damage = None if term is None else self._find_damage(term)
         if term is None or damage is None:

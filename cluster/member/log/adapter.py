@@ -42,11 +42,7 @@ class LogAdapter:
         self.cursor.advance(position)
 
     def poll(self, log: LogSource, limit: int, *, is_applied: bool = True) -> int:
-        """Process one chunk of the log up to ``limit``; return the bytes that ``position`` moved.
-
-        ``limit`` is the commit position, or the end of the own recording when that is before it. Raises
-        LogDamaged for bytes that no cluster writes.
-        """
+        """Process a chunk up to ``limit``; returns the bytes. Raises LogDamaged."""
         cursor = self.cursor
         if cursor.position >= limit:
             return 0

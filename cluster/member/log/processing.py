@@ -47,11 +47,7 @@ class LogProcessing:
         self.adapter.start(position)
 
     def process(self, limit: int, length: int = 1) -> int:
-        """Process the recorded log up to ``limit``, about ``length`` bytes of it, and show it as committed.
-
-        Returns the bytes; not less than a chunk, unless the limit or an action ends it. Raises LogDamaged,
-        AgentTermination.
-        """
+        """Process about ``length`` bytes up to ``limit``. Raises LogDamaged, AgentTermination."""
         recording, adapter = self._log.recording, self.adapter
         if recording is None or not self._replica.module.reads_log:
             return 0
