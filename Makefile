@@ -9,7 +9,7 @@ SHELL      := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test budget slow lint conformance sim interop faults bench docs lock clean
+.PHONY: help setup java demo test budget slow lint conformance sim interop faults bench docs release lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,21 +80,38 @@ faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of p
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)
 
-# A site of its own needs, in an environment of its own: nothing of it is installed where the product is.
-SITE := build/site-tools
+# The tools of the site and of a release are in environments of their own, not where the product is.
+SITE    := build/site-tools
+RELEASE := build/release-tools
 $(SITE): conf/site.lock
+$(RELEASE): .ci/release.lock
+$(SITE) $(RELEASE):
 	@python3 -m venv $@ && $@/bin/pip install --quiet --require-hashes -r $<
 
-docs: $(SITE)  ## The pages of docs/ as a site in build/site, with search; links are checked
+docs: $(SITE) $(PACKAGES)  ## The pages of docs/ as a site in build/site, with search; links are checked
+	@COLUMNS=100 PYTHONPATH=. $(PYTHON_BIN) .ci/pages.py build/docs
 	@NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --quiet --config-file conf/site.yml
-	@cp docs/*.md build/site/ && cp docs/README.md build/site/llms.txt
+	@cd build/docs && cp --parents *.md decisions/*.md ../site/
 	@echo "make docs: build/site/index.html"
+
+# TAG, of a release, has to be the version. Only `dist/` is written; .ci/release.yml publishes it.
+release: $(PACKAGES) $(RELEASE)  ## Build the wheel and the sdist in dist/, check them, and list what they need
+	@rm -rf dist
+	@$(PYTHON_BIN) -m hatchling build 2>/dev/null
+	@test -z "$(TAG)" || test -e dist/pyspark_cluster-$(TAG:v%=%).tar.gz || { echo "$(TAG) is not the version"; exit 1; }
+	@$(RELEASE)/bin/twine check --strict dist/*
+	@$(RELEASE)/bin/check-wheel-contents --toplevel cluster,spark_connector,pyspark_cluster dist/*.whl
+	@$(RELEASE)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible $(PYTHON_BIN) \
+	    -o dist/pyspark_cluster.cdx.json 2>/dev/null
+	@ls -s dist
 
 lock:         ## Resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-header --quiet -o requirements.lock
-	echo mkdocs-material | uv pip compile - --universal --python-version 3.11 \
+	printf '%s\n' mkdocs-material mkdocstrings-python | uv pip compile - --universal --python-version 3.11 \
 	    --generate-hashes --no-emit-index-url --no-header --quiet -o conf/site.lock
+	printf '%s\n' check-wheel-contents cyclonedx-bom twine | uv pip compile - --universal --python-version 3.11 \
+	    --generate-hashes --no-emit-index-url --no-header --quiet -o .ci/release.lock
 
 clean:        ## Remove what runs and builds leave behind, .venv too
 	rm -rf .venv build dist .benchmarks .mypy_cache .ruff_cache .pytest_cache .hypothesis spark-warehouse metastore_db derby.log

@@ -6,8 +6,8 @@ parts stand beside those of a source that does no work, below which none in Pyth
 
 Three members, one client and Spark share the machine; triggers follow one another. Spark writes two files a
 trigger into its checkpoint, here on the local disk, by one of two of its managers of such files:
-``FileContext``, its default, or ``FileSystem`` (docs/spark.md). Rounds of sources and managers take turns in
-one session; the first does not count.
+``FileContext``, its default, or ``FileSystem`` (docs/spark-reference.md). Rounds of both take turns
+in one session; the first does not count.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from typing import Required, TypedDict
 class Entry(TypedDict, total=False):
     """One entry of the committed log: a dictionary with the columns that the entry has, by their names.
 
-    Every entry has the first six; ``entryType`` says which of the others. With ``columns=`` what is not named
-    is left out. Positions and lengths are bytes of the log.
+    Every entry has the first six; ``entryType`` says which of the others. ``columns=`` leaves out what
+    is not named. Positions and lengths are bytes of the log.
     """
 
     position: Required[int]  # where its first frame begins

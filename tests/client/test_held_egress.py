@@ -1,4 +1,4 @@
-"""What came for the application and is not dispatched yet: how much of it there may be, and what is dropped."""
+"""What came for the application and is not dispatched yet: how much there may be, and what is dropped."""
 
 from __future__ import annotations
 

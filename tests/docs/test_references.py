@@ -14,9 +14,10 @@ _POINT_STATED = re.compile(r"^- \*\*([CIPS]-\d+)\*\* ", re.MULTILINE)
 _DOCUMENT = re.compile(r"(?<![\w*/.-])((?:[\w.-]+/)*[\w-]+\.md)\b")
 _MODULE = re.compile(r"(?<![\w*<-])((?:[\w.-]+/)*[\w-]+\.py)\b")
 _OF_USERS = {"first.py", "greeter.py", "greet.py", "my.py", "tally.py", "test_tally.py", "echoes.py"}
+_OF_USERS |= {"name.py", "query.py"}  # of `cluster new`
 # Sections of papers and rules of texts that a reader does not have. The Raft paper's are on the web.
 _ELSEWHERE = re.compile(r"(?<!Raft )§|\b[Rr]ule \d|\b[Ss]ection \d|\bseed (?:\*|tables? |sections? )")
-_MADE_BY_COMMAND = {"new.md"}
+_MADE_BY_COMMAND = {"new.md", "api.md", "commands.md", "configuration.md"}
 
 
 def lines() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""docs/spark.md and the examples of the jobs' help, run as they stand, in a folder with a running cluster."""
+"""docs/spark.md, its reference, and the examples of the jobs' help, run as they stand."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from cluster import ClusterClient, LogReader
 from jobs.demo.cluster_process import ClusterProcess, free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXT = (ROOT / "docs" / "spark.md").read_text()
+TEXT = "\n".join((ROOT / "docs" / name).read_text() for name in ("spark.md", "spark-reference.md"))
 PYTHON, OTHERS = [], {}
 for language, block in re.findall(r"^```(\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL):
     PYTHON.append(block) if language == "python" else OTHERS.setdefault(language, []).append(block)

@@ -508,7 +508,7 @@ def test_what_a_sink_cannot_be_is_refused(options, says):
 
 @pytest.mark.parametrize("options", [SourceOptions, SinkOptions])
 def test_the_documentation_has_every_option_with_its_default_and_meaning(options):
-    text = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "spark-reference.md").read_text()
     table = ["| option | default | meaning |", "|---|---|---|"]
     for option in fields(options):
         metadata = option.metadata
