@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,13 @@ from cluster.errors import ConfigurationError
 if TYPE_CHECKING:
     from cluster.node.authority import CertificateRequest, IssuedCertificate
 
+
+class CertsAction(StrEnum):
+    """Other than to make certificates that are not there."""
+
+    RENEW = "renew"
+
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
@@ -21,10 +29,12 @@ Examples:
   cluster certs --dir certs --member 3=db3.example.com,10.0.0.3
   cluster certs --dir certs --backup east=backup.example.com
   cluster certs --dir certs --client bob --days 30 --json
+  cluster certs renew --dir certs
 
 The first call makes the authority: DIR/ca.pem and DIR/ca.key. Each member gets DIR/member-N.pem and .key,
 each client DIR/client-NAME.pem and .key, each backup DIR/backup-NAME.pem and .key; later calls add to the
-same authority. No file is overwritten.
+same authority. No file is overwritten, but by `renew`: each certificate in DIR gets a new key and end, and
+keeps its name, hosts and uses. Copy its two files over the old ones; a member takes them within seconds.
 With --json one object is printed: {"authority", "made": [{"name", "certificate", "key", "notAfter"}]}.
 Whoever has ca.key can be any member and any client: keep it away from the members' hosts.
 """
@@ -32,6 +42,10 @@ Whoever has ca.key can be any member and any client: keep it away from the membe
 
 @app.command(epilog=EPILOG)
 def certs(
+    *,
+    action: Annotated[
+        CertsAction | None, typer.Argument(help="Renew all that DIR has.", metavar="renew")
+    ] = None,
     directory: Annotated[
         Path, typer.Option("--dir", "-d", help="Folder of the authority and what it issues.")
     ],
@@ -66,7 +80,10 @@ def certs(
         *map(CertificateRequest.of_client, client),
         *[CertificateRequest.of_backup(*_name_and_hosts(text)) for text in backup],
     ]
-    authority, made = issue(directory, requests, days)
+    if action is CertsAction.RENEW:
+        authority, made = renew(directory, days)
+    else:
+        authority, made = issue(directory, requests, days)
     if as_json:
         print(json.dumps({"authority": str(authority), "made": list(map(_fields, made))}))
         return
@@ -85,6 +102,16 @@ def issue(
     check_absent(directory, requests)
     authority = authority or CertificateAuthority.make(directory, days)
     return authority.path, [authority.issue(request, days) for request in requests]
+
+
+def renew(directory: Path, days: int) -> tuple[Path, list[IssuedCertificate]]:
+    """The same of an authority that is there, for all that it has issued. Raises ClusterError."""
+    from cluster.node.authority import CertificateAuthority
+
+    authority = CertificateAuthority.open(directory)
+    if authority is None:
+        raise ConfigurationError(f"{directory}: no authority is here, expected ca.pem and ca.key")
+    return authority.path, authority.renew(days)
 
 
 def _member(text: str, cluster_id: int) -> CertificateRequest:

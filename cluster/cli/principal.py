@@ -38,6 +38,7 @@ def _principal() -> None:
         "principal",
         "add --file tokens feed --secret-file feed.token",
         "add --file passwords --kind password alice <alice.password",
+        "add --file tokens feed --secret-file feed.new --keep",
         more="A token is drawn at random where its secret file is missing. Secrets are never printed, nor\n"
         "taken from the command line. A member reads the file again when it changes.",
     ),
@@ -49,8 +50,12 @@ def add(
     secret_file: Annotated[
         Path | None, typer.Option(help="Where the secret is, in one line; standard input when not given.")
     ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep its last secret beside this one.")] = False,
 ) -> None:
-    """Add a principal to a file, or give it a new secret."""
+    """Add a principal to a file, or give it a new secret.
+
+    With --keep its last secret stays good beside the new one, until the principal is added without it.
+    """
     from cluster.security.principals import check_name, password_digest, put, token_digest
 
     check_name(name)
@@ -58,7 +63,7 @@ def add(
         _draw(secret_file)
     secret = _secret(secret_file)
     digest = password_digest(secret) if kind is Kind.PASSWORD else token_digest(secret)
-    was_there = put(str(file), name, digest)
+    was_there = put(str(file), name, digest, keeps=keep)
     print(f"{name}: {'changed' if was_there else 'added'} in {file}")
 
 

@@ -5,8 +5,8 @@
     client-alice.pem, client-alice.key    a client's, whose principal is alice
     backup-east.pem, backup-east.key      a backup's or standby's, for its endpoint and as a client
 
-Keys are on P-256, readable by their owner alone, and no file is ever overwritten. Whoever holds ca.key can be
-any member and any client: it belongs on no member's host.
+Keys are on P-256, readable by their owner alone. No file is overwritten but by a renewal. Whoever holds
+ca.key can be any member and any client: it belongs on no member's host.
 """
 
 from __future__ import annotations
@@ -76,6 +76,23 @@ class CertificateRequest:
         return cls(f"backup-{principal}", principal, names, is_server=True)
 
 
+    @classmethod
+    def of_issued(cls, path: Path) -> Self:
+        """What asks again for the certificate that the file has. Raises ClusterError."""
+        try:
+            certificate = x509.load_pem_x509_certificate(path.read_bytes())
+            extensions = certificate.extensions
+            uses = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+            [name] = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        except OSError as error:
+            raise ClusterError(f"{path}: {error.strerror}") from None
+        except (ValueError, x509.ExtensionNotFound) as error:
+            raise ConfigurationError(f"{path}: no certificate of an authority like this: {error}") from None
+        is_server = ExtendedKeyUsageOID.SERVER_AUTH in uses
+        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value if is_server else ()
+        return cls(path.stem, str(name.value), tuple(names), is_server)
+
+
 def _check_principal(what: str, principal: str) -> None:
     if not _PRINCIPAL.fullmatch(principal):
         raise ConfigurationError(
@@ -130,8 +147,23 @@ class CertificateAuthority:
         """Of its certificate, which all others are checked against."""
         return _paths(self._folder, "ca")[0]
 
-    def issue(self, request: CertificateRequest, days: int) -> IssuedCertificate:
-        """Make a key and its certificate. Raises StorageError, also when either file exists."""
+    def renew(self, days: int) -> list[IssuedCertificate]:
+        """Put new keys and certificates in the place of all that the folder has. Raises ClusterError."""
+        end = self._certificate.not_valid_after_utc
+        if end < datetime.now(UTC) + timedelta(days=days):
+            raise ConfigurationError(
+                f"{self.path}: the authority itself ends on {end:%Y-%m-%d}, expected {days} days or more: "
+                "renew for fewer days, or change the authority"
+            )
+        paths = sorted(path for path in self._folder.glob("*.pem") if path.with_suffix(".key").exists())
+        requests = [CertificateRequest.of_issued(path) for path in paths if path != self.path]
+        return [self.issue(request, days, overwrites=True) for request in requests]
+
+    def issue(self, request: CertificateRequest, days: int, *, overwrites: bool = False) -> IssuedCertificate:
+        """Make a key and its certificate.
+
+        Raises StorageError; without ``overwrites`` also when either file exists.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         uses = [ExtendedKeyUsageOID.CLIENT_AUTH]
         uses += [ExtendedKeyUsageOID.SERVER_AUTH] if request.is_server else []
@@ -146,7 +178,7 @@ class CertificateAuthority:
         if request.names:
             builder = builder.add_extension(x509.SubjectAlternativeName(request.names), critical=False)
         certificate = builder.sign(self._key, hashes.SHA256())
-        paths = _write_pair(self._folder, request.file_name, certificate, key)
+        paths = _write_pair(self._folder, request.file_name, certificate, key, overwrites=overwrites)
         return IssuedCertificate(request.common_name, *paths, certificate.not_valid_after_utc)
 
 
@@ -208,22 +240,29 @@ def _alternative(name: str) -> x509.GeneralName:
 
 
 def _write_pair(
-    folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+    folder: Path,
+    name: str,
+    certificate: x509.Certificate,
+    key: ec.EllipticCurvePrivateKey,
+    *,
+    overwrites: bool = False,
 ) -> tuple[Path, Path]:
     certificate_path, key_path = _paths(folder, name)
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     with StorageErrors(folder, "the folder cannot be made"):
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
-    _write(key_path, private, 0o600)
-    _write(certificate_path, certificate.public_bytes(pem), 0o644)
+    _write(key_path, private, 0o600, overwrites=overwrites)
+    _write(certificate_path, certificate.public_bytes(pem), 0o644, overwrites=overwrites)
     return certificate_path, key_path
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
-    """Make the file, which nobody else may read meanwhile. Raises StorageError."""
-    with (
-        StorageErrors(path, "cannot be made"),
-        open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file,
-    ):
-        file.write(data)
+def _write(path: Path, data: bytes, mode: int, *, overwrites: bool) -> None:
+    """Make the file, which nobody else may read meanwhile, or another in its place. Raises StorageError."""
+    made = path.with_name(f"{path.name}.new") if overwrites else path
+    with StorageErrors(path, "cannot be made"):
+        if overwrites:
+            made.unlink(missing_ok=True)
+        with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(data)
+        made.replace(path)

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from cluster.transport.grpc_gateway import GrpcGateway
 
 STANDBY_TIMEOUT_S = 10.0  # of its silence
+DAY_MS = 86_400_000
+WARNED_BEFORE_END_MS = 14 * DAY_MS
 
 
 class Machine:
@@ -68,6 +70,7 @@ class Machine:
         self.mark_file = mark_file
         self.on_service_error = on_service_error
         self._restart = restart
+        self._warn_of_end_ms = 0  # of the certificate, once a day
         self.calls = system_calls()
         self.poller = poller
         self.is_stepped = False
@@ -207,9 +210,15 @@ class Machine:
         return 0 if self._tls is None else int(self._tls.not_after.timestamp() * 1000)
 
     def refresh_certificates(self) -> None:
-        """Have them read again where their files have changed; those that will not do are not used."""
-        if self._certificates is not None:
-            self._certificates.do_work()
+        """Have them read again where their files have changed; warn each day of the last before they end."""
+        if self._certificates is None:
+            return
+        self._certificates.do_work()
+        now_ms = epoch_ms()
+        if self.certificate_end_ms - now_ms < WARNED_BEFORE_END_MS and now_ms >= self._warn_of_end_ms:
+            self._warn_of_end_ms = now_ms + DAY_MS
+            assert self._tls is not None
+            self._log.warning("its certificate ends soon", valid_to=self._tls.not_after.isoformat())
 
     def _on_certificate_error(self, error: ClusterError) -> None:
         self.record(self.mark_file, "certificates, of which the old ones stay in use", error)

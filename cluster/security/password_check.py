@@ -17,7 +17,7 @@ import secrets
 import threading
 from collections import OrderedDict, deque
 
-from cluster.security.principals import PasswordDigest, password_digest
+from cluster.security.principals import Digest, password_digest
 
 WAITING_MAX = 8  # of one user; who comes then is asked again later
 REMEMBERED_MAX = 4096
@@ -32,12 +32,12 @@ class PasswordCheck:
         self._key = secrets.token_bytes(32)  # of the memory: no password is kept
         self._nobody = password_digest(secrets.token_bytes(16))
         self._lock = threading.Lock()
-        self._waiting: OrderedDict[str, deque[tuple[bytes, bytes, PasswordDigest]]] = OrderedDict()
+        self._waiting: OrderedDict[str, deque[tuple[bytes, bytes, Digest]]] = OrderedDict()
         self._pending: set[bytes] = set()
         self._answers: OrderedDict[bytes, bool] = OrderedDict()
         self._is_running = False
 
-    def is_right(self, user: str, password: bytes, digest: PasswordDigest | None) -> bool | None:
+    def is_right(self, user: str, password: bytes, digest: Digest | None) -> bool | None:
         """Whether the password fits the user's digest, None for no such user; None: ask again later."""
         known = digest or self._nobody
         attempt = self._attempt(user, password, known)
@@ -51,12 +51,12 @@ class PasswordCheck:
                 self._start()
         return answer and digest is not None
 
-    def _attempt(self, user: str, password: bytes, digest: PasswordDigest) -> bytes:
+    def _attempt(self, user: str, password: bytes, digest: Digest) -> bytes:
         """What stands for user, password and digest, and tells nothing of them."""
         message = b"\0".join((user.encode(), str(digest).encode(), password))
         return hmac.new(self._key, message, hashlib.sha256).digest()
 
-    def _enqueue(self, name: str, attempt: bytes, password: bytes, digest: PasswordDigest) -> None:
+    def _enqueue(self, name: str, attempt: bytes, password: bytes, digest: Digest) -> None:
         queue = self._waiting.setdefault(name, deque())
         if len(queue) < WAITING_MAX:
             queue.append((attempt, password, digest))
@@ -83,7 +83,7 @@ class PasswordCheck:
                 if len(self._answers) > REMEMBERED_MAX:
                     self._answers.popitem(last=False)
 
-    def _next(self) -> tuple[bytes, bytes, PasswordDigest] | None:
+    def _next(self) -> tuple[bytes, bytes, Digest] | None:
         """The oldest attempt of the user whose turn it is; None when nobody waits."""
         with self._lock:
             if not self._waiting:

@@ -2,6 +2,7 @@
 
     alice: scrypt$15$8$1$<salt>$<hash>      a password: slow to try, by scrypt (RFC 7914)
     feed: sha256$<hash>                     a token, drawn at random: nothing is to be guessed
+    feed: sha256$<hash>, sha256$<hash>      two of them, so that one can be changed for the other in time
 
 Salt and hash are hexadecimal.
 """
@@ -13,6 +14,7 @@ import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from cluster.archive.files import FILE_MODE
@@ -24,6 +26,7 @@ SECRET_LENGTH_MAX = 1024
 SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P = 15, 8, 1  # 32 MiB and about 50 ms
 SCRYPT_MEMORY_MAX = 256 * 1024 * 1024
 SALT_BYTES = 16
+SECRETS_MAX, SEPARATOR = 2, ", "  # of a principal
 _PASSWORD = re.compile(
     r"scrypt\$(1[0-9]|20)\$([1-9][0-9]?)\$([1-9][0-9]?)\$((?:[0-9a-f]{2}){8,64})\$([0-9a-f]{64})"
 )
@@ -72,6 +75,21 @@ class TokenDigest(NamedTuple):
         return f"sha256${self.hash.hex()}"
 
 
+class Digests(NamedTuple):
+    """Of the secrets of one principal: any of them will do. Takes as long whichever fits."""
+
+    digests: tuple[Digest, ...]
+
+    def fits(self, secret: bytes) -> bool:
+        return any([digest.fits(secret) for digest in self.digests])
+
+    def __repr__(self) -> str:
+        return "Digests(…)"
+
+    def __str__(self) -> str:
+        return SEPARATOR.join(map(str, self.digests))
+
+
 def password_digest(password: bytes) -> PasswordDigest:
     """A digest of the password with a salt of its own."""
     salt = secrets.token_bytes(SALT_BYTES)
@@ -95,9 +113,16 @@ def _scrypt(password: bytes, digest: PasswordDigest) -> bytes:
     )
 
 
-def parse_tokens(lines: dict[str, str], path: str) -> dict[str, TokenDigest]:
+def parse_tokens(lines: dict[str, str], path: str) -> dict[str, Digests]:
     """The tokens' digests by principal. Raises ConfigurationError that names the principal."""
-    return {name: _parse_token(name, text, path) for name, text in lines.items()}
+    return {name: _parse(_parse_token, name, text, path) for name, text in lines.items()}
+
+
+def _parse(parse_one: Callable[[str, str, str], Digest], name: str, text: str, path: str) -> Digests:
+    parts = text.split(SEPARATOR)
+    if len(parts) > SECRETS_MAX:
+        raise ConfigurationError(f"{path}: {name} has {len(parts)} secrets, expected {SECRETS_MAX} at most")
+    return Digests(tuple(parse_one(name, part, path) for part in parts))
 
 
 def _parse_token(name: str, text: str, path: str) -> TokenDigest:
@@ -107,9 +132,9 @@ def _parse_token(name: str, text: str, path: str) -> TokenDigest:
     return TokenDigest(bytes.fromhex(match[1]))
 
 
-def parse_passwords(lines: dict[str, str], path: str) -> dict[str, PasswordDigest]:
+def parse_passwords(lines: dict[str, str], path: str) -> dict[str, Digests]:
     """The passwords' digests by principal. Raises ConfigurationError that names the principal."""
-    return {name: _parse_password(name, text, path) for name, text in lines.items()}
+    return {name: _parse(_parse_password, name, text, path) for name, text in lines.items()}
 
 
 def _parse_password(name: str, text: str, path: str) -> PasswordDigest:
@@ -131,11 +156,16 @@ def check_name(name: str) -> str:
     return name
 
 
-def put(path: str, name: str, digest: PasswordDigest | TokenDigest) -> bool:
-    """Put a principal's line in place; whether it had one. Raises ConfigurationError, StorageError."""
+def put(path: str, name: str, digest: Digest, *, keeps: bool = False) -> bool:
+    """Put a principal's line in place; whether it had one. ``keeps``: its last secret stays good beside.
+
+    Raises ConfigurationError, StorageError.
+    """
     lines = read_lines(path) if os.path.lexists(path) else {}
     was_there = name in lines
-    text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: str(digest)}.items())
+    last = [lines[name].partition(SEPARATOR)[0]] if keeps and was_there else []
+    line = SEPARATOR.join([str(digest), *last])
+    text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: line}.items())
     target = os.path.realpath(path)
     aside = f"{target}.new"
     with StorageErrors(path, "cannot be written"):

@@ -103,3 +103,27 @@ def test_an_authority_whose_key_is_missing_or_anothers_issues_nothing(certs, tmp
     assert f"{tmp_path / 'ca.key'}: expected the key of {tmp_path / 'ca.pem'}" in err
     (tmp_path / "ca.key").unlink()
     assert certs("--client", "bob")[::2] == (1, f"{tmp_path / 'ca.key'}: No such file or directory\n")
+
+
+def test_renewal_keeps_names_hosts_and_uses_and_gives_new_keys_and_days(certs, tmp_path):
+    certs("--member", "1=db1.example.com,10.0.0.1", "--client", "alice", "--backup", "east", "--days", "5")
+    paths = {name: tmp_path / f"{name}.pem" for name in ("member-1", "client-alice", "backup-east")}
+    before = {name: (read_certificate(path), path.read_bytes()) for name, path in paths.items()}
+    authority = (tmp_path / "ca.pem").read_bytes()
+    status, out, _ = certs("renew", "--days", "30")
+    assert (status, out.count(", valid to ")) == (0, 3)
+    for name, path in paths.items():
+        old, new = before[name][0], read_certificate(path)
+        assert (new.common_name, new.names, new.is_servers) == (old.common_name, old.names, old.is_servers)
+        assert (new.not_after - old.not_after).days >= 24 and path.read_bytes() != before[name][1]
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(path, path.with_suffix(".key"))
+        assert stat.S_IMODE(path.with_suffix(".key").stat().st_mode) == 0o600
+    assert (tmp_path / "ca.pem").read_bytes() == authority
+    assert not list(tmp_path.glob("*.new"))
+
+
+def test_nothing_is_renewed_without_an_authority_that_lasts_as_long(certs):
+    assert certs("renew")[2].endswith(": no authority is here, expected ca.pem and ca.key\n")
+    certs("--client", "alice")
+    status, _, err = certs("renew", "--days", "36500")
+    assert status == 2 and "the authority itself ends on" in err

@@ -51,6 +51,14 @@ STATUS = (
     "test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories"
 )
 ELSEWHERE = {
+    "cluster certs renew": "tests/cli/test_certs.py::"
+    "test_renewal_keeps_names_hosts_and_uses_and_gives_new_keys_and_days",
+    "cluster format": "tests/cli/test_format.py::"
+    "test_a_directory_is_formatted_once_for_one_cluster_and_starts_as_that",
+    "cluster principal add --file tokens feed --secret-file feed.new": "tests/security/test_files.py::"
+    "test_two_secrets_of_a_principal_are_good_until_the_next_is_put_alone",
+    "cluster restart --endpoints": "tests/faults/test_restart_from_afar.py::"
+    "test_members_of_any_hosts_take_another_version_of_a_service_and_clients_lose_and_double_nothing",
     "cluster certs --dir certs": "tests/cli/test_certs.py::"
     "test_a_member_has_its_name_and_hosts_and_a_client_its_principal",
     "cluster status --dir cluster-data": STATUS,

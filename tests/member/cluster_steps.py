@@ -169,3 +169,8 @@ def heard(client):
 
 def asks(client, message):
     client._connection.send(frame(message.encode(), session_id=0, stream_id=streams.INGRESS))
+
+
+def set_away(member, is_away=True):
+    """As RemoteService does for its process."""
+    member.agent.parts.services._channels[0].is_away = is_away

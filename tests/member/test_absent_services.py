@@ -5,7 +5,7 @@ import pytest
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.link import ClockRequest
 from cluster.testing.world import MS, SECOND
-from tests.member.cluster_steps import a_cluster, send, toggle
+from tests.member.cluster_steps import a_cluster, send, set_away, toggle
 
 TIMEOUT_NS = 2 * SECOND  # of heartbeats
 
@@ -15,11 +15,6 @@ def a_busy(members=3):
     cluster.add_client()
     send(cluster, 20)
     return cluster
-
-
-def set_away(member, is_away=True):
-    """As RemoteService does for its process."""
-    member.agent.parts.services._channels[0].is_away = is_away
 
 
 def others(cluster):

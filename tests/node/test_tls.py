@@ -112,6 +112,7 @@ def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tm
         log = node.config.path / "node.log"
         await_that(lambda: "expected a certificate in PEM" in log.read_text(), "it is told")
         assert ask(tcp, 1, mine.trust) == [b"?"]
+        new.issue(CertificateRequest.of_member(0, 0, ()), days=5)
         for name in ("key", "certificate"):
             shutil.copy(getattr(new.member(0), name), getattr(files, name))
 
@@ -124,6 +125,8 @@ def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tm
         await_that(is_new, "the new certificate is shown")
         events = [json.loads(line) for line in log.read_text().splitlines()]
         assert any("certificates were read again" in json.dumps(event) for event in events)
+        assert sum("its certificate ends soon" in json.dumps(event) for event in events) <= 1
+        await_that(lambda: "its certificate ends soon" in log.read_text(), "14 days before")
         with pytest.raises(ClusterError):
             ask(tcp, 1, mine.trust)
 

@@ -249,3 +249,25 @@ def test_the_target_of_a_link_is_of_root_or_of_this_user(file, tmp_path, monkeyp
     monkeypatch.setattr(os, "geteuid", lambda: 4712)
     with pytest.raises(ConfigurationError, match="link: is of user"):
         read_lines(str(tmp_path / "link"))
+
+
+@pytest.mark.parametrize(
+    ("parse", "digest"), [(parse_tokens, token_digest), (parse_passwords, password_digest)]
+)
+def test_two_secrets_of_a_principal_are_good_until_the_next_is_put_alone(file, parse, digest):
+    def good():
+        known = parse(read_lines(str(file)), str(file))["alice"]
+        assert repr(known) == "Digests(…)"
+        return [secret for secret in (b"one", b"two", b"three") if known.fits(secret)]
+
+    put(str(file), "alice", digest(b"one"), keeps=True)
+    assert good() == [b"one"]
+    put(str(file), "alice", digest(b"two"), keeps=True)
+    assert good() == [b"one", b"two"]
+    put(str(file), "alice", digest(b"three"), keeps=True)
+    assert good() == [b"two", b"three"], "the last and the one before"
+    put(str(file), "alice", digest(b"three"))
+    assert good() == [b"three"]
+    three = ", ".join([str(digest(b"x"))] * 3)
+    with pytest.raises(ConfigurationError, match="alice has 3 secrets, expected 2 at most"):
+        parse({"alice": three}, "F")

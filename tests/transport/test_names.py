@@ -12,34 +12,11 @@ from cluster.transport import names as names_module
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
-from cluster.transport.names import REST_MAX_NS, SECOND_NS, SLOW_NS, Names, connect_within
+from cluster.transport.names import REST_MAX_NS, SECOND_NS, SLOW_NS, connect_within
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import ReceiveBuffer
 from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, linked, turn_until
-
-
-class NameServer:
-    """Answers when it is told to."""
-
-    def __init__(self):
-        self.now_ns = 0
-        self.told = []
-        self.questions = []
-        self.names = Names(self.ask, clock_ns=lambda: self.now_ns, on_event=self.told.append)
-
-    def ask(self, host, answer):
-        self.questions.append((host, answer))
-
-    def answer(self, *addresses, why=""):
-        self.questions[-1][1](addresses, why)
-
-
-def of(host, port=9):
-    return Endpoint(Medium.TCP, host, port)
-
-
-def hosts(server, endpoint):
-    return [place.host for place in server.names.places(endpoint)]
+from tests.transport.name_server import NameServer, hosts, of
 
 
 def test_the_last_good_answer_is_dialled_until_there_is_another():
