@@ -18,6 +18,7 @@ BENCHMARKS = {
     "kernels": "the kernels on runs of frames, and frames to Arrow",
     "disk": "ways to make the end of a log durable, alone and three at once",
     "members": "a member's start, its idle cost and its memory",
+    "capacity": "what a session, lane, timer, group, reader and message take of a member",
     "cluster": "three members: committed and echoed messages per second, round trips",
     "alone": "one message alone, beside real Aeron at its fastest and the floor, in turns",
     "cores": "the same on one core and on more: what a message costs each process",
