@@ -79,6 +79,7 @@ def test_each_pod_has_a_configuration_that_a_member_takes(member_id: int) -> Non
     keys = tomllib.loads(documents()["ConfigMap"]["data"]["node.toml"])
     config = config_text.load(overrides={**keys, "member_id": member_id}, environment={})
     assert len(config.members) == documents()["StatefulSet"]["spec"]["replicas"] == 3
+    assert config.snapshot_every_bytes and config.log_retained_snapshots and config.disk_free_min
     assert config.member.ingress_endpoint == f"cluster-{member_id}.cluster:9000"
     assert config.tls_files is not None and config.tls_files.key.endswith(f"member-{member_id}.key")
 
@@ -90,6 +91,7 @@ def test_each_container_of_compose_has_a_configuration_that_a_member_takes() -> 
         config = config_text.load(overrides=tomllib.loads(content), environment=service["environment"])
         assert (config.member_id, config.member.ingress_endpoint) == (member_id, f"{name}:9000")
         assert config_text.unknown_variables(service["environment"]) == []
+        assert config.snapshot_every_bytes and config.log_retained_snapshots and config.disk_free_min
         assert service["read_only"] and service["cap_drop"] == ["ALL"]
         [volume] = service["volumes"]
         assert volume.partition(":")[0] in compose["volumes"]
