@@ -14,7 +14,7 @@ from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.status_document import status_document
-from cluster.cli.top import table_lines
+from cluster.cli.top_screen import table_lines
 from cluster.cli.verdict import HEALTHY, UNAVAILABLE
 from cluster.errors import ClusterError, printable
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from cluster.protocol.counter_types import BUCKETS_NS
 from cluster.protocol.counter_types import CounterTypeId as Id
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.recording_log import SNAPSHOT
@@ -25,7 +26,10 @@ _COUNTS = (
     "ingressMessages", "memberCount", "uptimeMs",
     "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
 )  # fmt: skip
-KEYS: dict[str, type] = {**dict.fromkeys(_COUNTS, int), "snapshotTime": str, "version": str}
+_TIMES = ("syncTimes", "commitTimes")
+KEYS: dict[str, type] = {
+    **dict.fromkeys(_COUNTS, int), **dict.fromkeys(_TIMES, list), "snapshotTime": str, "version": str
+}  # fmt: skip
 _ERRORS = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
 
 
@@ -45,8 +49,16 @@ def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
         "maxCycleNs": value_of.get(Id.MAX_CYCLE_TIME),
         **({"logRoom": room} if (room := value_of.get(Id.LOG_ROOM, -1)) >= 0 else {}),  # else without a bound
         "ingressMessages": value_of.get(Id.INGRESS_MESSAGES),
+        "syncTimes": _bucket_counts(pairs, Id.SYNC_TIME),
+        "commitTimes": _bucket_counts(pairs, Id.COMMIT_TIME),
         "memberCount": types.count(Id.LINK_IS_UP) + 1 if Id.INGRESS_MESSAGES in value_of else None,
     }
+
+
+def _bucket_counts(pairs: Sequence[tuple[int, int]], type_id: Id) -> list[int] | None:
+    """Of a histogram's counters, which lie in the order of ``bucket_parts``."""
+    counts = [value for other_id, value in pairs if other_id == type_id]
+    return counts[: len(BUCKETS_NS) + 1] or None
 
 
 def by_label(label: str) -> dict[str, str]:
@@ -86,7 +98,12 @@ def said_of_itself(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     said = said if isinstance(said, dict) else {}
-    return {key: said[key] for key, kind in KEYS.items() if isinstance(said.get(key), kind)}
+    known = {key: said[key] for key, kind in KEYS.items() if isinstance(said.get(key), kind)}
+    return {
+        key: value
+        for key, value in known.items()
+        if key not in _TIMES or all(isinstance(count, int) for count in value)
+    }
 
 
 def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:

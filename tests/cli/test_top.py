@@ -1,16 +1,22 @@
 """``cluster top`` on screens of different widths."""
 
 import io
+import os
+import pty
 import shutil
+import sys
+import threading
+from contextlib import contextmanager
 
 import pytest
 from rich.console import Console
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.top import Directories, _Endpoints, _header, _Rates, _screen
+from cluster.cli.top import Directories, _Endpoints
+from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, watch_screen
 from cluster.errors import NotAClusterDirectory
-from cluster.protocol.counter_types import bits_of, members_of
+from cluster.protocol.counter_types import BUCKETS_NS, bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.transport.clock import epoch_ms
 from cluster.transport.log_client import Unreachable
@@ -37,13 +43,13 @@ def shown(members, width):
     return screen.getvalue()
 
 
-@pytest.mark.parametrize("width", [80, 120, 160])
+@pytest.mark.parametrize("width", [80, 120, 160, 200])
 def test_three_members_are_shown_whole_on_a_narrow_and_on_a_wide_screen(width):
     text = shown(MEMBERS, width)
 
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    for word in ("LEADER", "FOLLOWER", "not running", "9,876,543,210", "123,456", "elections"):
+    for word in ("LEADER", "FOLLOWER", "not running", "9,876,543,210", "121 KiB", "96 B", "elections"):
         assert word in text
 
 
@@ -106,28 +112,28 @@ def test_a_column_of_which_nothing_is_known_is_left_out():
 
 def test_the_header_judges_the_members_where_all_are_seen():
     leader = {**MEMBERS[0], "memberCount": 3, "uptimeMs": 11_520_000, "messagesPerSecond": 7_000}
-    header = _header([leader, *MEMBERS[1:]], None)
+    header = _header([leader, *MEMBERS[1:]], History())
     assert header == [
-        "at-risk: 0 of 3 may stop, member 0 leads, term 12, up 3 h 12 min, 7,000 messages/s, 123,456 bytes/s",
+        "at-risk: 0 of 3 may stop, member 0 leads, term 12, up 3 h 12 min, 7,000 messages/s, 121 KiB/s",
         "warning: member 2 does not run",
     ]
-    assert _header([leader], None) == [], "of one of three nobody can say it"
-    assert _header([{"memberId": None, "isAlive": True, "backupState": "BACKING_UP"}], None) == []
+    assert _header([leader], History()) == [], "of one of three nobody can say it"
+    assert _header([{"memberId": None, "isAlive": True, "backupState": "BACKING_UP"}], History()) == []
 
 
 def test_the_header_says_who_lags_since_the_look_before():
     members = [{**member, "isAlive": True} for member in MEMBERS]
-    rates = _Rates()
+    rates = History()
     rates.added_to([{**member} for member in members])
     rates.added_to([*members[:2], {**members[2], "commitPosition": 9_876_540_000}])
     last = {**members[2], "commitPosition": 9_876_540_000}
-    assert "member 2 lags" in "\n".join(_header([*members[:2], last], rates.committed_before))
+    assert "member 2 lags" in "\n".join(_header([*members[:2], last], rates))
 
 
 def test_a_rate_is_of_what_is_committed_and_not_of_a_replay(monkeypatch):
     now = 100.0
-    monkeypatch.setattr("cluster.cli.top.time.monotonic", lambda: now)
-    rates = _Rates()
+    monkeypatch.setattr("cluster.cli.top_screen.time.monotonic", lambda: now)
+    rates = History()
 
     def look(position, election="CLOSED"):
         nonlocal now
@@ -171,3 +177,90 @@ def test_counters_are_found_where_the_mark_file_says_as_a_real_aeron_s_are(tmp_p
 def test_a_folder_without_any_counters_is_refused(tmp_path):
     with pytest.raises(NotAClusterDirectory, match="no counters file"):
         Directories(tmp_path)
+
+
+def counts(**buckets):
+    """A histogram with so many in each of its first buckets."""
+    return [*buckets.values(), *[0] * (len(BUCKETS_NS) + 1 - len(buckets))]
+
+
+def test_the_header_has_how_long_commits_and_syncs_take_of_late_and_how_rates_have_moved(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr("cluster.cli.top_screen.time.monotonic", lambda: now)
+    history = History()
+    for look in range(LOOKS_MAX + 10):
+        now += 1.0
+        leader = {
+            **MEMBERS[0], "ingressMessages": 10 * look * look, "memberCount": 1,
+            "commitTimes": counts(a=1_000_000, b=99 * look, c=look), "syncTimes": counts(a=5),
+        }  # fmt: skip
+        history.added_to([leader])
+    first, times, messages, *_ = _header([leader], history)
+
+    assert "1,370 messages/s" in first
+    assert times == "commit p50 <= 100 us, p99 <= 100 us; sync p50 <= 50 us, p99 <= 50 us"
+    assert history.quantile_ns(leader, "commitTimes", 0.995) == 250_000
+    name, bars = messages.split(maxsplit=1)
+    assert (name, len(bars), bars[-1]) == ("messages/s", LOOKS_MAX, BARS[-1]) and list(bars) == sorted(bars)
+    slow = {**leader, "commitTimes": [0] * len(BUCKETS_NS) + [1]}
+    assert _header([slow], History())[1] == "commit p50 > 1 s, p99 > 1 s; sync p50 <= 50 us, p99 <= 50 us"
+
+
+@contextmanager
+def a_terminal(monkeypatch):
+    """A pseudo-terminal in place of standard input and output: what is typed there, and what is shown."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("LINES", "12")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    with (
+        open(ours, "r+b", buffering=0) as terminal,
+        open(theirs) as stdin,
+        open(os.dup(theirs), "w") as stdout,
+    ):
+        monkeypatch.setattr(sys, "stdin", stdin)
+        monkeypatch.setattr(sys, "stdout", stdout)
+        yield terminal
+
+
+def test_keys_pause_scroll_and_end_the_screen_as_in_other_programs(monkeypatch):
+    with a_terminal(monkeypatch) as terminal:  # here: before the test pytest puts its own in place
+        _watch_and_press(terminal)
+
+
+def _watch_and_press(terminal):
+    looks = []
+
+    def look():
+        looks.append(len(looks))
+        listed = [{"id": i, "typeId": 1, "value": i, "label": f"counter {i}"} for i in range(40)]
+        return [{**MEMBERS[0], "memberCount": 1, "counters": listed, "commitPosition": 1_000 + len(looks)}]
+
+    watching = threading.Thread(target=watch_screen, args=(look, History(), 0.05, False))
+    watching.start()
+    shown = ""
+
+    def await_shown(text):
+        nonlocal shown
+        shown = ""
+        while text not in shown:
+            shown += os.read(terminal.fileno(), 65_536).decode(errors="replace")
+
+    await_shown("q quit, p pause")
+    terminal.write(b"p")
+    await_shown("paused: q quit")
+    count = len(looks)
+    terminal.write(b"c")
+    await_shown("counters of member 0")
+    terminal.write(b"\x1b[F")
+    await_shown("counter 39")
+    assert "LEADER" not in shown
+    terminal.write(b"\x1b[H")
+    await_shown("LEADER")
+    terminal.write(b"\x1b[B\x1b[B")
+    assert len(looks) == count
+    terminal.write(b" ")
+    await_shown(f"{1_000 + count + 1:,}")
+    terminal.write(b"q")
+    watching.join(10)
+    assert not watching.is_alive()
