@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cluster.cli.lags import with_missing_entries
 from cluster.cli.members import FROM_ENVIRONMENT, Shown, ask_members
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
@@ -14,6 +15,7 @@ from cluster.errors import ClusterError, NotAClusterDirectory
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
+    from cluster.reader.log_reader import LogReader
     from cluster.transport.endpoint import Endpoint
 
 STATUS_VERSION = 1
@@ -34,6 +36,9 @@ def status_document(
         time.sleep(SECOND_LOOK_S)
         seen = _seen(directory, endpoints, shown)
     now = datetime.now(UTC)
+    for member in seen.members:
+        _add_outlook(member, committed)
+    with_missing_entries(seen.members, committed, now, lambda: _log_of(seen.members, committed, endpoints))
     judged = judge_members(seen.members, seen.member_count, now, committed)
     of_backups = judge_backups(seen.backups)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
@@ -64,6 +69,24 @@ def status_document(
         else [],
         "backups": seen.backups,
     }
+
+
+def _add_outlook(member: Member, committed: int) -> None:
+    """How far a member that has stopped is short of the others, and for how long one that runs has room."""
+    if not member["isAlive"]:
+        if member.get("commitPosition") is not None:
+            member["lag"] = committed - member["commitPosition"]
+        return
+    room, per_day = member.get("logRoom", member.get("diskFree")), member.get("logBytesPerDay")
+    member["logDays"] = round(room / per_day, 1) if per_day and room is not None else None
+
+
+def _log_of(members: list[Member], committed: int, endpoints: str | None) -> LogReader:
+    """The log of a member that has all of it. Raises ClusterError."""
+    from cluster.reader.log_reader import LogReader
+
+    folders = [m["dir"] for m in members if "dir" in m and (m.get("commitPosition") or 0) >= committed]
+    return LogReader.open(dir=folders[0]) if folders else LogReader.open(endpoints=endpoints)
 
 
 def _newest(members: list[Member], key: str) -> int | None:
@@ -199,6 +222,7 @@ def _of_log(folder: str, *, is_alive: bool) -> Member:
     from cluster.protocol.recording_log import TERM
     from cluster.reader.directory import DirectoryLog
     from cluster.reader.standing import by_log
+    from cluster.transport.clock import epoch_ms
 
     try:
         log = DirectoryLog(folder)
@@ -206,8 +230,9 @@ def _of_log(folder: str, *, is_alive: bool) -> Member:
         return {} if is_alive else {"damage": str(error)}
     try:
         extent = log.extent()
-        found: Member = by_log(log, extent.written)
+        found: Member = by_log(log, extent.written, epoch_ms())
         if not is_alive:
+            del found["logBytesPerDay"]
             terms = [entry.leadership_term_id for entry in log.state.log_entries if entry.entry_type is TERM]
             found |= {
                 "commitPosition": extent.committed,

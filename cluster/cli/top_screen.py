@@ -30,7 +30,8 @@ COLUMNS = {
     "per s": "bytesPerSecond", "service lag": "serviceLag", "sessions": "sessions",
     "elections": "elections", "backup": "backupState", "next query": "nextQuery", "errors": "errors",
     "clock ms": "clockOffsetMs", "certificate ends": "certificateEnds", "log": "logBytes",
-    "disk free": "diskFree", "version": "version",
+    "disk free": "diskFree", "lag entries": "lagEntries", "lag ms": "lagMs", "log days": "logDays",
+    "version": "version",
 }  # fmt: skip
 IN_BYTES = ("lag", "per s", "service lag", "log", "disk free")
 UNBOUNDED = 10_000  # columns of a screen on which any table is as wide as it wants to be

@@ -80,6 +80,7 @@ class ServedMember:
         values, consumers, standing = self._counters()
         ingress, tcp, ipc = self._endpoints
         end = max(commit_position, values.get(CounterTypeId.RECORDING_POSITION, NONE))
+        standing |= by_log(log, end, epoch_ms()) | by_disk(self._directory.archive)
         return link.LogStatus(
             correlation_id=correlation_id,
             start_position=log.start_position,
@@ -106,7 +107,7 @@ class ServedMember:
             tcp_endpoints=tcp,
             ipc_endpoints=ipc,
             consumers=positions_text(consumers),
-            standing=standing_text(standing | by_log(log, end) | by_disk(self._directory.archive)),
+            standing=standing_text(standing),
         )
 
     def _counters(self) -> tuple[dict[int, int], dict[str, int], dict[str, Any]]:

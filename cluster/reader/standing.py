@@ -21,10 +21,12 @@ from cluster.reader.directory import DirectoryLog
 UNITS_PER_SECOND = {
     ClusterTimeUnit.MILLIS: 10**3, ClusterTimeUnit.MICROS: 10**6, ClusterTimeUnit.NANOS: 10**9
 }  # fmt: skip
+HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _COUNTS = (
     "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
     "ingressMessages", "memberCount", "uptimeMs",
     "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
+    "logBytesPerDay",
 )  # fmt: skip
 _TIMES = ("syncTimes", "commitTimes")
 KEYS: dict[str, type] = {
@@ -67,8 +69,8 @@ def by_label(label: str) -> dict[str, str]:
     return {"version": version} if version else {}
 
 
-def by_log(log: DirectoryLog, end: int) -> dict[str, Any]:
-    """Of the log's files, where it is recorded up to ``end``. Raises ClusterError."""
+def by_log(log: DirectoryLog, end: int, now_ms: int) -> dict[str, Any]:
+    """Of the log's files, where it is recorded up to ``end`` by now. Raises ClusterError."""
     snapshots = [entry for entry in log.state.log_entries if entry.entry_type is SNAPSHOT]
     last = max(snapshots, key=lambda entry: entry.log_position, default=None)
     return {
@@ -77,7 +79,25 @@ def by_log(log: DirectoryLog, end: int) -> dict[str, Any]:
         "snapshotTimestamp": None if last is None else last.timestamp,
         "snapshotTime": None if last is None else _iso(last.timestamp, log.time_unit),
         "replayBytes": end - (log.start_position if last is None else last.log_position),
+        "logBytesPerDay": _bytes_per_day(log, end, now_ms),
     }
+
+
+def _bytes_per_day(log: DirectoryLog, end: int, now_ms: int) -> int | None:
+    """How fast the log grows: since the newest term or snapshot of at least an hour ago, else the oldest."""
+    per_second = UNITS_PER_SECOND[log.time_unit]
+    marks = sorted(
+        (
+            entry.timestamp * 1_000 // per_second,
+            entry.log_position if entry.entry_type is SNAPSHOT else entry.term_base_log_position,
+        )
+        for entry in log.state.log_entries
+    )
+    since = [mark for mark in marks if mark[0] <= now_ms - HOUR_MS][-1:] or marks[:1]
+    if not since or now_ms <= since[0][0]:
+        return None
+    begun_ms, position = since[0]
+    return (end - position) * DAY_MS // (now_ms - begun_ms)
 
 
 def by_disk(directory: str) -> dict[str, int]:

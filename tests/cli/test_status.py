@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,12 +11,15 @@ import pytest
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli import running_member, status, status_document
+from cluster.cli.lags import with_missing_entries
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-from cluster.reader.standing import standing_text
+from cluster.reader.directory import DirectoryLog
+from cluster.reader.log_reader import LogReader
+from cluster.reader.standing import by_log, standing_text
 from cluster.transport.clock import epoch_ms
-from tests.archive.logs import a_log
+from tests.archive.logs import T0, LogWriter, a_log, log_params
 from tests.archive.members import live_counters, write_member
 
 GROUP = "status"
@@ -46,8 +51,48 @@ def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tm
         1, "unavailable", {"withoutStopping": 0, "withoutLoss": 1}
     )  # fmt: skip
     assert [member["appendPosition"] for member in found["members"]] == ends
+    assert [member["lag"] for member in found["members"]] == [0, 0, ends[0] - ends[2]]
     assert [message["text"] for message in found["messages"]] == ["no member runs"]
     assert run("--dir", "cluster-data")[1].startswith("unavailable: 3 members, nobody leads, term ")
+
+
+def messages(count):
+    """A log that all have in common as far as it goes."""
+    log = LogWriter(log_params())
+    log.term(0)
+    log.open_session(2)
+    for _ in range(count):
+        log.message(bytes(100), 2)
+    return log
+
+
+def test_of_a_member_that_lags_it_is_said_how_many_entries_it_lacks_and_how_old_the_first_is(tmp_path):
+    write_member(tmp_path / "full", messages(50))
+    short, full = messages(43).position, messages(50).position
+    members = [
+        {"memberId": 0, "isAlive": True, "lag": 0},
+        {"memberId": 1, "isAlive": True, "lag": full - short},
+        {"memberId": 2, "isAlive": False, "lag": full},
+    ]
+    now = datetime.fromtimestamp(T0 / 1_000 + 60, UTC)
+    with_missing_entries(members, full, now, lambda: LogReader.open(dir=str(tmp_path / "full")))
+    assert members[0] == {"memberId": 0, "isAlive": True, "lag": 0}
+    assert (members[1]["lagEntries"], members[1]["lagMs"]) == (7, 60_000 - 45)
+    assert members[2]["lagEntries"] == 52 and "lagMs" not in members[2]
+
+
+def test_how_many_days_there_is_room_for_is_by_the_growth_since_a_term_an_hour_ago(tmp_path):
+    write_member(tmp_path / "member", a_log(50))
+    with closing(DirectoryLog(str(tmp_path / "member"))) as log:
+        began_ms = log.state.log_entries[0].timestamp
+        for hours, per_day in ((0, None), (0.5, 48_000), (12, 2_000)):
+            found = by_log(log, log.start_position + 1_000, began_ms + round(hours * 3_600_000))
+            assert found["logBytesPerDay"] == per_day
+    member = {"isAlive": True, "diskFree": 10_000, "logBytesPerDay": 2_000}
+    for bound, days in (({}, 5.0), ({"logRoom": 500}, 0.2), ({"logBytesPerDay": 0}, None)):
+        bounded = member | bound
+        status_document._add_outlook(bounded, 0)
+        assert bounded["logDays"] == days
 
 
 def test_a_copy_without_counters_is_read_as_the_directory_it_was(run, tmp_path, monkeypatch):
