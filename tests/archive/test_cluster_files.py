@@ -19,6 +19,7 @@ from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED
 from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_recording_log_entry
 from tests.archive.logs import T0, Clock, a_descriptor
+from tests.archive.mark_files import leave_mark_of_another_process, mark
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -356,18 +357,6 @@ def test_reading_what_is_not_there_makes_nothing(tmp_path):
 # ---- mark files and locks
 
 
-def mark(directory: Path, now_ms: int = T0) -> ClusterMarkFile:
-    return ClusterMarkFile.create(
-        str(directory),
-        files=OsFiles(),
-        component_type=ClusterComponentType.CONSENSUS_MODULE,
-        now_ms=now_ms,
-        cluster_id=3,
-        member_id=2,
-        aeron_directory="/driver",
-    )
-
-
 @pytest.mark.conformance("S-173")
 def test_the_mark_file_tells_when_its_owner_was_last_alive_and_that_it_ended(tmp_path):
     file = mark(tmp_path)
@@ -394,7 +383,7 @@ def test_a_member_that_was_killed_starts_again_at_once(tmp_path):
     program = (
         "import os, signal, sys\n"
         "from pathlib import Path\n"
-        "from tests.archive.test_cluster_files import mark\n"
+        "from tests.archive.mark_files import mark\n"
         f"mark(Path({str(tmp_path)!r}))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
@@ -439,15 +428,6 @@ def test_a_start_that_never_finished_keeps_us_out(tmp_path):
     leave_mark_of_another_process(tmp_path, ACTIVATING)
     with pytest.raises(DirectoryInUse):
         mark(tmp_path, T0)
-
-
-def leave_mark_of_another_process(directory: Path, activity: int) -> None:
-    mark(directory).abandon()
-    with (directory / "cluster-mark.dat").open("r+b") as file:
-        file.seek(16)
-        file.write(activity.to_bytes(8, "little"))
-        file.seek(32)
-        file.write((4242).to_bytes(8, "little"))
 
 
 def test_a_mark_file_that_is_none_is_named(tmp_path):

@@ -13,7 +13,7 @@ from cluster.errors import DirectoryInUse
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from tests.archive.faulty_files import FaultyDisk
 from tests.archive.logs import T0
-from tests.archive.test_cluster_files import leave_mark_of_another_process
+from tests.archive.mark_files import leave_mark_of_another_process
 
 
 @pytest.fixture
@@ -28,9 +28,10 @@ def take(tmp_path, now_ms=T0):
 
 
 def test_a_start_that_is_refused_gives_the_lock_back(tmp_path, lock_file):
-    with pytest.raises(DirectoryInUse, match="in use by process 4242 of Aeron"):
+    with pytest.raises(DirectoryInUse, match="in use by process 4242 of Aeron") as refused:
         take(tmp_path)
     take(tmp_path, T0 + 10_000).release()
+    assert refused.traceback, "which somebody keeps, with all that it knows of"
 
 
 def test_starts_that_fail_before_they_write_a_mark_file_leave_that_of_ours_known(tmp_path, lock_file):

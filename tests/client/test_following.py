@@ -262,6 +262,11 @@ def test_a_leader_that_is_stopped_and_not_dead_is_left_after_its_heartbeat_timeo
     poll_until(client, lambda: client.leader_member_id == 1)
 
     assert 10e9 <= cluster.now_ns() - started_ns < 11e9
+    connected = len(cluster.leader.connections)
+    for _ in range(600):
+        client.poll_egress()
+        cluster.wait(0.01)
+    assert len(cluster.leader.connections) == connected, "the next one is asked before it is left"
 
 
 def test_an_idle_leader_is_asked_for_a_sign_of_life_and_kept(cluster):

@@ -1,6 +1,6 @@
 """Puts mistakes into production code, and refuses those that no longer fit it.
 
-As a pytest plugin it plants the quiet mistake that the variable PLANTED names, before any test:
+As a pytest plugin it plants the quiet mistake, or that of a line, which PLANTED names, before any test:
 
 PLANTED=damaged_member_stands python -m pytest -p tests.simulation.planted tests/consensus
 """
@@ -13,10 +13,14 @@ import os
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.mistakes import Patch
+from tests.simulation.line_mistakes import LINE_MISTAKES
+
+if TYPE_CHECKING:
+    from tests.simulation.mistakes import Patch
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -40,7 +44,9 @@ def with_the_same_signature(setattr: Patch) -> Patch:
 
 
 def plant(name: str) -> None:
-    """A quiet mistake, for the rest of this process."""
+    """A mistake, for the rest of this process."""
+    if name in LINE_MISTAKES:
+        return LINE_MISTAKES[name].plant()
     from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 
     mistake = next(mistake for mistake in QUIET_MISTAKES if mistake.__name__ == name)
@@ -58,5 +64,7 @@ def told_by(name: str, tests: str) -> tuple[int, str]:
     return exit_code, told.getvalue()
 
 
-def pytest_configure(config: pytest.Config) -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests() -> None:
+    """Before the first of them imports anything."""
     plant(os.environ["PLANTED"])

@@ -8,6 +8,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from tests.simulation import sought
+from tests.simulation.line_mistakes import LINE_MISTAKES
 from tests.simulation.planted import told_by, with_the_same_signature
 from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 
@@ -62,6 +63,17 @@ def processes() -> Iterator[ProcessPoolExecutor]:
     context.set_forkserver_preload(IMPORTED)
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         yield pool
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LINE_MISTAKES)
+def test_a_mistake_of_a_line_fails_the_test_that_is_for_it(name):
+    """In a new process: it is in the text of a module that nobody has imported."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        exit_code, told = pool.submit(told_by, name, LINE_MISTAKES[name].test).result()
+
+    assert exit_code == pytest.ExitCode.TESTS_FAILED, told
+    assert not sought.SLIP.search(told), f"the mistake itself is wrong: {told}"
 
 
 @pytest.mark.parametrize("mistake", QUIET_MISTAKES, **by_name)
