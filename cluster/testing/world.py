@@ -6,6 +6,7 @@ concern, so that a change in how much chance one part uses does not stir all the
 
 from __future__ import annotations
 
+import errno
 import heapq
 from collections import deque
 from collections.abc import Callable
@@ -109,6 +110,21 @@ class Mistake(Exception):
     """An exception that nothing in production is meant for."""
 
 
+class BadCall(Mistake, OSError):
+    """One that a system call might have raised."""
+
+
+class Interrupted(Mistake, InterruptedError):
+    """Likewise, by a signal."""
+
+
+class NoMemory(Mistake, MemoryError):
+    """One that may come anywhere."""
+
+
+MISTAKES = (Mistake, BadCall, Interrupted, NoMemory)
+
+
 class Process:
     """What dies as one: it takes turns, each of which takes time, and may be killed at any of its effects.
 
@@ -125,6 +141,7 @@ class Process:
         self.effects = 0
         self.dies_at_effect: int | None = None
         self.errs_at_effect: int | None = None
+        self._mistake: type[Mistake] = Mistake
         self._spent_ns = 0
         self._next_turn_ns: int | None = None
         self._turn_number = 0
@@ -195,11 +212,11 @@ class Process:
             raise ProcessDied
         if self.errs_at_effect is not None and self.effects >= self.errs_at_effect:
             self.errs_at_effect = None
-            raise Mistake(f"at effect {self.effects}")
+            raise self._mistake(errno.EIO, f"at effect {self.effects}")
 
-    def err_soon(self, effects: int) -> None:
-        """Raise a Mistake at one of the next effects."""
-        self.errs_at_effect = self.effects + effects
+    def err_soon(self, effects: int, mistake: type[Mistake] = Mistake) -> None:
+        """Raise the mistake at one of the next effects."""
+        self.errs_at_effect, self._mistake = self.effects + effects, mistake
 
     def die_soon(self, effects: int) -> None:
         """Be killed at one of the next effects."""

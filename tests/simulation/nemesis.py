@@ -14,7 +14,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from cluster.testing.ports import host_of
-from cluster.testing.world import FOREVER_NS, MS, SECOND
+from cluster.testing.world import FOREVER_NS, MISTAKES, MS, SECOND
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.failing_disks import FailingDisks
@@ -444,8 +444,9 @@ class Nemesis:
         if not alive:
             return None
         member, effects = self._mistakes.choice(alive), self._mistakes.randint(1, 80)
-        member.err_soon(effects)
-        return f"member {member.member_id} at its effect {effects} from now"
+        mistake = self._mistakes.choice(MISTAKES)
+        member.err_soon(effects, mistake)
+        return f"{mistake.__name__}, member {member.member_id} at its effect {effects} from now"
 
     def _kill_all(self) -> str:
         for member in self.history.alive():
