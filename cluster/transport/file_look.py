@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from _thread import start_new_thread
 from collections import deque
 from collections.abc import Callable
 
@@ -42,7 +43,7 @@ class FileLook:
     def _begin(self) -> None:
         self._ended.clear()
         try:
-            threading.Thread(target=self._run, name=f"look at {self._what}", daemon=True).start()
+            start_new_thread(self._run, ())  # Thread.start would wait until it runs
         except RuntimeError:  # no more threads: the next look comes
             self._ended.set()
 

@@ -1,9 +1,10 @@
-"""A member that is started as one of other members, or over the directory of another cluster.
+"""Members that are started as those of another list, or over the directory of another cluster.
 
 alone, fewer, more      its configured list is wrong: it ends at once, or asks and is never answered by enough
 another generation      its directory is that of a restored cluster: it runs, and nobody counts it
 
-Afterwards it is started right. Meanwhile it may not lead, follow or commit anything.
+One, or several at once, each in its own way. Afterwards they are started right. Meanwhile none may lead,
+follow or commit anything.
 """
 
 from __future__ import annotations
@@ -32,34 +33,39 @@ class TakesNoPart(Observer):
 
 
 class OtherLists:
-    """The nemesis's fault of this name, one at a time."""
+    """The nemesis's fault of this name."""
 
     def __init__(self, nemesis: Nemesis) -> None:
         self._nemesis = nemesis
         self._history = nemesis.history
         self.random = nemesis.history.world.random("other lists")
-        self._stray: Member | None = None
-        self._kept: ClusterIdentity | None = None  # that its directory is given back
+        self._strays: dict[int, Member] = {}
 
     def strike(self) -> str | None:
-        """Kill a member that has its promises, and start it as one of another cluster for some seconds."""
+        """Kill members that have their promises, and start them for seconds as of another cluster."""
         history, random = self._history, self.random
         members = [member for member in history.alive() if member.is_up and member.has_say]
-        if self._stray is not None or not members or len(history.context.member_ids) == 1:
+        if self._strays or not members or len(history.context.member_ids) == 1:
             return None
-        member = random.choice(members)
+        chosen = random.sample(members, min(random.choice([1, 1, 2, 3]), len(members)))
+        return ", ".join(map(self._lead_astray, chosen))
+
+    def _lead_astray(self, member: Member) -> str:
+        random, member_id = self.random, member.member_id
         kind = random.choice(["alone", "fewer", "more", "another generation"])
         member.kill()
         duration_ns = random.randrange(SECOND, 8 * SECOND)
         self._nemesis.bring_down(member, duration_ns + SECOND)
+        kept = None
         if kind == "another generation":
-            self._kept = self._identity(member)
-            if self._kept is None:
-                return None
-            self._write(member, self._kept.replace(generation=self._kept.generation + 1))
-        self._stray = self._start(member, self._list(member.member_id, kind))
-        self._nemesis.later(duration_ns, f"member {member.member_id} is started right again", self._end)
-        return f"member {member.member_id} is {kind}"
+            kept = self._identity(member)
+            if kept is None:
+                return f"member {member_id} is killed"
+            self._write(member, kept.replace(generation=kept.generation + 1 + member_id))
+        self._strays[member_id] = self._start(member, self._list(member_id, kind))
+        told = f"member {member_id} is started right again"
+        self._nemesis.later(duration_ns, told, lambda: self._end(member_id, kept))
+        return f"member {member_id} is {kind}"
 
     def _list(self, member_id: int, kind: str) -> tuple[int, ...]:
         ids = self._history.context.member_ids
@@ -94,10 +100,9 @@ class OtherLists:
         stray.wake(history.world.now_ns)
         return stray
 
-    def _end(self) -> None:
-        stray, self._stray = self._stray, None
-        kept, self._kept = self._kept, None
-        assert stray is not None
+    def _end(self, member_id: int, kept: ClusterIdentity | None) -> None:
+        """``kept`` is given back to its directory."""
+        stray = self._strays.pop(member_id)
         is_alone = len(stray.settings.context.member_ids) == 1
         # Alone it asks nobody: whatever its disk has become, it must have ended by itself.
         require(
