@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
+ALL = (1 << 31) - 1
 RECENT = 100  # commits in which the jobs' last one is looked for: those between are of OPTIMIZE and the like
 
 # What gives a table other rows than its job's last commit left; that commit's position stays in its log.
@@ -59,8 +60,12 @@ def token_text(token: PositionToken, seen: int) -> str:
     return json.dumps(json.loads(token.to_text()) | {"seen": seen})
 
 
-def recent(spark: SparkSession, table: str, count: int = RECENT) -> list[Recent]:
-    """The newest ``count`` commits of ``table``."""
+def recent(spark: SparkSession, table: str, count: int | None = None) -> list[Recent]:
+    """The newest ``count`` commits of ``table``; None: ``RECENT``, or all where none of them is its job's."""
+    if count is None:
+        found = recent(spark, table, RECENT)
+        is_enough = len(found) < RECENT or any(_token(commit.user_metadata) for commit in found)
+        return found if is_enough else recent(spark, table, ALL)
     commits = delta_table(spark, table).history(count)
     return [
         Recent(row.version, row.operation, row.operationParameters or {}, row.userMetadata)
@@ -179,7 +184,7 @@ def newest_version(spark: SparkSession, table: str, latest: int | None = None) -
     known = [found for found in versions(spark, table) if latest is None or found.version <= latest]
     if not known:
         raise DataLoss(f"no commit of table {table} says how far in the Log it goes: run its job once")
-    replaced = next((commit.version for commit in recent(spark, table) if commit.replaces), -1)
+    replaced = next((commit.version for commit in recent(spark, table, ALL) if commit.replaces), -1)
     return max(known, key=lambda found: (found.version > replaced, found))
 
 

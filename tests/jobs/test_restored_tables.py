@@ -6,15 +6,16 @@ import dataclasses
 import datetime as dt
 import json
 import shutil
+from types import SimpleNamespace
 
 import deltalake
 import pytest
 
 from cluster import ConfigurationError, LogReader
-from jobs import delta_rs, verify
+from jobs import delta_rs, history, verify
 from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import read
-from jobs.history import Recent, position_of, replaced_by, unseen, versions
+from jobs.history import RECENT, Recent, position_of, replaced_by, unseen, versions
 from jobs.keeping import keep
 from jobs.log_to_delta import log_job
 from jobs.tables import tables_in
@@ -67,6 +68,36 @@ def test_a_commit_that_did_not_know_of_what_came_before_it_is_found():
         assert unseen([said(5, "RESTORE", version="4"), *wrong]) == f"{operation} (version 3)"
     assert unseen([said(4, position=300, seen=2), said(3, "OPTIMIZE"), *before]) == ""
     assert unseen([said(4, position=300), said(3, "RESTORE", version="1"), *before]) == "", "it does not say"
+
+
+def test_what_replaced_rows_is_found_through_any_number_of_other_commits(monkeypatch):
+    commits = [said(n, "OPTIMIZE") for n in range(2 * RECENT, 3, -1)]
+    commits += [said(3, "RESTORE", version="1"), said(2, position=200, seen=1), said(1, position=100, seen=0)]
+    table = SimpleNamespace(history=lambda count=None: Rows(commits[:count]))
+    monkeypatch.setattr(history, "delta_table", lambda *_: table)
+    with pytest.raises(ConfigurationError, match=r"had its rows replaced by RESTORE \(version 3\)"):
+        history.check_rows_are_its_own(None, "t", 2, 200, "its own rows")
+    later = [said(3 * RECENT, position=150), *commits]
+    table.history = lambda count=None: Rows(later[:count])
+    assert history.newest_version(None, "t").version == 3 * RECENT, "and not one from before the RESTORE"
+
+
+class Rows(list):
+    """Commits as Delta's history has them."""
+
+    def select(self, *_):
+        return self
+
+    def collect(self):
+        return [
+            SimpleNamespace(
+                version=commit.version,
+                operation=commit.operation,
+                operationParameters=commit.parameters,
+                userMetadata=commit.user_metadata,
+            )
+            for commit in self
+        ]
 
 
 @pytest.mark.parametrize("name", ["log", "sessions", "timers", "leadership_terms"])
