@@ -10,7 +10,9 @@ from typing import Protocol
 
 import numpy as np
 
+from cluster.archive import recording_words
 from cluster.errors import LogDamaged
+from cluster.log.words import Word
 from cluster.protocol.frame import MESSAGE_LENGTH_MAX
 
 
@@ -22,15 +24,22 @@ class LogSource(Protocol):
 
 
 class LogCursor:
-    """``position`` ends what is taken, a message that goes beyond the limit being read again as a whole."""
+    """``position`` ends what is taken, a message that goes beyond the limit being read again as a whole.
 
-    __slots__ = ("_buffer", "_chunk_bytes_max", "position", "read_position")
+    ``words`` goes to kernels (``recording_words.py``).
+    """
+
+    __slots__ = ("_buffer", "_chunk_bytes_max", "_words", "words")
+
+    read_position = Word(recording_words.READ_POSITION)
+    position = Word(recording_words.TAKEN_POSITION)
 
     def __init__(self, chunk_bytes: int, message_length_max: int = MESSAGE_LENGTH_MAX) -> None:
         self._buffer = np.empty(chunk_bytes, np.uint8)
         # A message with its frames' headers, at the smallest MTU, and the padding before it.
         self._chunk_bytes_max = max(chunk_bytes, 4 * message_length_max)
-        self.position = self.read_position = 0
+        self.words = np.zeros(recording_words.CURSOR_WORDS, np.int64)
+        self._words = self.words.data
 
     def advance(self, position: int) -> None:
         """What lies before ``position`` is taken, and no more: what was taken after it is read again."""

@@ -1,4 +1,7 @@
-"""Where the end of a recording is, in words that Python and compiled turns share (``Recording.words``)."""
+"""Where the end of a recording is, and a reader, in words that Python and compiled turns share.
+
+They are those of ``Recording.words`` and ``LogCursor.words``.
+"""
 
 (
     APPEND_POSITION,
@@ -9,5 +12,8 @@
     IS_SINGLE_FRAME,  # with a checksum, and all that is not synced
 ) = range(6)
 RECORDING_WORDS = 6
+
+READ_POSITION, TAKEN_POSITION = range(2)
+CURSOR_WORDS = 2
 
 WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin

@@ -150,11 +150,10 @@ class ClusteredServiceAgent:
             self._tracker.measure(longest_gap_ns)
             self._tracker.update(last_ns)
 
-    def take_back(self, read_position: int, position: int, cluster_time: int) -> None:
-        """Compiled turns have delivered the log to here; the time is that of the last message."""
-        self.adapter.cursor.read_position, self.adapter.cursor.position = read_position, position
+    def take_back(self, cluster_time: int) -> None:
+        """Compiled turns have delivered the log; the time is that of the last message."""
         self.state.cluster_time = cluster_time
-        self.state.log_position = self._channel.log_position = position
+        self.state.log_position = self._channel.log_position = self.adapter.position
 
     @property
     def joined_position(self) -> int:

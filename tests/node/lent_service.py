@@ -72,7 +72,7 @@ class LentTurns:
             words=self._words,
             calls=SystemCalls().table,
             counters=self.counters,
-            limits=self._services.limits,
+            limits=service.words,
             sessions=self.sessions.words,
             ranges=self.sessions.ranges,
             columns=np.zeros(COLUMNS * ROWS, np.int64),

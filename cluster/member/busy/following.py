@@ -6,7 +6,12 @@ CommitPosition           messages counted, shown, served
 Clients are never read here, and the AppendPosition of every 200 ms is Python's (TIME).
 """
 
-from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
+from cluster.archive.recording_words import (
+    APPEND_POSITION,
+    READ_POSITION,
+    SYNCED_POSITION,
+    TAKEN_POSITION,
+)
 from cluster.consensus.quorum import (
     LAST_LEADER_MESSAGE_NS,
     NOTIFIED_COMMIT_POSITION,
@@ -43,8 +48,6 @@ from cluster.member.busy.words import (
     LEADER_OUT,
     LEADERSHIP_TERM_ID,
     NOW_NS,
-    PROCESSED,
-    READ_AT,
     REASON,
 )
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
@@ -144,7 +147,7 @@ def follower_work(t):  # type: ignore[no-untyped-def]
             t.follower[SENT_POSITION] = t.recording[SYNCED_POSITION]
             t.follower[SENT_NS] = w[NOW_NS]
     limit = min(t.follower[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
-    if w[PROCESSED] < limit:
+    if t.cursor[TAKEN_POSITION] < limit:
         _poll_log(t, limit)
         serve_committed(t)
     make_room(t)
@@ -154,13 +157,13 @@ def follower_work(t):  # type: ignore[no-untyped-def]
 def _poll_log(t, limit):  # type: ignore[no-untyped-def]
     """Take the committed log into the sessions' counts, up to an entry that Python has to apply."""
     w = t.words
-    begin, end = w[READ_AT] - t.log_end[BASE], limit - t.log_end[BASE]
-    status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
-    w[READ_AT] = t.log_end[BASE] + offset
+    begin, end = t.cursor[READ_POSITION] - t.log_end[BASE], limit - t.log_end[BASE]
+    status, offset, _ = follow_run(t.log, begin, end, t.cursor[READ_POSITION], t.sessions)
+    t.cursor[READ_POSITION] = t.log_end[BASE] + offset
     if status == DONE:
-        w[PROCESSED] = limit
+        t.cursor[TAKEN_POSITION] = limit
     else:
-        w[PROCESSED] = max(w[PROCESSED], w[READ_AT])
+        t.cursor[TAKEN_POSITION] = max(t.cursor[TAKEN_POSITION], t.cursor[READ_POSITION])
         w[REASON] |= ENTRY
-    w[COMMIT_POSITION] = w[PROCESSED]
+    w[COMMIT_POSITION] = t.cursor[TAKEN_POSITION]
     t.counters[w[COMMIT_COUNTER]] = w[COMMIT_POSITION]

@@ -6,7 +6,12 @@ quorum                  the commit position; messages counted, served, acknowled
 CommitPosition          with the log of the next turn, or after a millisecond
 """
 
-from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
+from cluster.archive.recording_words import (
+    APPEND_POSITION,
+    READ_POSITION,
+    SYNCED_POSITION,
+    TAKEN_POSITION,
+)
 from cluster.consensus.quorum import HAS_NEWS, QUORUM_POSITION, commit, is_position, take_in, take_report
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.follow import follow_run
@@ -55,8 +60,6 @@ from cluster.member.busy.words import (
     MEASURED_POSITION,
     NOW_NS,
     OUT,
-    PROCESSED,
-    READ_AT,
     REASON,
     ROOM,
     STREAM_POSITION,
@@ -238,19 +241,19 @@ def _poll_log(t, limit):  # type: ignore[no-untyped-def]
     w = t.words
     end = limit - t.log_end[BASE]
     while True:
-        begin = w[READ_AT] - t.log_end[BASE]
-        status, offset, _ = follow_run(t.log, begin, end, w[READ_AT], t.sessions)
-        w[READ_AT] = t.log_end[BASE] + offset
+        begin = t.cursor[READ_POSITION] - t.log_end[BASE]
+        status, offset, _ = follow_run(t.log, begin, end, t.cursor[READ_POSITION], t.sessions)
+        t.cursor[READ_POSITION] = t.log_end[BASE] + offset
         if status == OTHER_MESSAGE:  # acted on when it was appended; what hangs on its commit is Python's
             _, offset = next_message(t.log, offset, end)
-            w[READ_AT] = t.log_end[BASE] + offset
+            t.cursor[READ_POSITION] = t.log_end[BASE] + offset
             w[REASON] |= ENTRY
         elif status == MALFORMED:
-            w[PROCESSED] = max(w[PROCESSED], w[READ_AT])
+            t.cursor[TAKEN_POSITION] = max(t.cursor[TAKEN_POSITION], t.cursor[READ_POSITION])
             return False
         else:
             break
-    w[PROCESSED] = limit
+    t.cursor[TAKEN_POSITION] = limit
     return True
 
 

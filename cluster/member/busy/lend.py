@@ -36,7 +36,7 @@ from cluster.log.deliver import DeliveredMessages
 from cluster.log.session_frames import ACK_LENGTH
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import NO_WORDS, LentCounters, LentServices
+from cluster.member.busy.services import LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.log import log_words
@@ -54,6 +54,7 @@ EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
+NO_WORDS = np.zeros(0, np.int64)
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
 VAIN_MAX = 4
 REST_NS = 50_000_000
@@ -131,6 +132,8 @@ class BusyTurns:
             members=agent.parts.members.words,
             log_end=NO_WORDS,
             recording=NO_WORDS,
+            cursor=NO_WORDS,
+            service_cursor=NO_WORDS,
             proof=NO_WORDS,
             leadership=NO_WORDS,
             follower=NO_WORDS,
@@ -143,7 +146,7 @@ class BusyTurns:
             service_call=NO_WORDS,
             answers=NO_WORDS,
             numbers=NO_WORDS,
-            limits=self._services.limits,
+            limits=NO_WORDS,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
             kept=np.empty(at.KEPT_ROWS * at.KEPT_BYTES, np.uint8),
@@ -314,24 +317,14 @@ class BusyTurns:
     def _rows(self) -> range:
         return range(0, len(self._followers), at.FOLLOWER_WORDS)
 
-    def _two(self, a: int, b: int) -> tuple[int, int]:
-        return self._words[a], self._words[b]
-
     def _needed_position(self) -> int:
         return self._services.needed_position(self._agent.parts.processing.adapter.cursor.read_position)
 
     def _lend_log(self) -> None:
-        words = self._words
         cursor = self._agent.parts.processing.adapter.cursor
         assert self._tables.log_end[log_words.BASE] <= self._needed_position()
-        words[at.READ_AT], words[at.PROCESSED] = cursor.read_position, cursor.position
         self._services.lend()
-        if self._services.numbers is not None and self._tables.numbers is not self._services.numbers:
-            self._tables = self._tables._replace(numbers=self._services.numbers)
-        compiled = self._services.compiled
-        if compiled is not None:
-            answers = compiled.answers
-            self._use(service_call=compiled.call, answers=answers.words, answer_bytes=answers.buffer)
+        self._use(cursor=cursor.words, **self._services.arrays())
 
     def _use(self, **arrays: np.ndarray) -> None:
         """Have compiled turns work on these."""
@@ -425,11 +418,8 @@ class BusyTurns:
     # ---- what both take back
 
     def _take_back_log(self) -> None:
-        words, agent = self._words, self._agent
-        cursor = agent.parts.processing.adapter.cursor
-        cursor.read_position, cursor.position = self._two(at.READ_AT, at.PROCESSED)
         self._services.take_back()
-        agent.replica.advance_time(words[at.CLUSTER_TIME])
+        self._agent.replica.advance_time(self._words[at.CLUSTER_TIME])
 
     def _end(self, recording: Recording) -> int:
         """What was left to Python at the end of the turns. Raises StorageError."""
@@ -446,7 +436,7 @@ class BusyTurns:
             number = words[at.ERROR]
             raise recording.fail(OSError(number, os.strerror(number)))
         if reason & at.FRAMES:
-            begin, end = self._two(at.GIVEN_BEGIN, at.GIVEN_END)
+            begin, end = words[at.GIVEN_BEGIN], words[at.GIVEN_END]
             is_new = bool(self._poller.table.get(words[at.GIVEN], IS_PART_NEW))
             self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end], is_new=is_new)
         if reason & at.UNSENT:

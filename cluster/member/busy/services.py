@@ -14,10 +14,8 @@ from cluster.member.busy import words as at
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol.enums import Role
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.compiled_callback import CompiledCallback
 
 LIVE = 1 << 62  # a log without an end that is known
-NO_WORDS = np.zeros(0, np.int64)
 
 
 class LentCounters(Protocol):
@@ -44,26 +42,23 @@ class LentServices:
         self._words = words
 
     @property
-    def limits(self) -> np.ndarray:
-        """Of a service in a process of its own (``services/log_limits.py``)."""
-        return self._service.words if isinstance(self._service, RemoteService) else NO_WORDS
-
-    @property
     def _compiled_service(self) -> ClusteredServiceAgent | None:
         service = self._service
         return service if isinstance(service, ClusteredServiceAgent) and service.is_compiled else None
 
-    @property
-    def compiled(self) -> CompiledCallback | None:
-        """The function of a compiled service that has one."""
+    def arrays(self) -> dict[str, np.ndarray]:
+        """What is of the service, by the names of ``Tables``."""
+        if isinstance(self._service, RemoteService):
+            return {"limits": self._service.words}
         service = self._compiled_service
-        return None if service is None else service.compiled
-
-    @property
-    def numbers(self) -> np.ndarray | None:
-        """What a compiled service counts its sessions' messages in."""
-        service = self._compiled_service
-        return None if service is None else service.numbers.words
+        if service is None:
+            return {}
+        found = {"service_cursor": service.adapter.cursor.words, "numbers": service.numbers.words}
+        if service.compiled is not None:
+            answers = service.compiled.answers
+            found |= {"answers": answers.words, "answer_bytes": answers.buffer}
+            found["service_call"] = service.compiled.call
+        return found
 
     def needed_position(self, position: int) -> int:
         """From where on the log has to be in memory, by what the consensus module needs of it."""
@@ -79,11 +74,10 @@ class LentServices:
             self._lend_remote(descriptor)
 
     def _lend_compiled(self, service: ClusteredServiceAgent) -> None:
-        words, cursor, state = self._words, service.adapter.cursor, service.state
+        words, state = self._words, service.state
         assert self._counters is not None
         words[at.SERVICE] = at.COMPILED_SERVICE
         words[at.SERVICE_FUNCTION] = at.ECHO if service.compiled is None else service.compiled.address
-        words[at.SERVED_AT], words[at.SERVED] = cursor.read_position, cursor.position
         words[at.SERVICE_LEADERSHIP_TERM_ID], words[at.SERVICE_TIME] = (
             state.leadership_term_id,
             state.cluster_time,
@@ -106,7 +100,7 @@ class LentServices:
             inline.on_busy_turns(words[at.LAST_NS], words[at.LONGEST_GAP_NS])
         if words[at.SERVICE] == at.COMPILED_SERVICE:
             assert isinstance(service, ClusteredServiceAgent)
-            service.take_back(words[at.SERVED_AT], words[at.SERVED], words[at.SERVICE_TIME])
+            service.take_back(words[at.SERVICE_TIME])
         elif words[at.SERVICE] == at.REMOTE_SERVICE:
             assert isinstance(service, RemoteService)
             service.take_back()

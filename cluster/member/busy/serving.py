@@ -3,6 +3,7 @@
 As ``service/agent.py`` and ``services/remote_service.py``.
 """
 
+from cluster.archive.recording_words import READ_POSITION, TAKEN_POSITION
 from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
@@ -23,8 +24,6 @@ from cluster.member.busy.words import (
     REASON,
     REMOTE_SERVICE,
     ROLE,
-    SERVED,
-    SERVED_AT,
     SERVICE,
     SERVICE_COUNTER,
     SERVICE_FUNCTION,
@@ -58,11 +57,11 @@ def _deliver(t):  # type: ignore[no-untyped-def]
     What its agent has to see (another entry, a message of a supervised session or one that the service does
     not take, a long answer, damage) is left to Python by SERVICES.
     """
-    w = t.words
-    while w[SERVED] < w[COMMIT_POSITION]:
-        rows, begin = w[SERVICE_ROWS], w[SERVED_AT] - t.log_end[BASE]
+    w, cursor = t.words, t.service_cursor
+    while cursor[TAKEN_POSITION] < w[COMMIT_POSITION]:
+        rows, begin = w[SERVICE_ROWS], cursor[READ_POSITION] - t.log_end[BASE]
         status, offset, count, is_in_side = deliver_run(
-            t.log, begin, w[COMMIT_POSITION] - t.log_end[BASE], w[SERVED_AT], t.columns, rows, t.side
+            t.log, begin, w[COMMIT_POSITION] - t.log_end[BASE], cursor[READ_POSITION], t.columns, rows, t.side
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
@@ -75,19 +74,19 @@ def _deliver(t):  # type: ignore[no-untyped-def]
                 served = _serve(t, payloads, taken, status != OUT_FULL)
             if served > 0:
                 w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
-                w[SERVED_AT] = w[SERVED] = t.columns[EXTRA * rows + served - 1]
+                cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.columns[EXTRA * rows + served - 1]
             take_back_messages(t.numbers, session_ids[served:])
             if served < count:
                 w[REASON] |= SERVICES
                 break
-            w[SERVED_AT] = w[SERVED] = t.log_end[BASE] + offset
+            cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.log_end[BASE] + offset
         if status == DONE:
-            w[SERVED_AT] = t.log_end[BASE] + offset
-            w[SERVED] = w[COMMIT_POSITION]
+            cursor[READ_POSITION] = t.log_end[BASE] + offset
+            cursor[TAKEN_POSITION] = w[COMMIT_POSITION]
         elif status != OUT_FULL or count == 0:
             w[REASON] |= SERVICES
             break
-    t.counters[w[SERVICE_COUNTER]] = w[SERVED]
+    t.counters[w[SERVICE_COUNTER]] = cursor[TAKEN_POSITION]
 
 
 @routine

@@ -22,6 +22,8 @@ class Tables(NamedTuple):
     members: np.ndarray  # consensus/quorum.py
     log_end: np.ndarray  # member/log/log_words.py
     recording: np.ndarray  # archive/recording_words.py
+    cursor: np.ndarray  # of the same: how far the log is processed
+    service_cursor: np.ndarray  # how far a compiled service has it
     proof: np.ndarray  # archive/proof_slots.py
     leadership: np.ndarray  # a leader's, of the same
     follower: np.ndarray  # a follower's
@@ -57,6 +59,8 @@ _WORDS = [
     "members",
     "log_end",
     "recording",
+    "cursor",
+    "service_cursor",
     "proof",
     "leadership",
     "follower",
@@ -123,10 +127,6 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     # the log
     INPUT_LIMIT,  # a leader takes nothing more from here on
     UNCOMMITTED_MAX,  # nor more than so many bytes beyond the commit position
-    READ_AT,  # of the messages that are counted: where the next one begins
-    PROCESSED,
-    SERVED_AT,  # the same two of the service
-    SERVED,
     # the recording
     SEGMENT,  # descriptor
     SEGMENT_LENGTH,
@@ -170,7 +170,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(70)
+) = range(66)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -15,8 +15,6 @@ from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
 OF_THE_LOG = {
-    at.READ_AT: "parts.processing.adapter.cursor.read_position",
-    at.PROCESSED: "parts.processing.adapter.cursor.position",
     at.CLUSTER_TIME: "replica.cluster_time",
     at.SLOW_TICK_NS: "turn.slow_tick_ns",
     at.NOW_NS: "turn.now_ns",
