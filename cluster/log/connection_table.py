@@ -4,13 +4,16 @@ Whoever owns a connection says here what it is; the connection itself says what 
 straight through. A kernel leaves those with a ``STATE`` other than 0, and those of kind 0, to Python.
 """
 
+from typing import Any
+
 from cluster.protocol.arrays import np
 
 ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
 KEPT_LENGTH, KEPT_ROW = range(7, 9)  # half a frame that is lent to compiled turns; 0 outside
-IS_PART_NEW = 9  # the half frame has begun since it was lent last
+IS_PART_NEW = 9  # a kernel has begun another frame, since the owner has cleared this
+HEARD_NS = 10  # when something came last
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER, SERVICE_LINK = range(6)
@@ -26,6 +29,22 @@ IS_CUT = 32  # a part of what it was to get is lost: it is closed
 
 INDEX_LENGTH = 4096
 _ZEROS = np.zeros(ROW_WORDS, np.int64).data
+
+
+class Field:
+    """A word of the row of a connection, which has it as an attribute as long as it is open."""
+
+    __slots__ = ("_field",)
+
+    def __init__(self, field: int) -> None:
+        self._field = field
+
+    def __get__(self, owner: Any, kind: type | None = None) -> int:
+        return owner._table.get(owner._fd, self._field)  # type: ignore[no-any-return]
+
+    def __set__(self, owner: Any, value: int) -> None:
+        if not owner.is_closed:
+            owner._table.set(owner._fd, self._field, value)
 
 
 class ConnectionTable:

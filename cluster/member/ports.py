@@ -23,11 +23,8 @@ class Links(Protocol):
 
     def queued_bytes(self, member_id: int) -> int: ...
 
-    def lend(self, member_id: int) -> tuple[int, int] | None:
-        """Let kernels receive and send on the link, at these descriptors; None when it is down."""
-
-    def take_back(self, member_id: int) -> None:
-        """The link is not lent any more."""
+    def serve(self, member_id: int) -> int | None:
+        """Let kernels receive on the link, and send at this descriptor; None when it is down."""
 
     @property
     def awaits_events(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cluster.log.connection_table import CRC, LINK_IN, LINK_OUT, ConnectionTable
+from cluster.log.connection_table import LINK_IN, LINK_OUT
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection
 
@@ -24,28 +24,24 @@ class LinkClaim:
 
 
 class LinkPeer:
-    """One other member, and both connections of its link."""
+    """One other member, and both connections of its link, each with the checksum of all that went over it."""
 
     __slots__ = (
         "claim",
         "dial_ns",
         "endpoint",
         "first_dial_ns",
-        "heard_ns",
         "incarnation",
         "incoming",
-        "incoming_crc",
         "incoming_incarnation",
         "is_gone",
         "is_kept_alive",
         "is_up",
-        "lent",
         "lost_ns",
         "member_id",
         "next_dial_ns",
         "next_question_ns",
         "outgoing",
-        "outgoing_crc",
         "outgoing_incarnation",
         "refusals",
         "sent_crc",
@@ -58,20 +54,16 @@ class LinkPeer:
         self.endpoint = endpoint
         self.outgoing: Connection | None = None
         self.outgoing_incarnation: int | None = None  # None until its HelloReply
-        self.outgoing_crc = 0  # of all that was sent on it
         self.incoming: Connection | None = None  # only after its Hello
         self.incoming_incarnation: int | None = None
-        self.incoming_crc = 0  # of all that came on it
         self.incarnation: int | None = None  # of the process that last answered at its address
         self.claim: LinkClaim | None = None
         self.next_question_ns = now_ns
         self.is_up = False
         self.is_gone = False
         self.is_kept_alive = False  # by the other side, too: members of earlier releases may be silent
-        self.heard_ns = 0  # when something came last, while it is up
         self.sent_ns = 0  # when something went out last, and the checksum after it
         self.sent_crc = 0
-        self.lent = (0, 0)  # what had come when it was lent: its checksum, and bytes beyond it
         self.up_since_ns = 0
         self.lost_ns: int | None = None  # when it was up last
         self.refusals = 0
@@ -83,8 +75,9 @@ class LinkPeer:
         """Frames can be sent, and come."""
         self.is_up = True
         self.is_gone = False
-        self.up_since_ns = self.heard_ns = self.sent_ns = now_ns
-        self.sent_crc = self.outgoing_crc
+        incoming, outgoing = self._connections()
+        self.up_since_ns = incoming.heard_ns = self.sent_ns = now_ns
+        self.sent_crc = outgoing.crc
         self.refusals = 0
 
     def on_lost(self, now_ns: int) -> None:
@@ -95,8 +88,9 @@ class LinkPeer:
 
     def is_quiet(self, now_ns: int, quiet_ns: int) -> bool:
         """Whether nothing was sent for so long; whoever hears that it is sends something now."""
-        if self.outgoing_crc != self.sent_crc:
-            self.sent_ns, self.sent_crc = now_ns, self.outgoing_crc
+        _, outgoing = self._connections()
+        if outgoing.crc != self.sent_crc:
+            self.sent_ns, self.sent_crc = now_ns, outgoing.crc
         if now_ns - self.sent_ns < quiet_ns:
             return False
         self.sent_ns = now_ns
@@ -124,23 +118,12 @@ class LinkPeer:
         is_dialling = self.outgoing is None or not (self.outgoing.is_connected or self.outgoing.is_readable)
         return is_dialling and self.incoming is None
 
-    def lend(self, table: ConnectionTable) -> tuple[int, int]:
-        """Let kernels use both connections; descriptors of the one that receives, and sends."""
+    def serve(self) -> int:
+        """Let kernels use both connections; returns the descriptor of the one that sends."""
         incoming, outgoing = self._connections()
         incoming.serve(LINK_IN, self.member_id)
         outgoing.serve(LINK_OUT, self.member_id)
-        self.lent = self.incoming_crc, incoming.partial_bytes
-        table.set(incoming.descriptor, CRC, self.incoming_crc)
-        table.set(outgoing.descriptor, CRC, self.outgoing_crc)
-        return incoming.descriptor, outgoing.descriptor
-
-    def take_back(self, table: ConnectionTable, now_ns: int) -> None:
-        """Kernels have used them."""
-        incoming, outgoing = self._connections()
-        self.incoming_crc = table.get(incoming.descriptor, CRC)
-        if (self.incoming_crc, incoming.partial_bytes) != self.lent:
-            self.heard_ns = now_ns
-        self.outgoing_crc = table.get(outgoing.descriptor, CRC)
+        return outgoing.descriptor
 
     def _connections(self) -> tuple[Connection, Connection]:
         assert self.incoming is not None and self.outgoing is not None

@@ -171,20 +171,16 @@ class MemberLinks:
             return Offer.NOT_CONNECTED
         outgoing = peer.outgoing
         assert outgoing is not None
-        sealed, crc = seal(buffers, peer.outgoing_crc)
+        sealed, crc = seal(buffers, outgoing.crc)
         result = outgoing.offer(*sealed)
         if result > 0:
-            peer.outgoing_crc = crc
+            outgoing.crc = crc
         return Offer.NOT_CONNECTED if result == Offer.CLOSED else result
 
-    def lend(self, member_id: int) -> tuple[int, int] | None:
-        """Descriptors that receive and send, for kernels until ``take_back``; None when it is down."""
+    def serve(self, member_id: int) -> int | None:
+        """Let kernels take and send frames of the link; the descriptor that sends, None when it is down."""
         peer = self._peers[member_id]
-        return peer.lend(self._poller.table) if peer.is_up and not peer.is_broken else None
-
-    def take_back(self, member_id: int) -> None:
-        """The link is ours again, which was lent."""
-        self._peers[member_id].take_back(self._poller.table, self._clock_ns())
+        return peer.serve() if peer.is_up and not peer.is_broken else None
 
     @property
     def awaits_events(self) -> bool:
@@ -214,7 +210,8 @@ class MemberLinks:
         self._polled_ns = now_ns
         if paused_ns > self._timeout_ns // 2:
             for peer in self._peers.values():
-                peer.heard_ns += paused_ns
+                if peer.incoming is not None:
+                    peer.incoming.heard_ns += paused_ns
         work = self._greet(now_ns, handler)
         for peer in self._peers.values():
             if peer.claim is not None:
@@ -232,9 +229,9 @@ class MemberLinks:
         is_ended = outgoing.is_closed or (outgoing.is_readable and not self._is_quiet(outgoing))
         work = 0
         if incoming.is_readable or incoming.has_frames or incoming.is_closed:
-            peer.heard_ns = now_ns
+            incoming.heard_ns = now_ns
             work = self._receive(peer, incoming, now_ns, handler)
-        if peer.is_up and peer.is_kept_alive and now_ns - peer.heard_ns >= self._timeout_ns:
+        if peer.is_up and peer.is_kept_alive and now_ns - incoming.heard_ns >= self._timeout_ns:
             self._report(f"member {peer.member_id}: nothing came for {self._timeout_ns / SECOND_NS:g} s")
             is_ended = True
         if is_ended and peer.is_up:
@@ -262,8 +259,8 @@ class MemberLinks:
         """Hand over the frames that came, an envelope at a time."""
         buffer, start, end = incoming.buffer, incoming.start, incoming.end
         while start < end and incoming is peer.incoming:  # a handler may end the link
-            opened = unseal(buffer, start, peer.incoming_crc)
-            peer.incoming_crc = opened.crc
+            opened = unseal(buffer, start, incoming.crc)
+            incoming.crc = opened.crc
             handler.on_frames(peer.member_id, buffer, opened.start, opened.end)
             start = opened.end
         if incoming is peer.incoming:
@@ -290,7 +287,7 @@ class MemberLinks:
             work = 1
         if outgoing.is_connected and outgoing.position == 0:
             outgoing.offer(*self._hellos.hello)
-            peer.outgoing_crc = self._hellos.hello_crc
+            outgoing.crc = self._hellos.hello_crc
         if outgoing.is_readable and not outgoing.is_closed:
             self._read_reply(peer, outgoing, handler)
             work = 1
@@ -491,7 +488,7 @@ class MemberLinks:
         self._drop_incoming(peer)
         peer.incoming = connection
         peer.incoming_incarnation = incarnation
-        peer.incoming_crc = crc
+        connection.crc = crc
 
     def _examine(self, peer: LinkPeer, claim: LinkClaim, now_ns: int, handler: LinksHandler) -> int:
         """Ask the member's address who is there, and believe that."""

@@ -506,8 +506,8 @@ class ClientPort:
     def _bound_buffered(self, client: _Client, *, has_taken: bool) -> None:
         """Note what the connection keeps of what it received; at the bound of all, who keeps most goes."""
         connection = client.connection
-        has_taken |= connection.is_part_new
-        connection.is_part_new = False
+        has_taken |= bool(connection.is_part_new)
+        connection.is_part_new = 0
         if connection.partial_bytes == 0 or connection.is_closed:
             client.partial_ns = 0
         elif client.partial_ns == 0 or has_taken:

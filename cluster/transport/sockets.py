@@ -21,7 +21,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from cluster.errors import RemoteProtocolError
-from cluster.log.connection_table import IS_ENDING, IS_KEPT, IS_PAUSED, IS_QUEUED
+from cluster.log.connection_table import (
+    CRC,
+    HEARD_NS,
+    IS_ENDING,
+    IS_KEPT,
+    IS_PART_NEW,
+    IS_PAUSED,
+    IS_QUEUED,
+    Field,
+)
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.arrays import np
 from cluster.protocol.enums import Offer
@@ -65,8 +74,10 @@ class Connection:
     buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name
     in the certificate that the peer has shown and proven to own; None when it has shown none.
     ``is_incompatible`` says of a closed one that the two sides will not do for one another: dialling again is
-    in vain.
+    in vain. ``crc`` and ``heard_ns`` are for the owners of links, who set them, as kernels do.
     """
+
+    crc, heard_ns, is_part_new = Field(CRC), Field(HEARD_NS), Field(IS_PART_NEW)
 
     __slots__ = (
         "_buffers",
@@ -97,7 +108,6 @@ class Connection:
         "frame_length_max",
         "is_closed",
         "is_incompatible",
-        "is_part_new",
         "is_readable",
         "position",
         "queued_bytes",
@@ -160,7 +170,6 @@ class Connection:
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
         self.queued_bytes = 0
-        self.is_part_new = False  # a kernel has begun another frame, since its owner has cleared this
         self._is_adopted = False  # what is kept was received by others, and not looked at yet
         self._fd = sock.fileno()
         poller.register(self._fd, self, self._events)
@@ -230,9 +239,9 @@ class Connection:
         """Of its socket, until it is closed."""
         return self._fd
 
-    def adopt(self, data: np.ndarray, *, is_new: bool) -> None:
+    def adopt(self, data: np.ndarray) -> None:
         """What a kernel has received and does not take: the next ``receive`` looks at it."""
-        self.keep_part(data, is_new=is_new)
+        self.keep_part(data)
         self._is_adopted = True
         self._mark_readable()
 
@@ -245,10 +254,9 @@ class Connection:
         self._mark(IS_KEPT, False)
         return part
 
-    def keep_part(self, part: np.ndarray, *, is_new: bool) -> None:
-        """Half a frame that a kernel has received; ``is_new``: another one than was lent last."""
+    def keep_part(self, part: np.ndarray) -> None:
+        """Half a frame that a kernel has received."""
         assert self._carry is None and len(part) > 0
-        self.is_part_new |= is_new
         self._carry, self._limit = part.copy(), len(part)
         self._mark(IS_KEPT, True)
 

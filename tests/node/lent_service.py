@@ -106,10 +106,10 @@ class LentTurns:
         connection = self._poller.target(descriptor)
         assert isinstance(connection, Connection)
         if w[words.KEPT_COUNT]:
-            connection.keep_part(self._kept(descriptor), is_new=True)
+            connection.keep_part(self._kept(descriptor))
         if self.reason & words.FRAMES:
             received = self.tables.received[w[words.GIVEN_BEGIN] : w[words.GIVEN_END]]
-            connection.adopt(received, is_new=True)
+            connection.adopt(received)
         assert not self.reason & words.UNSENT
         return True
 

@@ -46,13 +46,14 @@ def test_half_a_frame_that_kernels_hold_is_held_for_a_bounded_time(serve, is_new
         client.sendall(HELLO)
         server.turn_until(lambda: server.told)
         connection = server.port._clients[1].connection
-        connection.keep_part(np.zeros(100, np.uint8), is_new=True)
+        connection.keep_part(np.zeros(100, np.uint8))
         for _ in range(13):
             now_ns += 1_000_000_000
             server.turn()
             if not connection.is_closed:
                 part = connection.lend_part(1 << 20)
-                connection.keep_part(part, is_new=is_new)
+                connection.keep_part(part)
+                connection.is_part_new |= is_new
         server.turn()
 
     late = ["client 1 was cut off: half a frame for 10 s (frame_timeout)"]

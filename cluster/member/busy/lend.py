@@ -20,7 +20,6 @@ from cluster.log.connection_table import (
     CLIENT,
     IS_CUT,
     IS_KEPT,
-    IS_PART_NEW,
     IS_QUEUED,
     KEPT_LENGTH,
     KEPT_ROW,
@@ -220,7 +219,7 @@ class BusyTurns:
             return None
         self._use(log_end=publication.words, leadership=leader.leadership.words)
         self._lend_log()
-        outgoing = self._lend_links()
+        outgoing = self._serve_links()
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
@@ -244,7 +243,6 @@ class BusyTurns:
                 stream.position = stream_position
         if words[at.REASON] & at.LAGGARD:
             streams.has_laggards = True
-        self._take_back_links(outgoing)
         self._take_back_log()
         parts.clocks.take_back()
         phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
@@ -268,9 +266,8 @@ class BusyTurns:
         assert recording is not None
         if not self._lend_follower_log(phase, recording):
             return None
-        outgoing = self._lend_links()
+        outgoing = self._serve_links()
         if follower.leader_member_id not in outgoing:
-            self._take_back_links(outgoing)
             return None
         words[at.ROLE] = at.FOLLOWER_ROLE
         words[at.LEADERSHIP_TERM_ID] = follower.leadership_term_id
@@ -283,7 +280,6 @@ class BusyTurns:
         assert self._follower_log is not None
         self._turn(self._follower_log, subscription.params.words, recording)
 
-        self._take_back_links(outgoing)
         self._take_back_log()
         if words[at.COMMIT_POSITION] > parts.log.commit_position:
             self._agent.replica.drop_logged_service_messages()
@@ -332,18 +328,14 @@ class BusyTurns:
         if any(getattr(tables, name) is not array for name, array in arrays.items()):
             self._tables = tables._replace(**arrays)
 
-    def _lend_links(self) -> dict[int, int]:
+    def _serve_links(self) -> dict[int, int]:
         """Descriptors that send to each member that is up, and counts."""
         links, unrelated, outgoing = self._agent.parts.links, self._agent.parts.unrelated, {}
         for member_id in self._agent.parts.peers.ids:
-            lent = None if member_id in unrelated else links.lend(member_id)
-            if lent is not None:
-                outgoing[member_id] = lent[1]
+            descriptor = None if member_id in unrelated else links.serve(member_id)
+            if descriptor is not None:
+                outgoing[member_id] = descriptor
         return outgoing
-
-    def _take_back_links(self, member_ids: dict[int, int]) -> None:
-        for member_id in member_ids:
-            self._agent.parts.links.take_back(member_id)
 
     def _turn(self, log: np.ndarray, params: np.ndarray, recording: Recording) -> None:
         words, agent, table = self._words, self._agent, self._poller.table
@@ -386,7 +378,6 @@ class BusyTurns:
                 self._tables.keepers[slot] = descriptor + 1
                 table.set(descriptor, KEPT_ROW, slot)
                 table.set(descriptor, KEPT_LENGTH, len(part))
-                table.set(descriptor, IS_PART_NEW, 0)
                 slot += 1
         words[at.KEPT_COUNT] = slot
 
@@ -394,9 +385,7 @@ class BusyTurns:
         for slot, keeper in enumerate(self._tables.keepers.tolist()):
             if keeper:
                 begin, length = slot * at.KEPT_BYTES, table.get(keeper - 1, KEPT_LENGTH)
-                self._poller.target(keeper - 1).keep_part(
-                    self._tables.kept[begin : begin + length], is_new=bool(table.get(keeper - 1, IS_PART_NEW))
-                )
+                self._poller.target(keeper - 1).keep_part(self._tables.kept[begin : begin + length])
                 table.set(keeper - 1, KEPT_LENGTH, 0)
         self._tables.keepers[:] = 0
         self._words[at.KEPT_COUNT] = 0
@@ -437,8 +426,7 @@ class BusyTurns:
             raise recording.fail(OSError(number, os.strerror(number)))
         if reason & at.FRAMES:
             begin, end = words[at.GIVEN_BEGIN], words[at.GIVEN_END]
-            is_new = bool(self._poller.table.get(words[at.GIVEN], IS_PART_NEW))
-            self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end], is_new=is_new)
+            self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end])
         if reason & at.UNSENT:
             self._offer_unsent()
         if reason & at.PREPARE:

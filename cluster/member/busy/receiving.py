@@ -1,12 +1,12 @@
 """What a connection brings in a busy turn: whole frames, and half a frame that waits for its rest.
 
 Half a frame is kept in a row of ``kept``, which is lent by its connection and given back to it after the run
-(``lend.py``), with whether it is another one than was lent. It comes first with the connection's next bytes,
-as ``transport/sockets.py`` has it.
+(``lend.py``). It comes first with the connection's next bytes, as ``transport/sockets.py`` has it.
 """
 
 from cluster.log.connection_table import (
     FRAME_LENGTH_MAX,
+    HEARD_NS,
     IS_PART_NEW,
     KEPT_LENGTH,
     KEPT_ROW,
@@ -27,6 +27,7 @@ from cluster.member.busy.words import (
     GIVEN_END,
     KEPT_BYTES,
     KEPT_COUNT,
+    NOW_NS,
     REASON,
 )
 from cluster.transport.envelopes import is_envelope
@@ -47,6 +48,7 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
         if length != -WOULD_BLOCK:
             t.words[REASON] |= EVENT
         return 0, 0, 0
+    t.connections[row + HEARD_NS] = t.words[NOW_NS]
     if kept == 0:
         t.connections[row + IS_PART_NEW] = 1
     else:

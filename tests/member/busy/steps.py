@@ -160,7 +160,7 @@ def _state(life: MemberLife) -> dict[str, Any]:
         "commit position": parts.log.commit_position,
         "sessions": agent.replica.sessions.table.words.tobytes(),
         "slow tick": agent.turn.slow_tick_ns,
-        "checksums": {i: (peer.incoming_crc, peer.outgoing_crc) for i, peer in life.links._peers.items()},
+        "checksums": {i: (peer.incoming.crc, peer.outgoing.crc) for i, peer in life.links._peers.items()},
         "half frames": {i: peer.incoming.partial_bytes for i, peer in life.links._peers.items()},
         "services": [
             (cursor.read_position, cursor.position, state.cluster_time)
