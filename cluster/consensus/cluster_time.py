@@ -20,11 +20,19 @@ from collections import deque
 from collections.abc import Collection
 from typing import NamedTuple
 
+import numpy as np
+
 from cluster.consensus.context import SECOND
+from cluster.log.kernel import kernel
+from cluster.log.memory import I64, WORDS_OUT
+from cluster.log.words import Word
 
 KEPT_NS = 10 * SECOND  # so long a reading of another's clock is good for
 TOLD_FROM_NS = SECOND // 10
 TENTHS_FULL, TENTHS_BEHIND = 10, 9  # of monotonic time
+
+NOW_NS, TIME_NS, AGREED_NS = range(3)  # of cluster time: when it was both of them
+TIME_WORDS = 3
 
 
 class Reading(NamedTuple):
@@ -107,13 +115,36 @@ def agreed_clock(clock_ns: int, others_ns: Collection[int], quorum: int, skew_ma
     return min(max(clock_ns, low_ns), high_ns) if low_ns <= high_ns else None
 
 
+@kernel(I64(WORDS_OUT, I64, I64))
+def _pass(time, now_ns, tenths):  # type: ignore[no-untyped-def]
+    passed_ns = now_ns - time[NOW_NS]
+    time[NOW_NS] = now_ns
+    time[AGREED_NS] += passed_ns
+    time[TIME_NS] += -(-passed_ns * tenths // 10)
+    return passed_ns
+
+
+@kernel(I64(WORDS_OUT, I64))
+def go_on(time, now_ns):  # type: ignore[no-untyped-def]
+    """It is ``now_ns``, and no clock is looked at; returns the nanoseconds that have passed."""
+    return _pass(time, now_ns, TENTHS_BEHIND if time[TIME_NS] > time[AGREED_NS] else TENTHS_FULL)
+
+
 class ClusterTime:
-    """Cluster time of a leader: it never falls, passes at nine tenths at least; ``ahead_ns`` ahead."""
+    """Cluster time while this member leads: it never falls, and passes at nine tenths at least.
+
+    ``ahead_ns``: of what is agreed. ``words`` goes to kernels, which stamp by ``go_on``.
+    """
+
+    _now_ns = Word(NOW_NS)
+    time_ns = Word(TIME_NS)
+    _agreed_ns = Word(AGREED_NS)
 
     def __init__(self, quorum: int, skew_max_ns: int) -> None:
         self._quorum = quorum
         self._skew_max_ns = skew_max_ns
-        self._now_ns = self.time_ns = self._agreed_ns = 0
+        self.words = np.zeros(TIME_WORDS, np.int64)
+        self._words = self.words.data
 
     def begin(self, last_ns: int | None, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> None:
         """This member is about to lead a log that ends at ``last_ns``, or a new one (None)."""
@@ -124,7 +155,8 @@ class ClusterTime:
     def advance(self, now_ns: int, clock_ns: int, others_ns: Collection[int]) -> int:
         """Returns how far it jumps forward, beyond the time that has passed; 0 or less where it does not."""
         before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
-        self._go_on(now_ns, TENTHS_BEHIND)
+        assert passed_ns >= 0
+        _pass(self.words, now_ns, TENTHS_BEHIND)
         agreed_ns = agreed_clock(clock_ns, others_ns, self._quorum, self._skew_max_ns)
         if agreed_ns is not None:
             self._agreed_ns = agreed_ns
@@ -134,28 +166,6 @@ class ClusterTime:
     @property
     def ahead_ns(self) -> int:
         return self.time_ns - self._agreed_ns
-
-    # ---- compiled turns stamp ``time_ns`` and so many tenths of what passes since ``now_ns``
-
-    @property
-    def now_ns(self) -> int:
-        """When it was ``time_ns``."""
-        return self._now_ns
-
-    @property
-    def tenths(self) -> int:
-        return TENTHS_BEHIND if self.time_ns > self._agreed_ns else TENTHS_FULL
-
-    def go_on(self, now_ns: int) -> None:
-        """Such turns were taken until now."""
-        self._go_on(now_ns, self.tenths)
-
-    def _go_on(self, now_ns: int, tenths: int) -> None:
-        passed_ns = now_ns - self._now_ns
-        assert passed_ns >= 0
-        self._now_ns = now_ns
-        self._agreed_ns += passed_ns
-        self.time_ns += -(-passed_ns * tenths // 10)
 
 
 class Jumps:

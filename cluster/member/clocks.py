@@ -12,7 +12,7 @@ from cluster.transport.message_frames import link_frame
 
 
 class MemberClocks:
-    """``begin`` when this member is about to lead, then ``advance`` in each turn."""
+    """``begin`` when this member is about to lead, then ``advance`` in each turn, which stamps ``time``."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class MemberClocks:
         self._skew_max_ns = context.clock_skew_max_ns
         self._unit_ns = context.time_unit.nanoseconds
         self._heard = HeardClocks()
-        self._time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
+        self.time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
         self._quorum = context.quorum_threshold
         self._offset_ns = offset_ns
         self._told_offsets = ToldOffsets()
@@ -96,7 +96,7 @@ class MemberClocks:
         """The log is processed, and its next entry is this member's."""
         last = self._replica.cluster_time
         self.look()
-        self._time.begin(last * self._unit_ns if last else None, *self._clocks())
+        self.time.begin(last * self._unit_ns if last else None, *self._clocks())
         self._is_behind_told = False
         self._stamp()
         self.look()
@@ -104,7 +104,7 @@ class MemberClocks:
 
     def advance(self) -> None:
         """A turn of the leader begins."""
-        gained_ns = self._time.advance(*self._clocks())
+        gained_ns = self.time.advance(*self._clocks())
         self._stamp()
         if gained_ns > self._skew_max_ns:
             self._reporter.event(f"cluster time jumps forward by {gained_ns / SECOND:.3f} s")
@@ -124,10 +124,10 @@ class MemberClocks:
         return now_ns, self._turn.clock_ns, others
 
     def _stamp(self) -> None:
-        self._replica.advance_time(self._time.time_ns // self._unit_ns)
+        self._replica.advance_time(self.time.time_ns // self._unit_ns)
 
     def _tell_behind(self) -> None:
-        ahead_ns = self._time.ahead_ns
+        ahead_ns = self.time.ahead_ns
         if not self._is_behind_told and ahead_ns > self._skew_max_ns:
             self._is_behind_told = True
             self._reporter.event(
@@ -137,15 +137,3 @@ class MemberClocks:
         elif self._is_behind_told and not ahead_ns:
             self._is_behind_told = False
             self._reporter.event("cluster time is that of the members' clocks again")
-
-    # ---- compiled turns
-
-    def lend(self) -> tuple[int, int, int]:
-        """When cluster time was stamped, the nanoseconds that it lacks, its speed in tenths."""
-        time = self._time
-        return time.now_ns, time.time_ns - self._replica.cluster_time * self._unit_ns, time.tenths
-
-    def take_back(self) -> None:
-        """Compiled turns have stamped it until the present turn."""
-        self._time.go_on(self._turn.now_ns)
-        self._stamp()

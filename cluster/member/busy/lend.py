@@ -134,6 +134,7 @@ class BusyTurns:
             cursor=NO_WORDS,
             service_cursor=NO_WORDS,
             proof=NO_WORDS,
+            time=NO_WORDS,
             leadership=NO_WORDS,
             follower=NO_WORDS,
             followers=self._followers,
@@ -244,7 +245,6 @@ class BusyTurns:
         if words[at.REASON] & at.LAGGARD:
             streams.has_laggards = True
         self._take_back_log()
-        parts.clocks.take_back()
         phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
         return self._end(recording)
 
@@ -317,10 +317,11 @@ class BusyTurns:
         return self._services.needed_position(self._agent.parts.processing.adapter.cursor.read_position)
 
     def _lend_log(self) -> None:
-        cursor = self._agent.parts.processing.adapter.cursor
+        parts = self._agent.parts
         assert self._tables.log_end[log_words.BASE] <= self._needed_position()
         self._services.lend()
-        self._use(cursor=cursor.words, **self._services.arrays())
+        cursor, time = parts.processing.adapter.cursor.words, parts.clocks.time.words
+        self._use(cursor=cursor, time=time, **self._services.arrays())
 
     def _use(self, **arrays: np.ndarray) -> None:
         """Have compiled turns work on these."""
@@ -341,7 +342,6 @@ class BusyTurns:
         words, agent, table = self._words, self._agent, self._poller.table
         self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
-        words[at.TIME_AT_NS], words[at.TIME_REST_NS], words[at.TIME_TENTHS] = agent.parts.clocks.lend()
         words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
         words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
         words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index

@@ -32,6 +32,7 @@ room is left to Python to write. What it does, and in which order, is what Pytho
 events, but CommitPosition waits about a millisecond for log to go with.
 """
 
+from cluster.consensus.cluster_time import TIME_NS, go_on
 from cluster.consensus.quorum import COMMIT_DUE_NS
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
@@ -88,10 +89,7 @@ from cluster.member.busy.words import (
     TABLES,
     TICK_NS,
     TIME,
-    TIME_AT_NS,
     TIME_DIVISOR,
-    TIME_REST_NS,
-    TIME_TENTHS,
     TOGGLE_NEUTRAL,
     UNSENT_END,
     WORK_TURNS,
@@ -132,6 +130,7 @@ MODULES = (
     "cluster.protocol.frame",
     "cluster.archive.proof_slots",
     "cluster.archive.recording_words",
+    "cluster.consensus.cluster_time",
     "cluster.consensus.quorum",
     "cluster.member.log.log_words",
     "cluster.member.services.log_limits",
@@ -273,10 +272,8 @@ def _receive_as_follower(t):  # type: ignore[no-untyped-def]
 def _stamp(t):  # type: ignore[no-untyped-def]
     """Cluster time goes on; Python looks at clocks after the run."""
     w = t.words
-    w[TIME_REST_NS] += (w[NOW_NS] - w[TIME_AT_NS]) * w[TIME_TENTHS] // 10
-    w[TIME_AT_NS] = w[NOW_NS]
-    w[CLUSTER_TIME] += w[TIME_REST_NS] // w[TIME_DIVISOR]
-    w[TIME_REST_NS] %= w[TIME_DIVISOR]
+    go_on(t.time, w[NOW_NS])
+    w[CLUSTER_TIME] = max(w[CLUSTER_TIME], t.time[TIME_NS] // w[TIME_DIVISOR])
 
 
 @kernel(I64(TABLES), modules=MODULES, nogil=True)
@@ -318,5 +315,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             follower_work(t)
         if w[REASON] != 0 or w[IS_STEPPED]:
             break
+    if w[ROLE] == LEADER_ROLE:
+        _stamp(t)
     w[WORK_TURNS] += w[RUN_TURNS]
     return w[REASON]

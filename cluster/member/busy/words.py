@@ -25,8 +25,9 @@ class Tables(NamedTuple):
     cursor: np.ndarray  # of the same: how far the log is processed
     service_cursor: np.ndarray  # how far a compiled service has it
     proof: np.ndarray  # archive/proof_slots.py
-    leadership: np.ndarray  # a leader's, of the same
-    follower: np.ndarray  # a follower's
+    time: np.ndarray  # a leader's, consensus/cluster_time.py
+    leadership: np.ndarray  # a leader's, consensus/quorum.py
+    follower: np.ndarray  # a follower's, of the same
     followers: np.ndarray  # rows of FOLLOWER_WORDS, one for each of ``members``
     sessions: np.ndarray  # log/session_table.py
     ranges: np.ndarray  # of frame_egress
@@ -62,6 +63,7 @@ _WORDS = [
     "cursor",
     "service_cursor",
     "proof",
+    "time",
     "leadership",
     "follower",
     "followers",
@@ -114,9 +116,6 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LOOKS_IN_VAIN,  # one after the other
     SLEEPS,  # so many waits sleep at once before the next look
     CLUSTER_TIME,
-    TIME_AT_NS,  # when it was CLUSTER_TIME and TIME_REST_NS
-    TIME_REST_NS,
-    TIME_TENTHS,  # of monotonic time: how fast it goes on
     TIME_DIVISOR,  # nanoseconds in a unit of cluster time
     GIVEN,
     GIVEN_BEGIN,
@@ -170,7 +169,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(66)
+) = range(63)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from cluster.consensus.cluster_time import go_on
 from cluster.member.clocks import MemberClocks
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
@@ -111,7 +112,7 @@ class Steps:
             self._files, self._sent = [], {}
             now_ns, now_ms = member.clock_ns(), member.epoch_ms()
             member.poller.wait(0)
-            with patch.object(MemberClocks, "advance", MemberClocks.take_back):  # by monotonic time alone
+            with patch.object(MemberClocks, "advance", _go_on):  # by monotonic time alone
                 life.do_work(now_ns, now_ms)
             with os.fdopen(pipe, "wb") as file:
                 pickle.dump(self._turn_of(life), file)
@@ -131,6 +132,11 @@ class Steps:
             {fd: _frames(data) for fd, data in sent.items() if fd in links},
             _state(life),
         )
+
+
+def _go_on(clocks: MemberClocks) -> None:
+    go_on(clocks.time.words, clocks._turn.now_ns)
+    clocks._stamp()
 
 
 def _frames(sent: bytes) -> list[bytes]:
