@@ -7,7 +7,8 @@ but what a socket or time gives it, and nothing rare is under way: then a turn i
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -180,45 +181,45 @@ class BusyTurns:
 
         To be called where the agent ``may_be_lent``. Raises StorageError when the disk fails.
         """
-        phase = self._agent.phase
-        if self._agent.turn.now_ns < self._rests_until_ns:
+        phase, recording = self._agent.phase, self._agent.parts.log.recording
+        if (
+            self._agent.turn.now_ns < self._rests_until_ns
+            or recording is None
+            or not self._may_run(recording)
+        ):
             return None
-        if isinstance(phase, Leading):
-            return self._run_leading(phase)
-        if isinstance(phase, Following):
-            return self._run_following(phase)
+        if isinstance(phase, Leading) and self._lend_leading(phase):
+            return self._turn(recording, partial(self._take_back_leading, phase))
+        if isinstance(phase, Following) and self._lend_following(phase, recording):
+            return self._turn(recording, self._take_back_following)
         return None
 
-    def _may_run(self, recording: Recording | None) -> bool:
+    def _may_run(self, recording: Recording) -> bool:
         parts = self._agent.parts
         return (
-            recording is not None
-            and recording.may_be_lent
+            recording.may_be_lent
             and parts.termination.position == NULL_POSITION
             and not parts.supervision.has_touched
         )
 
     # ---- a leader
 
-    def _run_leading(self, phase: Leading) -> int | None:
+    def _lend_leading(self, phase: Leading) -> bool:
         parts, words = self._agent.parts, self._words
-        publication, recording = parts.log.publication, parts.log.recording
-        streams = parts.log_sender.streams
-        leader = phase.leader
+        publication, streams, leader = parts.log.publication, parts.log_sender.streams, phase.leader
         if (
-            not self._may_run(recording)
-            or publication is None
+            publication is None
             or streams.has_suspended
             or publication.position != publication.flushed_position
             or publication.is_full
             or any(map(self._is_link_full, parts.peers.ids))
         ):
-            return None
-        assert recording is not None
+            return False
         needed = self._needed_position()
         if needed < publication.base and not publication.reach_back(needed):
-            return None
-        self._use(log_end=publication.words, leadership=leader.leadership.words)
+            return False
+        self._use(log=publication.buffer, params=publication.params.words, log_end=publication.words)
+        self._use(leadership=leader.leadership.words)
         self._lend_log()
         outgoing = self._serve_links()
         words[at.ROLE] = at.LEADER_ROLE
@@ -236,55 +237,50 @@ class BusyTurns:
                 is_live and member.id in outgoing,
             )
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
-        self._turn(publication.buffer, publication.params.words, recording)
+        return True
 
+    def _take_back_leading(self, phase: Leading) -> None:
+        parts, words, streams = self._agent.parts, self._words, self._agent.parts.log_sender.streams
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             _, stream_position, is_live = self._followers[row : row + at.FOLLOWER_WORDS].tolist()
             if is_live and (stream := streams.get(member.id)) is not None:
                 stream.position = stream_position
-        if words[at.REASON] & at.LAGGARD:
-            streams.has_laggards = True
-        self._take_back_log()
+        streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
         phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
-        return self._end(recording)
 
     def _is_link_full(self, member_id: int) -> bool:
         return self._agent.parts.links.queued_bytes(member_id) > QUEUED_BYTES_MAX
 
     # ---- a follower
 
-    def _run_following(self, phase: Following) -> int | None:
+    def _lend_following(self, phase: Following, recording: Recording) -> bool:
         parts, words = self._agent.parts, self._words
-        recording, subscription, follower = parts.log.recording, parts.log.subscription, phase.follower
+        subscription, follower = parts.log.subscription, phase.follower
         if (
-            not self._may_run(recording)
-            or subscription is None
+            subscription is None
             or not (subscription.has_image and subscription.is_live)
             or subscription.leader_member_id != follower.leader_member_id
+            or not self._lend_follower_log(phase, recording)
         ):
-            return None
-        assert recording is not None
-        if not self._lend_follower_log(phase, recording):
-            return None
+            return False
         outgoing = self._serve_links()
         if follower.leader_member_id not in outgoing:
-            return None
+            return False
         words[at.ROLE] = at.FOLLOWER_ROLE
         words[at.LEADERSHIP_TERM_ID] = follower.leadership_term_id
         words[at.COMMIT_POSITION] = parts.log.commit_position
-        words[at.LEADER], words[at.LEADER_OUT] = (
-            follower.leader_member_id,
-            outgoing[follower.leader_member_id],
-        )
+        words[at.LEADER] = follower.leader_member_id
+        words[at.LEADER_OUT] = outgoing[follower.leader_member_id]
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
         assert self._follower_log is not None
-        self._turn(self._follower_log, subscription.params.words, recording)
+        self._use(log=self._follower_log, params=subscription.params.words)
+        return True
 
-        self._take_back_log()
+    def _take_back_following(self) -> None:
+        parts, words = self._agent.parts, self._words
         if words[at.COMMIT_POSITION] > parts.log.commit_position:
             self._agent.replica.drop_logged_service_messages()
             parts.log.on_committed(words[at.COMMIT_POSITION])
-        return self._end(recording)
 
     def _lend_follower_log(self, phase: Following, recording: Recording) -> bool:
         """Have what is recorded and not processed in memory; False where it is too much."""
@@ -338,7 +334,8 @@ class BusyTurns:
                 outgoing[member_id] = descriptor
         return outgoing
 
-    def _turn(self, log: np.ndarray, params: np.ndarray, recording: Recording) -> None:
+    def _turn(self, recording: Recording, take_back: Callable[[], None]) -> int:
+        """Whatever is raised: what was lent is taken back."""
         words, agent, table = self._words, self._agent, self._poller.table
         self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
@@ -353,16 +350,22 @@ class BusyTurns:
             words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         proof = NO_WORDS if recording.proof is None else recording.proof.words
-        self._use(connections=table.words, log=log, params=params, recording=recording.words, proof=proof)
+        self._use(connections=table.words, recording=recording.words, proof=proof)
         if table.kept:
             self._lend_parts(table)
-        busy_turns(self._tables)
-        agent.on_busy_turns(
-            words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
-        )
-        self._calls.raise_failure()
-        if words[at.KEPT_COUNT]:
-            self._take_back_parts(table)
+        try:
+            busy_turns(self._tables)
+            self._calls.raise_failure()
+        finally:
+            agent.on_busy_turns(
+                words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
+            )
+            if words[at.KEPT_COUNT]:
+                self._take_back_parts(table)
+            self._services.take_back()
+            agent.replica.advance_time(words[at.CLUSTER_TIME])
+            take_back()
+        return self._end(recording)
 
     def _lend_parts(self, table: ConnectionTable) -> None:
         """Half frames that their connections keep, so that compiled turns take the rest."""
@@ -404,11 +407,7 @@ class BusyTurns:
         if proof is not None:
             words[at.PROOF], words[at.PROOF_IS_IN_PLACE] = proof.file.fileno(), proof.file.is_pushed_in_place
 
-    # ---- what both take back
-
-    def _take_back_log(self) -> None:
-        self._services.take_back()
-        self._agent.replica.advance_time(self._words[at.CLUSTER_TIME])
+    # ---- what both leave
 
     def _end(self, recording: Recording) -> int:
         """What was left to Python at the end of the turns. Raises StorageError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from operator import attrgetter
 from typing import Any
 
@@ -73,15 +74,19 @@ def test_what_is_lent_is_what_the_member_has(border):
     assert border.has() == has, "and it has that again, where nothing was done"
 
 
-def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border):
+@pytest.mark.parametrize("is_raised", [False, True])
+def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border, is_raised):
     left = {}
 
     def turn(tables):
         for number, word in enumerate(border.places):
             changed = not tables.words[word] if word in SIGNS else tables.words[word] + 32 * (1 + number)
             tables.words[word] = left[word] = int(changed)
+        if is_raised:
+            raise KeyError("what no error is for")
 
-    border.run(turn)
+    with pytest.raises(KeyError) if is_raised else nullcontext():
+        border.run(turn)
 
     assert border.has() == left
 
