@@ -4,10 +4,12 @@ BASE     READ_POSITIONs           FLUSHED       PUBLICATION_POSITION     end of 
  |-- done with --|---- written ------|--- of this turn ---|------- free -------|
 """
 
-from cluster.archive.recording_words import READ_POSITION
+from cluster.archive.recording_words import READ_POSITION, TAKEN_POSITION
+from cluster.log.follow import follow_run
+from cluster.log.frames import DONE, OTHER_MESSAGE, next_message
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
-from cluster.member.busy.words import COMPILED_SERVICE, SERVICE
+from cluster.member.busy.words import COMPILED_SERVICE, ENTRY, REASON, SERVICE
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
 
 MOVED_FROM_BYTES = 1024 * 1024
@@ -23,3 +25,24 @@ def make_room(t):  # type: ignore[no-untyped-def]
     if done >= MOVED_FROM_BYTES and done >= length:
         copy_bytes(t.log, 0, t.log, done, length)
         t.log_end[BASE] = needed
+
+
+@routine
+def poll_log(t, limit, is_applied):  # type: ignore[no-untyped-def]
+    """Count the messages up to ``limit`` in their sessions; False at an entry that is to apply, or damage.
+
+    A leader's entries were applied when they were appended; what hangs on their commit is Python's.
+    """
+    cursor, base = t.cursor, t.log_end[BASE]
+    while True:
+        begin = cursor[READ_POSITION]
+        status, offset, _ = follow_run(t.log, begin - base, limit - base, begin, t.sessions)
+        if status != DONE:
+            t.words[REASON] |= ENTRY
+        if status == OTHER_MESSAGE and not is_applied:
+            _, offset = next_message(t.log, offset, limit - base)
+        cursor[READ_POSITION] = base + offset
+        if status != OTHER_MESSAGE or is_applied:
+            break
+    cursor[TAKEN_POSITION] = limit if status == DONE else max(cursor[TAKEN_POSITION], cursor[READ_POSITION])
+    return status == DONE

@@ -8,7 +8,6 @@ Clients are never read here, and the AppendPosition of every 200 ms is Python's 
 
 from cluster.archive.recording_words import (
     APPEND_POSITION,
-    READ_POSITION,
     SYNCED_POSITION,
     TAKEN_POSITION,
 )
@@ -20,13 +19,12 @@ from cluster.consensus.quorum import (
     is_position,
 )
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
-from cluster.log.follow import follow_run
-from cluster.log.frames import DONE, HEADER_LENGTH, LOG_STREAM, align_frame
+from cluster.log.frames import HEADER_LENGTH, LOG_STREAM, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
 from cluster.log.scan import check_frames
-from cluster.member.busy.buffer import make_room
+from cluster.member.busy.buffer import make_room, poll_log
 from cluster.member.busy.envelopes import (
     COMMIT_POSITION_KIND,
     LEADERSHIP_TERM_AT,
@@ -42,7 +40,6 @@ from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.words import (
     COMMIT_COUNTER,
     COMMIT_POSITION,
-    ENTRY,
     FAILED,
     LEADER,
     LEADER_OUT,
@@ -148,22 +145,7 @@ def follower_work(t):  # type: ignore[no-untyped-def]
             t.follower[SENT_NS] = w[NOW_NS]
     limit = min(t.follower[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
     if t.cursor[TAKEN_POSITION] < limit:
-        _poll_log(t, limit)
+        poll_log(t, limit, True)
+        w[COMMIT_POSITION] = t.counters[w[COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]
         serve_committed(t)
     make_room(t)
-
-
-@routine
-def _poll_log(t, limit):  # type: ignore[no-untyped-def]
-    """Take the committed log into the sessions' counts, up to an entry that Python has to apply."""
-    w = t.words
-    begin, end = t.cursor[READ_POSITION] - t.log_end[BASE], limit - t.log_end[BASE]
-    status, offset, _ = follow_run(t.log, begin, end, t.cursor[READ_POSITION], t.sessions)
-    t.cursor[READ_POSITION] = t.log_end[BASE] + offset
-    if status == DONE:
-        t.cursor[TAKEN_POSITION] = limit
-    else:
-        t.cursor[TAKEN_POSITION] = max(t.cursor[TAKEN_POSITION], t.cursor[READ_POSITION])
-        w[REASON] |= ENTRY
-    w[COMMIT_POSITION] = t.cursor[TAKEN_POSITION]
-    t.counters[w[COMMIT_COUNTER]] = w[COMMIT_POSITION]

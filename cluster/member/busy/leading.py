@@ -8,26 +8,20 @@ CommitPosition          with the log of the next turn, or after a millisecond
 
 from cluster.archive.recording_words import (
     APPEND_POSITION,
-    READ_POSITION,
     SYNCED_POSITION,
-    TAKEN_POSITION,
 )
 from cluster.consensus.quorum import HAS_NEWS, QUORUM_POSITION, commit, is_position, take_in, take_report
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
-from cluster.log.follow import follow_run
 from cluster.log.frames import (
     HEADER_LENGTH,
-    MALFORMED,
-    OTHER_MESSAGE,
     OUT_FULL,
     align_frame,
-    next_message,
 )
 from cluster.log.ingress import append_run
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u8
 from cluster.log.runs import NOT_A_FRAME
-from cluster.member.busy.buffer import make_room
+from cluster.member.busy.buffer import make_room, poll_log
 from cluster.member.busy.envelopes import (
     APPEND_POSITION_KIND,
     LEADERSHIP_TERM_AT,
@@ -48,7 +42,6 @@ from cluster.member.busy.words import (
     COMMIT_POSITION,
     COMMIT_RISEN_NS,
     COMMIT_TIME,
-    ENTRY,
     FAILED,
     FOLLOWER_WORDS,
     INPUT_LIMIT,
@@ -219,9 +212,8 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
     position = take_in(t.leadership, t.members, t.recording[SYNCED_POSITION], w[NOW_NS])
     if position <= w[COMMIT_POSITION]:
         return
-    if not _poll_log(t, position):
+    if not poll_log(t, position, False):
         t.leadership[HAS_NEWS] = 1
-        w[REASON] |= ENTRY
         return
     commit(t.leadership, position, w[NOW_NS])
     w[COMMIT_POSITION] = position
@@ -233,28 +225,6 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
         measure(t, w[COMMIT_TIME], read_clock(t) - w[MEASURED_FROM_NS])
         w[MEASURED_POSITION] = 0
     serve_committed(t)
-
-
-@routine
-def _poll_log(t, limit):  # type: ignore[no-untyped-def]
-    """Count the messages that are committed now; False for damage: the commit position stays."""
-    w = t.words
-    end = limit - t.log_end[BASE]
-    while True:
-        begin = t.cursor[READ_POSITION] - t.log_end[BASE]
-        status, offset, _ = follow_run(t.log, begin, end, t.cursor[READ_POSITION], t.sessions)
-        t.cursor[READ_POSITION] = t.log_end[BASE] + offset
-        if status == OTHER_MESSAGE:  # acted on when it was appended; what hangs on its commit is Python's
-            _, offset = next_message(t.log, offset, end)
-            t.cursor[READ_POSITION] = t.log_end[BASE] + offset
-            w[REASON] |= ENTRY
-        elif status == MALFORMED:
-            t.cursor[TAKEN_POSITION] = max(t.cursor[TAKEN_POSITION], t.cursor[READ_POSITION])
-            return False
-        else:
-            break
-    t.cursor[TAKEN_POSITION] = limit
-    return True
 
 
 @routine

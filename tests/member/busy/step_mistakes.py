@@ -51,7 +51,7 @@ MISTAKES = (
     ),
     # what is taken and committed
     Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
-    Mistake("following", "[TAKEN_POSITION] = limit\n", "[TAKEN_POSITION] = t.cursor[READ_POSITION] - 32\n"),
+    Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),
 )
 
 
