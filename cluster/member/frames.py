@@ -8,7 +8,6 @@ from cluster.archive.files import Buffer
 from cluster.consensus.kept_answers import KeptAnswer
 from cluster.protocol import sbe, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
 from cluster.protocol.link import RecordingBlock
 from cluster.protocol.sbe import Message
@@ -20,6 +19,7 @@ APPEND_POSITION = AppendPosition.layout().block
 COMMIT_POSITION = CommitPosition.layout().block
 _RECORDING_BLOCK = RecordingBlock.layout().block
 _FRAMES = HEADER_LENGTH + len(RecordingBlock(0, 0, b"").encode())  # of a RecordingBlock, which they end
+_TERM_AND_POSITION = struct.Struct("<qq")
 _TWO_WORDS = struct.Struct("<ii")
 _PADDING = bytes(-_FRAMES % FRAME_ALIGNMENT)  # frames are aligned themselves
 
@@ -50,34 +50,17 @@ def answer_frame(leadership_term_id: int, session_id: int, answer: KeptAnswer) -
     )
 
 
-class AppendPositionFrame:
-    """A follower's report; flags NONE."""
+class PositionFrame:
+    """A follower's report, or a leader's heartbeat: term and position are filled in."""
 
-    __slots__ = ("_frame", "_member_id")
+    __slots__ = ("_frame",)
 
-    def __init__(self, member_id: int) -> None:
-        self._frame = bytearray(consensus_frame(AppendPosition(0, 0, member_id)))
-        self._member_id = member_id
-
-    def of(self, leadership_term_id: int, log_position: int) -> bytearray:
-        """The frame, valid until the next call."""
-        values = leadership_term_id, log_position, self._member_id, AppendPositionFlags.NONE
-        APPEND_POSITION.pack_into(self._frame, BLOCK, *values)
-        return self._frame
-
-
-class CommitPositionFrame:
-    """A leader's heartbeat."""
-
-    __slots__ = ("_frame", "_member_id")
-
-    def __init__(self, member_id: int) -> None:
-        self._frame = bytearray(consensus_frame(CommitPosition(0, 0, member_id)))
-        self._member_id = member_id
+    def __init__(self, message: AppendPosition | CommitPosition) -> None:
+        self._frame = bytearray(consensus_frame(message))
 
     def of(self, leadership_term_id: int, log_position: int) -> bytearray:
         """The frame, valid until the next call."""
-        COMMIT_POSITION.pack_into(self._frame, BLOCK, leadership_term_id, log_position, self._member_id)
+        _TERM_AND_POSITION.pack_into(self._frame, BLOCK, leadership_term_id, log_position)
         return self._frame
 
 

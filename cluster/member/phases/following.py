@@ -15,7 +15,7 @@ from cluster.consensus.replica import ReplicatedState
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission
 from cluster.member.clients.supervision import Supervision
-from cluster.member.frames import AppendPositionFrame
+from cluster.member.frames import PositionFrame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.requests import LogRequests
@@ -26,11 +26,13 @@ from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.services.termination import Termination
 from cluster.member.turn import Turn
 from cluster.protocol.consensus import (
+    AppendPosition,
     CanvassPosition,
     NewLeadershipTerm,
     RequestVote,
     TerminationPosition,
 )
+from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.link import EndOfStream, LinkError, LogImage, TakenAnswers, TransferLeadership
 from cluster.protocol.sbe import Message
 
@@ -68,7 +70,9 @@ class Following(Phase):
         assert recording is not None
         self._ports = ports
         self._recording = recording
-        self._append_frame = AppendPositionFrame(ports.context.member_id)
+        self._append_frame = PositionFrame(
+            AppendPosition(0, 0, ports.context.member_id, AppendPositionFlags.NONE)
+        )
         self.follower = Follower(
             ports.context,
             leadership_term_id=result.leadership_term_id,

@@ -23,7 +23,7 @@ from cluster.member.admission import Admission
 from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.clients.supervision import Supervision
 from cluster.member.control import Toggles
-from cluster.member.frames import CommitPositionFrame, consensus_frame
+from cluster.member.frames import PositionFrame, consensus_frame
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.log.room import LogRoom
@@ -109,7 +109,7 @@ class Leading(Phase):
         self._publication = publication
         self._recording = recording
         self._replica = ports.replica
-        self._commit_frame = CommitPositionFrame(ports.context.member_id)
+        self._commit_frame = PositionFrame(CommitPosition(0, 0, ports.context.member_id))
         self.is_commit_unsent = False  # of a risen commit position, to the followers
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
