@@ -44,11 +44,7 @@ MISTAKES = (
     Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
     Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
     Mistake("leading", "        t.followers[row + STREAM_POSITION] = piece\n", ""),
-    Mistake(
-        "egress",
-        "ack + ACK_POSITION_AT, table[slot + COMMITTED_POSITION]",
-        "ack + ACK_POSITION_AT, 0",
-    ),
+    Mistake("egress", "[at + ACKS_END] = t.ranges[3 * i + 2]", "[at + ACKS_END] = t.ranges[3 * i + 1]"),
     # what is taken and committed
     Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
     Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),
