@@ -46,7 +46,7 @@ def lock_path(directory: str, mark_file_name: str) -> str:
 
 
 class DirectoryLock:
-    """Held from ``take`` to ``release``."""
+    """Held from ``take`` to ``release``, or as a context manager."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
@@ -75,6 +75,12 @@ class DirectoryLock:
 
     def release(self) -> None:
         self._lock.release()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
 
 def _take_over(files: Files, directory: str, mark_file_name: str, now_ms: int) -> None:

@@ -8,6 +8,7 @@ nothing more can be committed, so what the best log among theirs lacks was never
 """
 
 from collections.abc import Callable
+from contextlib import closing
 
 from cluster.archive.archive import Archive
 from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words, write_last_words
@@ -38,16 +39,13 @@ def close_member(
     Raises DirectoryInUse, ConfigurationError (of no known cluster), OtherMembers (of two), StorageError.
     """
     files, cluster = folders.files, folders.cluster
-    lock = DirectoryLock.take(files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
-    try:
+    with DirectoryLock.take(files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms()):
         try:
             words = read_last_words(files, f"{cluster}/{CLOSED_FILE_NAME}")
         except (NotAClusterDirectory, LogDamaged):
             words = _last_words(folders, member_id, boot_id, epoch_ms)
         write_last_words(files, cluster, words)
         _forget_promises(files, cluster)
-    finally:
-        lock.release()
     return words
 
 
@@ -117,11 +115,9 @@ def _log_of(
     except LogDamaged:
         return *none, False
     try:
-        recording_log = RecordingLog.open(
-            folders.cluster, files=folders.files, find_recording=archive.find_recording
-        )
-        recording_log.close()
-        last = recording_log.find_last_term()
+        found = archive.find_recording
+        with closing(RecordingLog.open(folders.cluster, files=folders.files, find_recording=found)) as log:
+            last = log.find_last_term()
         if last is None:
             return *none, True
         if not archive.has_recording(last.recording_id):

@@ -32,8 +32,7 @@ def promote_backup(
     files, cluster = backup.files, f"{backup.path}/cluster"
     if find_owner(files, cluster) is None:
         raise NotAClusterDirectory(f"{backup.path}: holds no backup: no cluster/{CLUSTER_MARK_FILE_NAME}")
-    lock = DirectoryLock.take(files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
-    try:
+    with DirectoryLock.take(files, cluster, CLUSTER_MARK_FILE_NAME, epoch_ms()):
         _forget_votes(backup)
         restored = prepare(
             backup,
@@ -47,8 +46,6 @@ def promote_backup(
         )
         files.unlink(f"{cluster}/{CLUSTER_MARK_FILE_NAME}")
         files.sync_directory(cluster)
-    finally:
-        lock.release()
     return restored
 
 

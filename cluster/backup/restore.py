@@ -107,11 +107,8 @@ def restore_member(
     _make_room(member)
     if not backup.files.exists(f"{backup.cluster}/{RECORDING_LOG_FILE_NAME}"):
         raise NotAClusterDirectory(f"{backup.cluster}: holds no backup: no {RECORDING_LOG_FILE_NAME}")
-    lock = DirectoryLock.take(backup.files, backup.cluster, CLUSTER_MARK_FILE_NAME, epoch_ms())
-    try:
+    with DirectoryLock.take(backup.files, backup.cluster, CLUSTER_MARK_FILE_NAME, epoch_ms()):
         _copy_all(backup, member)
-    finally:
-        lock.release()
     restored = prepare(
         member,
         f"{member.path}/archive",

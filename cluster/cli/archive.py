@@ -343,13 +343,10 @@ def _opened(archive: str) -> Iterator[CatalogFile]:
     """The catalog for writing, while nobody else may. Raises DirectoryInUse."""
     files = OsFiles()
     try:
-        lock = DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms())
-        try:
+        with DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms()):
             catalog = CatalogFile.open(files, archive, write=True)
             yield catalog
             catalog.close()
-        finally:
-            lock.release()
     except OSError as error:
         raise StorageError(error.filename or archive, error.errno) from error
 

@@ -57,8 +57,7 @@ def accept_data_loss(
     from cluster.node.node_log import NodeLog
 
     files, member_id = OsFiles(), mark_of(str(directory)).member_id
-    lock = lock_directory(str(directory))
-    try:
+    with lock_directory(str(directory)):
         cluster = find_cluster_directory(files, str(directory))
         forgotten = OTHERS_FORGOTTEN if alone else what_is_forgotten(files, cluster)
         if member is None and forgotten:
@@ -72,8 +71,6 @@ def accept_data_loss(
             accept_being_alone(files, cluster, archive, member_id, epoch_ms())
         else:
             forgotten = accept(files, cluster, epoch_ms())
-    finally:
-        lock.release()
     log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
     log.info("data loss accepted by an operator", forgotten=forgotten)
     log.close()

@@ -202,11 +202,8 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is not; the member must not run."""
-    lock = lock_directory(str(directory))
-    try:
+    with lock_directory(str(directory)):
         is_sorted = sort_file(_recording_log(str(directory), write=True))
-    finally:
-        lock.release()
     said = "sorted" if is_sorted else "already in order"
     print(json.dumps({"sorted": is_sorted}) if as_json else said)
 
@@ -221,12 +218,9 @@ def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
 )
 def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = False) -> None:
     """Begin a new log from the latest snapshot; the member must not run."""
-    lock = lock_directory(str(directory))
-    try:
+    with lock_directory(str(directory)):
         log = _recording_log(str(directory), write=True)
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
-    finally:
-        lock.release()
     said = "seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed"
     print(json.dumps({"seeded": is_seeded}) if as_json else said)
 
