@@ -15,12 +15,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.segments import Segments
 from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, store_checksums
-from cluster.protocol.catalog import (
-    CATALOG_FILE_NAME,
-    NULL_POSITION,
-    CatalogEntry,
-    parse_segment_file_name,
-)
+from cluster.protocol.catalog import CATALOG_FILE_NAME, NULL_POSITION, CatalogEntry, parse_segment_file_name
 from cluster.protocol.enums import RecordingState
 
 

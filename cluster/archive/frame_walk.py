@@ -8,16 +8,7 @@ from cluster.archive.segments import Segments
 from cluster.errors import LogDamaged
 from cluster.log.frames import LogParams
 from cluster.log.runs import headers
-from cluster.log.scan import (
-    FINE,
-    FRAME_LENGTH,
-    STREAM,
-    TERM_END,
-    TERM_ID,
-    TERM_OFFSET,
-    fault_at,
-    find_fault,
-)
+from cluster.log.scan import FINE, FRAME_LENGTH, STREAM, TERM_END, TERM_ID, TERM_OFFSET, fault_at, find_fault
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import (
     DATA_FRAME_HEADER,

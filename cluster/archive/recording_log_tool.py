@@ -9,11 +9,7 @@ from contextlib import closing
 from cluster.archive.files import Files, replace
 from cluster.archive.recording_log import RecordingLog
 from cluster.errors import StorageErrors
-from cluster.protocol.recording_log import (
-    CONSENSUS_MODULE_SERVICE_ID,
-    SNAPSHOT,
-    RecordingLogEntry,
-)
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
 
 BACKUP_SUFFIX = ".bak"
 

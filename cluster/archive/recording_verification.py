@@ -17,12 +17,7 @@ from cluster.archive.segments import Segments, segment_bases
 from cluster.archive.sync_proof import read_sync_proof
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum
-from cluster.protocol.catalog import (
-    CHECKSUM_OFFSET,
-    NULL_POSITION,
-    CatalogEntry,
-    RecordingDescriptor,
-)
+from cluster.protocol.catalog import CHECKSUM_OFFSET, NULL_POSITION, CatalogEntry, RecordingDescriptor
 from cluster.protocol.enums import RecordingState
 
 

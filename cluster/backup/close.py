@@ -116,8 +116,9 @@ def _log_of(
         return *none, False
     try:
         found = archive.find_recording
-        with closing(RecordingLog.open(folders.cluster, files=folders.files, find_recording=found)) as log:
-            last = log.find_last_term()
+        recording_log = RecordingLog.open(folders.cluster, files=folders.files, find_recording=found)
+        with closing(recording_log):
+            last = recording_log.find_last_term()
         if last is None:
             return *none, True
         if not archive.has_recording(last.recording_id):

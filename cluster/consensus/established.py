@@ -15,13 +15,7 @@ from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership import Leadership
 from cluster.log.words import Flag, Word
-from cluster.protocol.consensus import (
-    CanvassPosition,
-    CommitPosition,
-    NewLeadershipTerm,
-    RequestVote,
-    Vote,
-)
+from cluster.protocol.consensus import CanvassPosition, CommitPosition, NewLeadershipTerm, RequestVote, Vote
 
 
 class Leader:

@@ -21,12 +21,7 @@ from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.lanes import LaneTable
 from cluster.consensus.session_shares import SessionShares
 from cluster.protocol import CLUSTER
-from cluster.protocol.consumer import (
-    ConsumerPrincipal,
-    group_text,
-    plain_principal,
-    split_consumer,
-)
+from cluster.protocol.consumer import ConsumerPrincipal, group_text, plain_principal, split_consumer
 from cluster.protocol.enums import EventCode
 from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding, split_lane
 from cluster.protocol.sbe import Message

@@ -24,11 +24,7 @@ from cluster.media.log_buffers import LogBuffers
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.media.publication import Publication
 from cluster.media.subscription import Subscription
-from cluster.protocol.media import (
-    LOCAL_SOCKET_ADDRESS_TYPE,
-    OnPublicationReady,
-    OnSubscriptionReady,
-)
+from cluster.protocol.media import LOCAL_SOCKET_ADDRESS_TYPE, OnPublicationReady, OnSubscriptionReady
 
 ANSWER_TIMEOUT_S = 10.0
 _ADDRESS = struct.Struct("<ii")  # of a channel's socket: key of its counter, before the text

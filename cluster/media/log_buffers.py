@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from cluster.errors import MediaDriverError, RemoteProtocolError
 from cluster.media.cnc_file import map_shared
-from cluster.protocol.media import (
-    LOG_METADATA_LENGTH,
-    LogBufferMetadata,
-    decode_log_metadata,
-)
+from cluster.protocol.media import LOG_METADATA_LENGTH, LogBufferMetadata, decode_log_metadata
 
 
 class LogBuffers:

@@ -15,13 +15,7 @@ from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get
 from cluster.log.ordered import load_i32, load_i64, store_i32, store_i64
 from cluster.media.cnc_file import CncFile
 from cluster.media.log_buffers import LogBuffers
-from cluster.protocol.frame import (
-    FLAG_BEGIN,
-    FLAG_END,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
-    MESSAGE_LENGTH_MAX,
-)
+from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, FRAME_ALIGNMENT, HEADER_LENGTH, MESSAGE_LENGTH_MAX
 from cluster.protocol.media import DEFAULT_HEADER_OFFSET
 
 NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3  # Publication of Aeron

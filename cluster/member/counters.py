@@ -6,13 +6,7 @@ from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import COUNTERS_MAX, Counter, CountersFile
-from cluster.log.session_table import (
-    DROPPED_EGRESS,
-    DROPPED_SESSION,
-    DROPPED_TERM,
-    MESSAGES,
-    SessionTable,
-)
+from cluster.log.session_table import DROPPED_EGRESS, DROPPED_SESSION, DROPPED_TERM, MESSAGES, SessionTable
 from cluster.protocol.counter_types import (
     CounterTypeId,
     bucket_parts,

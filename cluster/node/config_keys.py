@@ -12,16 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.node.config_types import (
-    Duration,
-    Members,
-    Names,
-    ServiceModes,
-    Size,
-    Version,
-    key_of,
-    size_text,
-)
+from cluster.node.config_types import Duration, Members, Names, ServiceModes, Size, Version, key_of, size_text
 from cluster.node.config_types import duration as _duration
 from cluster.node.config_types import key as _key
 from cluster.node.config_types import size as _size

@@ -48,12 +48,7 @@ from cluster.node.node_log import NodeLog
 from cluster.node.own_name import await_own_names, warn_of_loopback
 from cluster.node.ports import LifeSettings
 from cluster.node.runner import AgentRunner, cluster_clock
-from cluster.protocol.enums import (
-    ClusterComponentType,
-    ClusterControlToggle,
-    ElectionState,
-    Role,
-)
+from cluster.protocol.enums import ClusterComponentType, ClusterControlToggle, ElectionState, Role
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
 from cluster.security.reader_admission import ReaderAdmission

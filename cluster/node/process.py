@@ -24,13 +24,7 @@ from cluster.node.memory import settle_memory
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
 from cluster.node.service_manager import ServiceManager
-from cluster.node.supervisor import (
-    RESTART_SIGNAL,
-    RESTART_STATUS,
-    ignore_signals_at_exit,
-    name_process,
-    tell,
-)
+from cluster.node.supervisor import RESTART_SIGNAL, RESTART_STATUS, ignore_signals_at_exit, name_process, tell
 from cluster.service.service_loader import load_service
 
 GATEWAY_MODULES = (

@@ -23,12 +23,7 @@ from cluster.node.service_errors import raised
 from cluster.node.service_process import socket_path
 from cluster.node.service_snapshots import ServiceSnapshots
 from cluster.node.supervisor import die_with
-from cluster.protocol.service_link import (
-    FRAME_LENGTH_MAX,
-    SERVICE_LINK_VERSION,
-    ServiceEnd,
-    ServiceHello,
-)
+from cluster.protocol.service_link import FRAME_LENGTH_MAX, SERVICE_LINK_VERSION, ServiceEnd, ServiceHello
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_loader import load_service

@@ -15,13 +15,7 @@ from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_checksum import checksum_kinds, checksum_kinds_in
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.counters import CountersReader
-from cluster.errors import (
-    DataLoss,
-    LogDamaged,
-    LogPurged,
-    NotAClusterDirectory,
-    StorageError,
-)
+from cluster.errors import DataLoss, LogDamaged, LogPurged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.scan import last_message_end, split
 from cluster.log.term_event import first_term_event, term_event_in, time_unit_by

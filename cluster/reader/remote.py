@@ -33,11 +33,7 @@ from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
-from cluster.transport.endpoint import (
-    Endpoint,
-    adopt_endpoints,
-    parse_endpoints,
-)
+from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
 from cluster.transport.forks import leave_to_parent
 from cluster.transport.log_client import Unreachable, statuses
 from cluster.transport.member_status import OpenClient, log_client_opener

@@ -9,13 +9,7 @@ from cluster.archive.files import Files, OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.archive.stored_recording import StoredRecording
-from cluster.errors import (
-    ClusterError,
-    LogDamaged,
-    NotAClusterDirectory,
-    RemoteProtocolError,
-    StorageError,
-)
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageError
 from cluster.protocol import decode
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording

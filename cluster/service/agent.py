@@ -29,12 +29,7 @@ from cluster.protocol.log import (
     SessionOpenEvent,
     TimerEvent,
 )
-from cluster.protocol.service import (
-    JoinLog,
-    RequestServiceAck,
-    ServiceAck,
-    ServiceTerminationPosition,
-)
+from cluster.protocol.service import JoinLog, RequestServiceAck, ServiceAck, ServiceTerminationPosition
 from cluster.protocol.versions import version_text
 from cluster.service.batch_answers import BatchAnswers
 from cluster.service.bounded_log_adapter import BoundedLogAdapter

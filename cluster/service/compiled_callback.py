@@ -43,14 +43,7 @@ from cluster.log.message_calls import (
     viewer,
     words_of_call,
 )
-from cluster.log.message_columns import (
-    LENGTHS,
-    NUMBERS,
-    OFFSETS,
-    SESSION_IDS,
-    TIMESTAMPS,
-    MessageColumns,
-)
+from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
 from cluster.service.message_batch import SessionMessageBatch
 
 NAME = "on_session_message_compiled"

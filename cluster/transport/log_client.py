@@ -38,12 +38,7 @@ from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.forks import check_grpc, keep_for_ever, leave_to_parent, refuse_grpc
 from cluster.transport.frame_splitter import FrameSplitter
-from cluster.transport.grpc_service import (
-    CONTROL_METHOD,
-    CREDENTIALS_KEY,
-    READ_LOG_METHOD,
-    STATUS_METHOD,
-)
+from cluster.transport.grpc_service import CONTROL_METHOD, CREDENTIALS_KEY, READ_LOG_METHOD, STATUS_METHOD
 from cluster.transport.message_frames import each_frame, link_frame
 from cluster.transport.names import connect_within
 from cluster.transport.sockets import FRAME_LENGTH_MAX

@@ -16,12 +16,7 @@ from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.protocol.token import parse_token
 from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
-from spark_connector.decoding.decoders import (
-    PERMISSIVE,
-    Decoding,
-    parse_decode,
-    parse_decode_mode,
-)
+from spark_connector.decoding.decoders import PERMISSIVE, Decoding, parse_decode, parse_decode_mode
 from spark_connector.options.aeron_options import AeronOptions
 from spark_connector.options.connection_options import ConnectionOptions, hint, option_field, unknown_option
 from spark_connector.options.places import (

@@ -22,12 +22,7 @@ from cluster.errors import BatchRegistered, ClusterError, ConfigurationError
 from cluster.protocol.lane import REGISTRATION, Lane
 from spark_connector.options.cluster_options import AT_LEAST_ONCE, EXACTLY_ONCE, SinkOptions
 from spark_connector.sink.sending import Ahead, Sender, open_session
-from spark_connector.task import (
-    add_task_name,
-    lane_of_batch,
-    lane_of_stream,
-    spare_imports_to_the_collector,
-)
+from spark_connector.task import add_task_name, lane_of_batch, lane_of_stream, spare_imports_to_the_collector
 
 if TYPE_CHECKING:
     import pyarrow as pa

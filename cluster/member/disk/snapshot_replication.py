@@ -37,12 +37,7 @@ from cluster.protocol.link import (
     SnapshotOffer,
     SnapshotRequest,
 )
-from cluster.protocol.recording_log import (
-    CONSENSUS_MODULE_SERVICE_ID,
-    SNAPSHOT,
-    TERM,
-    RecordingLogEntry,
-)
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM, RecordingLogEntry
 from cluster.transport.message_frames import link_frame
 
 SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
