@@ -494,7 +494,7 @@ def _close_opened(opening: asyncio.Future[ServedLog]) -> None:
 
 
 def _next_block(
-    blocks: Iterator[tuple[int, np.ndarray]], thin: Callable[[int, np.ndarray], bytes] | None
+    blocks: Iterator[tuple[int, np.ndarray]], thin: Callable[[int, np.ndarray], bytes] | None = None
 ) -> tuple[int, bytes] | None:
     """The position after the next block, and what is sent of it."""
     block = next(blocks, None)
