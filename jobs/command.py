@@ -80,19 +80,12 @@ class JobOptions:
 
 
 def absolute(path: str) -> str:
-    """``path`` from the root on, as Delta's SQL takes it, and which means the same to every process.
-
-    One with a scheme (``s3a://…``) stays as it is. ``~/`` is the home directory, as a shell leaves it in
-    ``--table=~/delta``.
-    """
+    """``path`` from the root on, as Delta's SQL takes it, but for a scheme; ``~/`` is the home directory."""
     return path if _SCHEME.match(path) else str(Path(os.path.expanduser(path)).resolve())
 
 
 def table_place(text: str) -> str:
-    """A name of Spark's catalog as it is, or a path as ``absolute`` gives it.
-
-    Raises ConfigurationError for a table of another catalog, and for nothing.
-    """
+    """A catalog's name, or a path made ``absolute``. Raises ConfigurationError."""
     if not text.strip():
         raise ConfigurationError(f"--table is {text!r}; expected a path, or schema.table of Spark's catalog")
     parts = text.split(".")
@@ -107,10 +100,7 @@ def table_place(text: str) -> str:
 
 
 def check_reads_all(source: dict[str, str], from_begin: bool = False) -> None:
-    """Raise ConfigurationError for an option of a source by which a table would lack what the Log says.
-
-    ``from_begin``: the Log is wanted from its first entry on.
-    """
+    """Raise ConfigurationError for an option by which a table lacks log, ``from_begin``: its begin."""
     for name in (*NOT_OF_TABLES, *(NOT_FROM_BEGIN if from_begin else ())):
         if name in source:
             raise ConfigurationError(
@@ -119,10 +109,7 @@ def check_reads_all(source: dict[str, str], from_begin: bool = False) -> None:
 
 
 def check_is_no_folder(place: str) -> None:
-    """Raise ConfigurationError where ``place``, of one table, is a folder of tables.
-
-    A VACUUM of a table there would delete the files of those in it.
-    """
+    """Raise ConfigurationError where ``place`` is a folder of tables, which a VACUUM would delete."""
     found = [] if is_name(place) or _SCHEME.match(place) else sorted(Path(place).glob("*/_delta_log"))
     if found:
         names = ", ".join(path.parent.name for path in found)
@@ -249,10 +236,7 @@ def _absolute_all(paths: str) -> str:
 
 
 def source_of(given: argparse.Namespace) -> dict[str, str]:
-    """The options of the source that a command line gives.
-
-    Raises ConfigurationError, before Spark starts, for what the source would refuse.
-    """
+    """The source's options on a command line. Raises ConfigurationError before Spark starts."""
     named = vars(given)
     source = {
         "endpoints": given.endpoints,
@@ -295,10 +279,7 @@ def say(line: str) -> None:
 
 
 def start(name: str, options: JobOptions) -> SparkSession:
-    """The Spark session for job ``name``, once it is known, and reported, what of the log there is to read.
-
-    Raises what opening the log raises: a directory that is none says so before Spark is started.
-    """
+    """The Spark session of a job, once there is known to be a log. Raises what opening it raises."""
     from jobs.session import spark_session
     from spark_connector.log import SourceLog, forget_reader
 
@@ -313,10 +294,7 @@ def start(name: str, options: JobOptions) -> SparkSession:
 
 
 def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int) -> str:
-    """Where a job begins to read, as far as it is known without Spark.
-
-    Raises DataLoss for a checkpoint of another cluster.
-    """
+    """Where a job begins to read, as known without Spark. Raises DataLoss for another cluster."""
     if _SCHEME.match(options.checkpoint):
         return "where it left off"
     planned = _planned(Path(options.checkpoint))
@@ -336,10 +314,7 @@ def _has_table(place: str) -> bool:
 
 
 def _planned(checkpoint: Path) -> Offset | None:
-    """Where a query goes on over ``checkpoint``; None when it holds no batch.
-
-    Raises ConfigurationError for what is no offset, as a file that a power cut left empty.
-    """
+    """Where a query goes on over ``checkpoint``, or None. Raises ConfigurationError for a torn offset."""
     files = (path for path in checkpoint.glob("offsets/[0-9]*") if path.name.isdecimal())
     newest = max(files, key=lambda path: int(path.name), default=None)
     if newest is None:
@@ -406,10 +381,7 @@ def _is_of_the_gateway(record: logging.LogRecord) -> bool:
 
 
 def one_line(message: str) -> str:
-    """What a person needs of an error that crossed the JVM: our own error's text, else Spark's first line.
-
-    Spark carries a Python error as the last lines of a traceback within its own message.
-    """
+    """Our own error's text, which Spark carries at the end of a traceback, else Spark's first line."""
     if NOT_UP in message:
         return f"{NOT_UP} within its ten seconds. Nothing was lost: start the job again, when less else runs"
     ours = re.findall(r"^(?:\w+\.)*errors\.\w+: (.+)$", message, re.MULTILINE)

@@ -11,21 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError, PositionToken
 from cluster.errors import ClusterError, StorageError
-from jobs.delta_table import ATTEMPTS, Missing, is_name
+from jobs.delta_table import ATTEMPTS, is_name
 from jobs.history import RECENT, Recent, check_token, position_of
 from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
+from jobs.table_job import Entries, Found, FromSnapshots, TableJob
 from spark_connector.columns import arrow_schema
 from spark_connector.log import BEHIND_TIMEOUT_S, SourceLog, forget_reader, open_reader
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST
 from spark_connector.planning import FRAME_ALIGNMENT
-from spark_connector.schema import ROW_COLUMNS
 from spark_connector.source.resolving import resolve_start
 
 if TYPE_CHECKING:
@@ -45,54 +44,7 @@ OPTIONS = (
 )  # fmt: skip
 
 
-Found = list[dict[str, Any]]  # entries that stand for what only snapshots say
-FromSnapshots = Callable[[bool, int], Found]  # jobs/keeping.py says what it is given
-Entries = Iterator["pa.RecordBatch"]
-Known = Callable[[], "pa.Table"]  # the rows that the table has
-
-
-def _no_match(found: Found) -> tuple[dict[str, str], Missing | None]:
-    return {}, None
-
-
-@dataclass(frozen=True, slots=True)
-class ArrowJob:
-    """One table: what it looks like, what it needs of the Log, and how entries go in.
-
-    ``reduced`` makes rows of the entries, with those that the table has where it is to know them; without it
-    entries are appended as they are. Until then they are in memory as ``kept`` makes them. ``on_match`` says
-    what the rows become that the table has, and those whose key has no row, as ``jobs.delta_table.merge``.
-    """
-
-    name: str
-    layout: TableLayout
-    columns: tuple[str, ...] = ()  # of the Log that it needs; () for all of them
-    entry_types: tuple[str, ...] = ()  # that it needs; () for all of them
-    reduced: Callable[[Entries, Known], pa.Table] | None = None
-    on_match: Callable[[Found], tuple[dict[str, str], Missing | None]] = _no_match
-    from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None
-    kept: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Of the entries that it needs."""
-        import pyarrow as pa
-
-        columns = {name: (ROW_COLUMNS[name], "") for name in self.columns or ROW_COLUMNS}
-        return pa.schema([field.remove_metadata() for field in arrow_schema(columns)])
-
-    def share(self, batch: pa.RecordBatch, begin: int) -> pa.RecordBatch:
-        """What it needs of a batch of entries, from log position ``begin`` on."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        is_wanted = pc.greater_equal(batch["position"], begin)
-        if self.entry_types:
-            is_wanted = pc.and_(is_wanted, pc.is_in(batch["entryType"], pa.array(self.entry_types)))
-        return batch.select(self.columns or ROW_COLUMNS).filter(is_wanted)
-
-
-def keep(name: str, tables: Mapping[str, ArrowJob], options: JobOptions) -> None:
+def keep(name: str, tables: Mapping[str, TableJob], options: JobOptions) -> None:
     """Bring the tables, by path, up to what the Log has; on and on with a trigger interval.
 
     The log is read once for all of them. Raises ConfigurationError for what only Spark can do and for a table
@@ -168,7 +120,7 @@ def _take_part(reader: LogReader, begins: dict[_Keeper, int], begin: int, stop: 
 class _Keeper:
     """A table that is kept."""
 
-    def __init__(self, job: ArrowJob, table: str, options: JobOptions, source: SourceOptions) -> None:
+    def __init__(self, job: TableJob, table: str, options: JobOptions, source: SourceOptions) -> None:
         self.rows = 0  # in the commits of this run
         self.job = job
         self._place = table
@@ -245,10 +197,7 @@ class _Keeper:
         self._options.say(f"{self.job.name}: version {version}, {rows:,} rows, log position {stop:,}")
 
     def position(self, end: int) -> int:
-        """Where the table goes to in the log, which has as much; else where the first commit begins.
-
-        Raises ConfigurationError for a table of another log, TimedOut for a log that stays behind.
-        """
+        """Where the table goes to, or its first commit begins. Raises ConfigurationError, TimedOut."""
         if self._table is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
         goes_to = self._goes_to()
@@ -279,10 +228,7 @@ class _Keeper:
         return found if found is None or self.job.reduced is None else found + 1
 
     def open(self) -> None:
-        """Look at the table as it is now.
-
-        Raises ConfigurationError for one that this writer has not made, StorageError for one that is damaged.
-        """
+        """Look at the table as it is. Raises ConfigurationError (not this writer's), StorageError."""
         from deltalake import DeltaTable
 
         self._table = None
@@ -327,10 +273,7 @@ class _Keeper:
 def _named(
     place: str, what: str = "the table cannot be opened or made", passed: type[Exception] | None = None
 ) -> Iterator[None]:
-    """What delta-rs says of the table at ``place``, without its stack, as a StorageError with the place.
-
-    Errors of the type ``passed`` stay what they are.
-    """
+    """What delta-rs says, without its stack, as a StorageError of ``place``; ``passed`` errors stay."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -386,7 +329,7 @@ def _no_snapshots(is_first: bool, end: int) -> Found:
     return []
 
 
-def _with(entries: list[pa.RecordBatch], found: Found, job: ArrowJob) -> Entries:
+def _with(entries: list[pa.RecordBatch], found: Found, job: TableJob) -> Entries:
     """``entries``, and those that were ``found`` in snapshots."""
     import pyarrow as pa
 
@@ -394,7 +337,7 @@ def _with(entries: list[pa.RecordBatch], found: Found, job: ArrowJob) -> Entries
     yield job.kept(pa.RecordBatch.from_pylist(found, job.schema))
 
 
-def _append(table: DeltaTable, job: ArrowJob, entries: Entries, said: CommitProperties) -> int:
+def _append(table: DeltaTable, job: TableJob, entries: Entries, said: CommitProperties) -> int:
     """Append ``entries`` in one commit; returns how many. Raises what reading them raises."""
     import pyarrow as pa
     from deltalake import write_deltalake
@@ -422,7 +365,7 @@ def _append(table: DeltaTable, job: ArrowJob, entries: Entries, said: CommitProp
     return rows
 
 
-def _merge(table: DeltaTable, job: ArrowJob, updates: pa.Table, found: Found, said: CommitProperties) -> int:
+def _merge(table: DeltaTable, job: TableJob, updates: pa.Table, found: Found, said: CommitProperties) -> int:
     """Merge ``updates``, one row a key, in one commit; returns how many."""
     from deltalake import write_deltalake
 

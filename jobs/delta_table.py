@@ -76,11 +76,7 @@ def latest_version(spark: SparkSession, table: str) -> int:
 
 
 def open_table(spark: SparkSession, table: str, layout: TableLayout) -> int | None:
-    """Make ``table`` unless it is there, and add the columns of ``layout`` that it lacks.
-
-    Returns how far in the Log its rows come from; None without rows. Raises ConfigurationError for a table of
-    another layout or another writer.
-    """
+    """Make ``table``, or add lacking columns; how far its rows go, or None. Raises ConfigurationError."""
     if not exists(spark, table):
         _make(spark, table, layout)
         return None

@@ -45,10 +45,7 @@ class Recent(NamedTuple):
 
 
 def tokens_of_batch(spark: SparkSession, checkpoint: str, batch_id: int) -> tuple[int, PositionToken]:
-    """How far the micro-batch before one went, 0 for the first, and the position token of its own end.
-
-    Spark wrote both down before it runs.
-    """
+    """How far the micro-batch before went, and the token of its own end, both written before it runs."""
     paths = [f"{checkpoint}/offsets/{number}" for number in (batch_id - 1, batch_id) if number >= 0]
     rows = spark.read.text(paths, wholetext=True).collect()
     ends = sorted((parse_token(row.value.splitlines()[-1]) for row in rows), key=lambda end: end.position)
@@ -177,10 +174,7 @@ def check_rows_are_its_own(
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:
-    """The version that goes farthest, of those up to ``latest`` and, if any, since a RESTORE or the like.
-
-    Raises DataLoss when none says how far it goes.
-    """
+    """The version that goes farthest, up to ``latest``, since the last RESTORE. Raises DataLoss."""
     known = [found for found in versions(spark, table) if latest is None or found.version <= latest]
     if not known:
         raise DataLoss(f"no commit of table {table} says how far in the Log it goes: run its job once")

@@ -7,8 +7,7 @@ the batch, and the first of them passes over what it has (``jobs.delta_table``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
 from jobs import delta_rs
@@ -17,6 +16,7 @@ from jobs.delta_table import Commit, exists, latest_version, open_table
 from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_of_batch
 from jobs.schemas import DELTA_RS, of_all
 from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
+from jobs.table_job import Found, TableJob
 from spark_connector.log import SourceLog
 from spark_connector.options.cluster_options import SourceOptions
 
@@ -27,40 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from jobs.command import JobOptions
-    from jobs.delta_rs import ArrowJob
-    from jobs.schemas import TableLayout
-
-
-@dataclass(frozen=True, slots=True)
-class TableJob:
-    """One table: what it looks like, what it needs of the Log, and how entries go in."""
-
-    name: str
-    layout: TableLayout
-    columns: tuple[str, ...]  # of the Log that it needs; () for all of them
-    entry_types: tuple[str, ...]  # that it needs; () for all of them
-    rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
-    update: Update
-    progress: str = "position"  # the column of the Log that the table's own progress is compared with
-    # With the options of the source: what finds entries that stand for what only snapshots say.
-    from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None
-
-
-class Update(Protocol):
-    """How entries go into a table."""
-
-    def __call__(self, entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
-        """Take a batch's ``entries``; those that were ``found`` in snapshots are among them."""
-
-
-class FromSnapshots(Protocol):
-    """What finds, for one batch after another, entries that stand for what only snapshots say."""
-
-    def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
-        """Entries, each with those of the job's columns that it has, of snapshots up to log position ``end``.
-
-        ``is_first`` is true for the first batch of an empty table.
-        """
 
 
 Tables = Mapping[str, TableJob]  # by path or name
@@ -118,7 +84,7 @@ def keeping(
                 commit = Commit(f"{job.name}-{query}", batch_id, token_text(token, version))
                 entries = _beyond(batch, known[table], job.progress)
                 entries = entries.where(entries["position"] >= goes_to)
-                found: list[dict[str, Any]] = []
+                found: Found = []
                 if table in snapshots:
                     is_first = batch_id == 0 and known[table] is None
                     found = snapshots[table](is_first, token.position)
@@ -168,7 +134,7 @@ def _beyond(entries: DataFrame, position: int | None, column: str) -> DataFrame:
     return entries if position is None else entries.where(entries[column] > position)
 
 
-def with_entries(entries: DataFrame, found: list[dict[str, Any]], job: TableJob) -> DataFrame:
+def with_entries(entries: DataFrame, found: Found, job: TableJob) -> DataFrame:
     """``entries``, and those that were ``found`` in snapshots."""
     if not found:
         return entries
@@ -178,28 +144,21 @@ def with_entries(entries: DataFrame, found: list[dict[str, Any]], job: TableJob)
 
 
 def query_id(batch: DataFrame) -> str:
-    """The id of the streaming query that is handing over ``batch``.
-
-    It lives as long as the checkpoint: a new checkpoint counts its batches from 0 again and must not pass
-    for the old one, which Delta would take for a repetition.
-    """
+    """The id of the batch's streaming query, which lives as long as the checkpoint."""
     found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     assert found, "only a streaming query's batch has one"
     return str(found)
 
 
-def run_table(
-    made: ArgumentParser, make_job: Callable[[], TableJob], make_arrow_job: Callable[[], ArrowJob]
-) -> None:
+def run_table(made: ArgumentParser, make_job: Callable[[], TableJob]) -> None:
     """The ``main`` of a job that keeps one table, once ``made`` has the job's own options."""
     add_table(made)
     add_writer(made)
     options = options_of(made)
     check_is_no_folder(options.table)
     check_reads_all(options.source)
-    if options.arguments.writer == DELTA_RS:
-        arrow_job = make_arrow_job()
-        delta_rs.keep(arrow_job.name, {options.table: arrow_job}, options)
-        return
     job = make_job()
-    keep(start(job.name, options), job.name, {options.table: job}, options)
+    if options.arguments.writer == DELTA_RS:
+        delta_rs.keep(job.name, {options.table: job}, options)
+    else:
+        keep(start(job.name, options), job.name, {options.table: job}, options)

@@ -6,32 +6,15 @@ Without its checkpoint the job goes on after what the table already holds.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from jobs.command import parser, run_main
-from jobs.delta_rs import ArrowJob
-from jobs.delta_table import append
-from jobs.keeping import TableJob, run_table
+from jobs.keeping import run_table
 from jobs.schemas import LOG
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
-    from jobs.delta_table import Commit
+from jobs.table_job import TableJob
 
 
 def log_job() -> TableJob:
     """The table of the Log, as it is kept."""
-
-    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
-        append(entries, table, commit)
-
-    return TableJob("log_to_delta", LOG, (), (), lambda entries: entries, update, progress="endPosition")
-
-
-def log_arrow_job() -> ArrowJob:
-    """The same without Spark."""
-    return ArrowJob("log_to_delta", LOG)
+    return TableJob("log_to_delta", LOG, lambda entries: entries)
 
 
 def main() -> None:
@@ -40,7 +23,7 @@ def main() -> None:
         "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
         "python -m jobs.log_to_delta --cluster-dir c1/member-0 --table delta/log",
     )
-    run_table(made, log_job, log_arrow_job)
+    run_table(made, log_job)
 
 
 if __name__ == "__main__":

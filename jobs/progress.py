@@ -20,10 +20,7 @@ LAST_EVENT_S = 10.0  # how long Spark may take to deliver what it has queued for
 
 
 class QueryProgress(StreamingQueryListener):
-    """Says a line for each batch with rows of the query ``name``, and adds them up.
-
-    Spark calls it on a thread of its own, for every query of the session, and somewhat after the fact.
-    """
+    """Says a line a batch with rows of query ``name``, and adds them up; in a thread of Spark's."""
 
     def __init__(self, name: str, say: Callable[[str], None]) -> None:
         self._name = name
@@ -56,11 +53,7 @@ class QueryProgress(StreamingQueryListener):
         self._ended.wait(LAST_EVENT_S)
 
     def closing_line(self, how: str) -> str:
-        """How much it was, and how fast.
-
-        Most of a first batch's time goes into starting: the JVM loads and compiles what it runs for the
-        first time. So the line gives the rate after it too.
-        """
+        """How much and how fast, also without the first batch, in which the JVM loads."""
         line = f"{self._name}: {how}, {self._rows:,} rows{_rate(self._rows, self._milliseconds)}"
         rows, milliseconds = self._first or (0, 0)
         if milliseconds < self._milliseconds:

@@ -24,7 +24,7 @@ from spark_connector.schema import ROW_COLUMNS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from jobs.keeping import TableJob
+    from jobs.table_job import TableJob
 
 
 def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, str]) -> PositionToken:

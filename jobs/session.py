@@ -111,11 +111,7 @@ def spark_session(
     extra: dict[str, str] | None = None,
     log: Path | None = None,
 ) -> SparkSession:
-    """Return the running session (under ``spark-submit``), or start one with the settings of ``conf/``.
-
-    ``extra`` wins over ``conf/spark-defaults.conf``. Workers run this very interpreter. What the JVM and its
-    workers say goes to standard error, or to the file ``log``.
-    """
+    """The running session (``spark-submit``), or one of ``conf/``; its noise goes to ``log``."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -149,10 +145,7 @@ def _tell_unless_hung_up(*_: object) -> None:
 
 @contextmanager
 def _nothing_left_behind() -> Iterator[None]:
-    """Kill what was started inside when that fails, or is interrupted.
-
-    PySpark forgets a JVM that has not reported yet where it listens, and that JVM then stays for ever.
-    """
+    """Kill what was started inside when that fails: PySpark forgets a JVM that has not reported."""
     before = _children()
     try:
         yield
@@ -171,10 +164,7 @@ def _children() -> set[int]:
 
 @contextmanager
 def ending(spark: SparkSession) -> Iterator[SparkSession]:
-    """Stop ``spark`` on the way out; when interrupted, end its JVM at once.
-
-    An interrupt may have cut a call to the JVM in two, and another call could be taken for its rest.
-    """
+    """Stop ``spark``; when interrupted, end its JVM, whose calls may be cut in two."""
     try:
         yield spark
     except KeyboardInterrupt:
@@ -191,10 +181,7 @@ def ending(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 def java_home() -> str | None:
-    """A folder for ``JAVA_HOME`` when neither it nor the search path leads to Java 17 or newer.
-
-    Raises ConfigurationError when there is none either: PySpark only says that its gateway has exited.
-    """
+    """A folder with Java 17 or newer, unless it is found anyway. Raises ConfigurationError."""
     if os.environ.get("JAVA_HOME") and _is_new_enough(Path(os.environ["JAVA_HOME"], "bin", "java")):
         return None
     on_path = shutil.which("java")
@@ -224,10 +211,7 @@ def submitted() -> bool:
 
 
 class _QuietStart:
-    """Hands the JVM that is started inside a standard error that drops its start-up noise.
-
-    The JVM keeps that stream for life; everything else it says is passed on line by line, or goes to ``log``.
-    """
+    """Drops the start-up noise of the JVM started inside; all else it says is passed on, or to ``log``."""
 
     def __init__(self, log: Path | None) -> None:
         self._log = log

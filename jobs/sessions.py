@@ -7,20 +7,16 @@ session, and have no row.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.command import parser, run_main
-from jobs.delta_rs import ArrowJob
-from jobs.delta_table import merge
-from jobs.keeping import TableJob, run_table
+from jobs.keeping import run_table
 from jobs.schemas import SESSIONS
+from jobs.table_job import Found, FromSnapshots, TableJob
 from spark_connector.options.places import EARLIEST
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from jobs.delta_table import Commit
-    from jobs.keeping import FromSnapshots
 
 LOG_COLUMNS = (
     "position",
@@ -65,10 +61,7 @@ ON_MATCH = {
 
 
 def sessions(entries: DataFrame) -> DataFrame:
-    """One row per cluster session in ``entries``, with the columns of its table.
-
-    ``bytes`` counts payloads; ``lastActivityAt`` is the time of the last message, or of the opening.
-    """
+    """One row a cluster session, with its table's columns; ``bytes`` counts payloads."""
     from pyspark.sql import functions as f
 
     kind = f.col("entryType")
@@ -101,7 +94,7 @@ def sessions(entries: DataFrame) -> DataFrame:
     return per_session.select("*", "opened.*", "closed.*", state).select(*SESSIONS.schema.names)
 
 
-def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
+def opened_before(source: dict[str, str]) -> Found:
     """The sessions whose opening was purged, as SESSION_OPEN entries without a timestamp.
 
     They are those of the first snapshot that the log still reaches. ``position`` is where the opening ended.
@@ -131,28 +124,18 @@ def opened_before(source: dict[str, str]) -> list[dict[str, Any]]:
 
 def sessions_job() -> TableJob:
     """The table of sessions, as it is kept."""
-
-    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
-        merge(sessions(entries), table, SESSIONS.key, ON_MATCH, commit)
-
-    return TableJob(
-        "sessions", SESSIONS, LOG_COLUMNS, ENTRY_TYPES, sessions, update, from_snapshots=_from_snapshots
-    )
-
-
-def sessions_arrow_job() -> ArrowJob:
-    """The same without Spark."""
     from jobs import reductions
 
-    return ArrowJob(
+    return TableJob(
         "sessions",
         SESSIONS,
+        sessions,
         LOG_COLUMNS,
         ENTRY_TYPES,
-        lambda entries, known: reductions.sessions(entries),
-        lambda found: (ON_MATCH, None),
-        _from_snapshots,
-        reductions.without_payloads,
+        reduced=lambda entries, known: reductions.sessions(entries),
+        on_match=lambda found: (ON_MATCH, None),
+        from_snapshots=_from_snapshots,
+        kept=reductions.without_payloads,
     )
 
 
@@ -166,7 +149,7 @@ def main() -> None:
         "Keep a Delta table of cluster sessions: opened and closed, by whom, messages, bytes, last activity.",
         "python -m jobs.sessions --cluster-dir c1/member-0 --table delta/sessions",
     )
-    run_table(made, sessions_job, sessions_arrow_job)
+    run_table(made, sessions_job)
 
 
 if __name__ == "__main__":

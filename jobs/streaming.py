@@ -32,10 +32,7 @@ def ddl(columns: Iterable[str]) -> str:
 
 
 def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:
-    """``source`` with a start at ``position``, unless the user named one; ``None`` means the log's beginning.
-
-    The start matters only when there is no checkpoint; with one, Spark goes on where it stopped.
-    """
+    """``source`` with a start at ``position`` (None: the beginning), unless one is given."""
     if "startingOffsets" in source:
         return source
     where = "earliest" if position is None else json.dumps({"position": position})

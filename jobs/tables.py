@@ -17,14 +17,14 @@ from jobs.command import (
     start,
     table_place,
 )
-from jobs.delta_rs import ArrowJob
 from jobs.delta_table import is_name
-from jobs.keeping import TableJob, keep
-from jobs.log_to_delta import log_arrow_job, log_job
+from jobs.keeping import keep
+from jobs.log_to_delta import log_job
 from jobs.schemas import DELTA_RS
-from jobs.sessions import sessions_arrow_job, sessions_job
-from jobs.terms import terms_arrow_job, terms_job
-from jobs.timers import timers_arrow_job, timers_job
+from jobs.sessions import sessions_job
+from jobs.table_job import TableJob
+from jobs.terms import terms_job
+from jobs.timers import timers_job
 
 TABLES = ("log", "sessions", "timers", "leadership_terms")
 
@@ -34,12 +34,6 @@ def tables_in(place: str) -> dict[str, TableJob]:
     jobs = (log_job(), sessions_job(), timers_job(), terms_job())
     if is_name(place):
         return {table_place(f"{place}.{job.layout.name}"): job for job in jobs}
-    return {f"{place.rstrip('/')}/{job.layout.name}": job for job in jobs}
-
-
-def arrow_tables_in(place: str) -> dict[str, ArrowJob]:
-    """The jobs of all tables without Spark, by where they lie in the folder ``place``."""
-    jobs = (log_arrow_job(), sessions_arrow_job(), timers_arrow_job(), terms_arrow_job())
     return {f"{place.rstrip('/')}/{job.layout.name}": job for job in jobs}
 
 
@@ -62,7 +56,7 @@ def main() -> None:
     check_is_no_table(options.table)
     check_reads_all(options.source)
     if options.arguments.writer == DELTA_RS:
-        delta_rs.keep("tables", arrow_tables_in(options.table), options)
+        delta_rs.keep("tables", tables_in(options.table), options)
     else:
         keep(start("tables", options), "tables", tables_in(options.table), options)
 

@@ -5,18 +5,16 @@ One row a leadership term. A term ends with its last entry; the newest one goes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.command import parser, run_main
-from jobs.delta_rs import ArrowJob
-from jobs.delta_table import merge, read
-from jobs.keeping import TableJob, run_table
+from jobs.delta_table import read
+from jobs.keeping import run_table
 from jobs.schemas import OPENING_COLUMNS, TERMS
+from jobs.table_job import TableJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from jobs.delta_table import Commit
 
 LOG_COLUMNS = (
     "position",
@@ -98,30 +96,26 @@ def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
 
 def terms_job() -> TableJob:
     """The table of leadership terms, as it is kept."""
+    from jobs import reductions
 
     def rows(entries: DataFrame) -> DataFrame:
         none = entries.sparkSession.createDataFrame([], TERMS.schema)
         return terms(none, entries).select(*TERMS.schema.names)
 
-    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
+    def merged(entries: DataFrame, table: str) -> DataFrame:
         # One row a term is little; collected, it is not computed again when MERGE reads its source twice.
         spark = entries.sparkSession
         updated = terms(read(spark, table), entries).select(*TERMS.schema.names).collect()
-        merge(spark.createDataFrame(updated, TERMS.schema), table, TERMS.key, ON_MATCH, commit)
+        return spark.createDataFrame(updated, TERMS.schema)
 
-    return TableJob("terms", TERMS, LOG_COLUMNS, (), rows, update)
-
-
-def terms_arrow_job() -> ArrowJob:
-    """The same without Spark."""
-    from jobs import reductions
-
-    return ArrowJob(
+    return TableJob(
         "terms",
         TERMS,
+        rows,
         LOG_COLUMNS,
         reduced=lambda entries, known: reductions.terms(known(), entries),
         on_match=lambda found: (ON_MATCH, None),
+        merged=merged,
     )
 
 
@@ -131,7 +125,7 @@ def main() -> None:
         "Keep a Delta table of leadership terms: leader, base position, length, duration.",
         "python -m jobs.terms --cluster-dir c1/member-0 --table delta/leadership_terms",
     )
-    run_table(made, terms_job, terms_arrow_job)
+    run_table(made, terms_job)
 
 
 if __name__ == "__main__":

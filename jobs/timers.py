@@ -14,18 +14,16 @@ has all of them.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from jobs.command import parser, run_main
-from jobs.delta_rs import ArrowJob
-from jobs.delta_table import Missing, merge
-from jobs.keeping import TableJob, run_table
+from jobs.delta_table import Missing
+from jobs.keeping import run_table
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
+from jobs.table_job import Found, TableJob
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from jobs.delta_table import Commit
 
 LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
 ENTRY_TYPES = ("TIMER",)
@@ -41,10 +39,7 @@ NO_SNAPSHOT = (1 << 63) - 1
 
 
 def on_match(first_snapshot: int = NO_SNAPSHOT) -> dict[str, str]:
-    """What a batch adds to a timer that the table knows; ``first_snapshot`` is the first in the batch.
-
-    Before it the timer is still the one that the table has, and so is its deadline.
-    """
+    """What a batch adds to a known timer, which is the table's before the batch's ``first_snapshot``."""
     is_the_known = (
         f"t.state = 'SCHEDULED' AND s.firings = 1 AND s.firedPosition < {first_snapshot} "
         "AND t.deadline <= s.firedAt"
@@ -64,7 +59,7 @@ def on_match(first_snapshot: int = NO_SNAPSHOT) -> dict[str, str]:
     }
 
 
-def on_match_and_missing(found: list[dict[str, Any]]) -> tuple[dict[str, str], Missing | None]:
+def on_match_and_missing(found: Found) -> tuple[dict[str, str], Missing | None]:
     """What a batch adds to timers that the table knows, and what becomes of those that it says nothing of."""
     snapshots = [entry["position"] for entry in found if entry["entryType"] == SNAPSHOT]
     is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
@@ -122,10 +117,7 @@ def timers(entries: DataFrame) -> DataFrame:
 
 
 class TimersOfSnapshots:
-    """The timers of the snapshots that members have, in their directories or over endpoints, each once.
-
-    A snapshot may be written after a batch beyond its log position: it comes with a later batch then.
-    """
+    """Timers of members' snapshots, each once; one written late comes with a later batch."""
 
     def __init__(self, source: dict[str, str]) -> None:
         """Raises ConfigurationError for options of a source that are none."""
@@ -134,14 +126,14 @@ class TimersOfSnapshots:
         self._options = SourceOptions.parse(source)
         self._taken = -1
 
-    def __call__(self, is_first: bool, end: int) -> list[dict[str, Any]]:
+    def __call__(self, is_first: bool, end: int) -> Found:
         """Raises NotAClusterDirectory, LogDamaged, and TimedOut when no member answers."""
         from spark_connector.snapshots.snapshot_copies import snapshots_of
         from spark_connector.snapshots.snapshot_rows import pending_timers
 
         with closing(snapshots_of(self._options)) as snapshots:
             taken = list(pending_timers(snapshots, self._taken, end))
-        found: list[dict[str, Any]] = []
+        found: Found = []
         for position, pending in taken:
             self._taken = position
             found.append({"entryType": SNAPSHOT, "position": position})
@@ -159,28 +151,17 @@ class TimersOfSnapshots:
 
 def timers_job() -> TableJob:
     """The table of timers, as it is kept."""
-
-    def update(entries: DataFrame, table: str, commit: Commit, found: list[dict[str, Any]]) -> None:
-        expected, missing = on_match_and_missing(found)
-        merge(timers(entries), table, TIMERS.key, expected, commit, missing)
-
-    return TableJob(
-        "timers", TIMERS, LOG_COLUMNS, ENTRY_TYPES, timers, update, from_snapshots=TimersOfSnapshots
-    )
-
-
-def timers_arrow_job() -> ArrowJob:
-    """The same without Spark."""
     from jobs import reductions
 
-    return ArrowJob(
+    return TableJob(
         "timers",
         TIMERS,
+        timers,
         LOG_COLUMNS,
         ENTRY_TYPES,
-        lambda entries, known: reductions.timers(entries),
-        on_match_and_missing,
-        TimersOfSnapshots,
+        reduced=lambda entries, known: reductions.timers(entries),
+        on_match=on_match_and_missing,
+        from_snapshots=TimersOfSnapshots,
     )
 
 
@@ -190,7 +171,7 @@ def main() -> None:
         "Keep a Delta table of the timers: pending, cancelled or fired, their deadlines, when they fired.",
         "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
     )
-    run_table(made, timers_job, timers_arrow_job)
+    run_table(made, timers_job)
 
 
 if __name__ == "__main__":

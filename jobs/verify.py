@@ -131,10 +131,7 @@ def of_table(name: str, rows: DataFrame) -> Figures:
 
 
 def differences(spark: SparkSession, table: str, name: str, reader: LogReader) -> list[str]:
-    """What of ``table`` is not as the Log says, a line each. Its job may go on meanwhile.
-
-    Raises DataLoss when the Log's beginning was purged, or the table goes beyond its end.
-    """
+    """What of ``table`` is not as the Log says, a line each. Raises DataLoss where that cannot be known."""
     latest = latest_version(spark, table)
     newest = newest_version(spark, table, latest)
     reader.await_token(PositionToken(newest.cluster, newest.position).to_text())

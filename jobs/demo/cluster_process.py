@@ -27,10 +27,7 @@ class ClusterProcess:
     def __init__(
         self, directory: Path, service: str, base_port: int | None = None, settings: Sequence[str] = ()
     ) -> None:
-        """Start it, each member with ``settings`` (KEY=VALUE), and wait for its leader.
-
-        Raises ClusterError with its last words when it does not come.
-        """
+        """Start it, each member with ``settings`` (KEY=VALUE), with a leader. Raises ClusterError."""
         port = free_base_port() if base_port is None else base_port
         self.directory = directory
         self._again: dict[int, subprocess.Popen[bytes]] = {}  # members that were killed and started again

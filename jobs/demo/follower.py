@@ -16,10 +16,7 @@ TURN_S = 0.5
 
 
 class LogFollower:
-    """Counts the committed Log on a thread of its own, by ``LogReader`` and without Spark.
-
-    What goes wrong on the thread is raised by ``check``.
-    """
+    """Counts the committed Log in a thread, by ``LogReader`` alone; ``check`` raises what went wrong."""
 
     def __init__(self, endpoints: str, start_ms: int) -> None:
         """``start_ms``: the cluster time that counts as second 0 of the run."""

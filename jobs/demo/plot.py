@@ -49,11 +49,7 @@ def draw(
     kill: Kill | None,
     path: Path,
 ) -> None:
-    """Write a PNG to ``path``.
-
-    ``seconds``: second of the run, and how many flights, timers and answers the Log took in it; ``latencies``
-    and ``samples`` as in ``percentiles`` and ``lags``.
-    """
+    """Write a PNG to ``path``; ``seconds``: second of the run, flights, timers and answers in it."""
     import matplotlib
 
     matplotlib.use("Agg")

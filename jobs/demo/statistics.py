@@ -59,10 +59,7 @@ def statistics(entries: DataFrame) -> DataFrame:
 
 
 def as_messages(rows: DataFrame) -> DataFrame:
-    """One JSON object a row, in the column that the sink takes.
-
-    One task sends them, in one session a batch: the newest of a key is then the last of it in the Log.
-    """
+    """One JSON object a row, sent by one task, so that the newest of a key is the last in the Log."""
     from pyspark.sql import functions as f
 
     return rows.select(f.to_json(f.struct("*")).alias("payload")).coalesce(1)

@@ -23,7 +23,7 @@ from jobs.demo.plot import Kill
 from jobs.demo.queries import LiveQueries
 from jobs.demo.screen import Screen
 from jobs.session import ending, spark_session
-from jobs.tables import arrow_tables_in
+from jobs.tables import tables_in
 
 if TYPE_CHECKING:
     pass
@@ -199,7 +199,7 @@ def await_closed_sessions(cluster: ClusterProcess, follower: LogFollower, sessio
 def keep_tables(endpoints: str, delta: Path) -> None:
     """Keep the other three tables over the whole Log, which is read once, by the writer without Spark."""
     log = str(delta / "log")  # Spark keeps that one
-    tables = {table: job for table, job in arrow_tables_in(str(delta)).items() if table != log}
+    tables = {table: job for table, job in tables_in(str(delta)).items() if table != log}
     options = JobOptions.over({"endpoints": endpoints}, str(delta), say=lambda _: None)
     delta_rs.keep("tables", tables, options)
 

@@ -163,7 +163,7 @@ def test_what_goes_wrong_with_the_log_while_a_table_is_written_is_told_as_it_is(
     def purged(*_):
         raise LogPurged("position 0 was asked for", 960)
 
-    monkeypatch.setattr("jobs.delta_rs.ArrowJob.share", purged)
+    monkeypatch.setattr("jobs.table_job.TableJob.share", purged)
     with pytest.raises(LogPurged, match=r"^position 0 was asked for\n"):
         run(member_dir, tmp_path / "log")
 

@@ -14,9 +14,9 @@ from cluster import ConfigurationError, LogReader
 from jobs import delta_rs, reductions, timers, verify
 from jobs.delta_table import read
 from jobs.schemas import PENDING, SESSIONS, SNAPSHOT, TIMERS
-from jobs.sessions import sessions_arrow_job
-from jobs.tables import arrow_tables_in
-from jobs.timers import LOG_COLUMNS, on_match_and_missing
+from jobs.sessions import sessions_job
+from jobs.tables import tables_in
+from jobs.timers import LOG_COLUMNS, timers_job
 from spark_connector.columns import arrow_schema
 from spark_connector.schema import ROW_COLUMNS
 from tests.jobs.timelines import Timeline
@@ -56,7 +56,7 @@ def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(
     closes = [entry for entry in decoded if entry["entryType"] == "SESSION_CLOSE"]
     assert len(closes) > 1
     ends = (0, *sorted(entry["position"] for entry in (*closes, decoded[200])), 250_144)
-    job = sessions_arrow_job()
+    job = sessions_job()
     table = deltalake.DeltaTable.create(str(tmp_path / "sessions"), arrow_schema(SESSIONS.columns))
     with LogReader.open(dir=member_dir) as reader:
         for start, end in reversed(list(itertools.pairwise(ends))):
@@ -118,7 +118,7 @@ def test_of_two_jobs_that_merge_the_same_entries_one_has_the_commit(
 
 
 def keep_all(member_dir, place):
-    delta_rs.keep("tables", arrow_tables_in(str(place)), options(member_dir, place, *IN_THREE))
+    delta_rs.keep("tables", tables_in(str(place)), options(member_dir, place, *IN_THREE))
 
 
 def test_the_log_is_read_once_for_all_tables(member_dir, tmp_path, monkeypatch):
@@ -203,6 +203,6 @@ def test_however_a_life_of_timers_is_cut_its_table_is_the_same(tmp_path, seed):
     for start, end in itertools.pairwise(cut * 32 for cut in cuts):
         part = [entry for entry in entries if start <= entry["position"] < end]
         of_snapshots = [entry for entry in part if entry["entryType"] in (SNAPSHOT, PENDING)]
-        job = delta_rs.ArrowJob("timers", TIMERS, on_match=on_match_and_missing)
+        job = timers_job()
         delta_rs._merge(table, job, reduced(part), of_snapshots, deltalake.CommitProperties())
     assert found(table.to_pyarrow_table()) == timeline.expected

@@ -11,7 +11,7 @@ import deltalake
 from jobs.command import add_table, add_writer, options_of, parser
 from jobs.delta_rs import keep
 from jobs.schemas import DELTA_RS
-from jobs.tables import arrow_tables_in
+from jobs.tables import tables_in
 
 IN_THREE = ("--max-bytes-per-trigger", "100k")
 
@@ -43,7 +43,7 @@ def run(member_dir, table, *arguments):
 
 def run_over(where, table, *arguments):
     """The same of a log that two words of the command line name."""
-    jobs = arrow_tables_in(str(Path(table).parent))
+    jobs = tables_in(str(Path(table).parent))
     job = jobs[str(table)]
     keep(job.name, {str(table): job}, _options(table, *where, *arguments))
 
