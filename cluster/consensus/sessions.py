@@ -520,7 +520,7 @@ class SessionManager:
         self._has_pending_events = bool(self.sessions)
 
     def _reopen_silent(self) -> None:
-        """Let sessions that were to be closed for silence be silent anew in this term (not as in C-233)."""
+        """Let sessions that were to be closed for silence begin it again in this term (not as in C-233)."""
         for session in self:
             if session.close_reason is CloseReason.TIMEOUT:
                 session.state, session.close_reason = SessionState.OPEN, None
