@@ -87,10 +87,7 @@ def _take(keepers: list[_Keeper], source: SourceOptions, is_to_stop: Callable[[]
 
 
 def _take_part(reader: LogReader, begins: dict[_Keeper, int], begin: int, stop: int) -> None:
-    """Take ``[begin, stop)``, read once, into tables that go to ``begins``.
-
-    Where entries are appended they are as they come; the others are merged when all have been read.
-    """
+    """Take ``[begin, stop)``, read once: appended as it comes, merged when all is read."""
     jobs = [keeper.job for keeper in begins]
     entries = reader.to_arrow_reader(
         begin,

@@ -28,12 +28,7 @@ _READ_BYTES = 1024 * 1024
 
 
 class StoredRecording:
-    """``start_position`` first byte kept; ``append_position`` end of what is written, exclusive.
-
-    ``words`` has where it ends, for kernels (``recording_words.py``).
-
-    ``checksum`` is what its data frames hold; None leaves them their session ids.
-    """
+    """Kept from ``start_position`` to ``append_position``, excluded; ``checksum`` is in its frames."""
 
     append_position = Word(recording_words.APPEND_POSITION)
 

@@ -93,10 +93,7 @@ class AsyncClusterClient(ClientStanding):
         egress_listener: object = None,
         **settings: Unpack[ClientSettings],
     ) -> Connecting:
-        """Open a session, by ``await`` or ``async with``.
-
-        Takes the settings that ``help(ClusterClient.connect)`` lists, and raises what that raises.
-        """
+        """Open a session, by ``await`` or ``async with``; settings as ``ClusterClient.connect``."""
         return Connecting(lambda: AsyncConnect(endpoints, egress_listener, **settings))
 
     # -- sending --

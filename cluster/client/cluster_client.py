@@ -157,10 +157,7 @@ class ClusterClient(ClientStanding, BlockingCalls):
         return session.window.position
 
     def begin_request(self, *parts: Payload, tell: Callable[[], None] | None = None) -> Request | int:
-        """Send one message whose answer is waited for; that, or a code as ``offer`` returns it.
-
-        ``tell`` is called once the wait is over, by whatever thread hears of that.
-        """
+        """Send a message whose answer is waited for; ``tell`` is called once that is over."""
         payload = joined(parts)
         with self._turn:
             request = self._requests.begin(self._session.window.offered + 1, tell)
@@ -284,10 +281,7 @@ class ClusterClient(ClientStanding, BlockingCalls):
             return self._session.send_keep_alive()
 
     def send_admin_request_to_take_a_snapshot(self, correlation_id: int) -> bool:
-        """Ask for a snapshot; the answer comes to ``on_admin_response``. False when it could not be sent now.
-
-        Raises ClientClosed when the session is over.
-        """
+        """Answered to ``on_admin_response``; False: not sent now. Raises ClientClosed."""
         with self._turn:
             if self.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
                 raise self.closed_error()
@@ -540,10 +534,7 @@ class AsyncConnect:
         return int(self.state)
 
     def poll(self) -> ClusterClient | None:
-        """Take one step, which never waits; the client once the session is open.
-
-        Raises what ``ClusterClient.connect`` does.
-        """
+        """Take one step; the client once the session is open. Raises as ``ClusterClient.connect``."""
         if self._client is None:
             self._world.poll()
             if self._opening.poll():

@@ -153,10 +153,7 @@ class EgressDispatch:
         return self._on_session_lost is not None
 
     def messages(self, batch: EgressBatch) -> None:
-        """Tell of a batch; ``rows_done`` says how far.
-
-        The row at which a listener raised counts as done, one that it aborted does not.
-        """
+        """Tell of a batch; ``rows_done`` counts a row at which a listener raised, and none that aborts."""
         self.rows_done = len(batch)
         if self._on_messages is not None:
             self._on_messages(batch)

@@ -49,10 +49,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any], str]] = {
 def context_of(
     endpoints: str | Mapping[int, str | Endpoint] | None, egress_listener: object, settings: ClientSettings
 ) -> ClientContext:
-    """The context of a client: what its caller gives, and for the rest the environment.
-
-    Raises ConfigurationError for what cannot be, wherever it comes from.
-    """
+    """What the caller gives, and for the rest the environment. Raises ConfigurationError."""
     if endpoints is None:
         endpoints = os.environ.get(ENDPOINTS_VARIABLE, "")
         if not endpoints.strip():

@@ -44,10 +44,7 @@ class AnswerQueue:
         return self._bytes >= HELD_BYTES_MAX and not self._is_dropping
 
     def take_batch(self) -> EgressBatch | None:
-        """What is left of the oldest run, None without any.
-
-        Raises ClusterError, once, when some were dropped before it.
-        """
+        """The rest of the oldest run, or None. Raises ClusterError, once, after some were dropped."""
         self._check_dropped()
         if not self._batches:
             return None

@@ -66,10 +66,7 @@ class World(Protocol):
         """Mark the connections that are ready; never waits."""
 
     def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
-        """Sleep until ``poll`` would find something, at most ``timeout_s``. Any thread may.
-
-        ``is_due``: something is expected, and wanted at once.
-        """
+        """Sleep until ``poll`` would find something, which ``is_due`` at once, at most ``timeout_s``."""
 
     def wake(self) -> None:
         """End a ``wait`` that another thread is in."""
@@ -81,10 +78,7 @@ class World(Protocol):
         """A descriptor that is readable when a ``wait`` would end."""
 
     def run_beside(self, duty: Callable[[], float | None]) -> None:
-        """Call the method ``duty`` from another thread, again after as many seconds as it returns.
-
-        Until it returns None, or its object is gone: the thread alone does not keep it.
-        """
+        """Call ``duty`` from a thread after as many seconds as it returns, until None, or it is gone."""
 
     def call_soon(self) -> None:
         """Have the duty of ``run_beside`` called now."""
@@ -103,10 +97,7 @@ class World(Protocol):
 
 
 class IngressPublication:
-    """One member's connection: usable once its HelloReply came.
-
-    ``member_id`` is negative until then where the endpoint was given without one.
-    """
+    """One member's connection, usable after its HelloReply, which tells an unknown id."""
 
     def __init__(
         self, member_id: int, endpoint: Endpoint, connection: MemberConnection, cluster_id: int

@@ -15,10 +15,7 @@ Payloads: TypeAlias = Sequence[bytes] | tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def as_columns(payloads: Payloads) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(offsets, lengths, buffer) of ``payloads``; without a copy for Arrow arrays and numpy columns.
-
-    ``LocalProtocolError`` for a null in an Arrow array, and for columns that are no columns.
-    """
+    """(offsets, lengths, buffer), of Arrow and numpy without a copy. Raises LocalProtocolError."""
     if isinstance(payloads, tuple) and len(payloads) == 3 and isinstance(payloads[0], np.ndarray):
         columns: Any = payloads
         buffer, offsets, lengths = columns

@@ -70,10 +70,7 @@ class SessionConductor:
         held: HeldEgress,
         requests: Requests,
     ) -> None:
-        """Take over what a finished attempt opened.
-
-        What comes for the application goes to ``held``, but for answers that ``requests`` wait for.
-        """
+        """Take over what an attempt opened; ``held`` gets what ``requests`` do not wait for."""
         assert opening.event is not None and opening.publication is not None
         event = opening.event
         self._context = context
@@ -166,10 +163,7 @@ class SessionConductor:
     # -- the duty cycle --
 
     def poll(self, *, is_receiving: bool) -> None:
-        """Take a turn: hear what came if ``is_receiving``, keep the session alive, follow the leader.
-
-        Whatever is raised ends the session: whose thread it was may never be heard of.
-        """
+        """Take a turn, which hears if ``is_receiving``. Whatever is raised ends the session."""
         try:
             self._poll(is_receiving=is_receiving)
         except Exception as error:
@@ -460,10 +454,7 @@ class SessionConductor:
             self._requests.fail(ClientClosed(f"session {self.cluster_session_id} is closed: {why}"))
 
     def close(self) -> None:
-        """Send what is not sent yet, ask the cluster to close the session, and wait until that was read.
-
-        At most ``message_timeout``, a second if nothing is heard.
-        """
+        """Send the rest, ask to close the session, and wait for that, at most ``message_timeout``."""
         if self.state is ClientState.CONNECTED and self._publication is not None:
             self._ask_to_close(self._publication)
         self.end("closed by the client")

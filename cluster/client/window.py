@@ -149,10 +149,7 @@ class UnacknowledgedWindow:
         return max(align(FRAME_OVERHEAD + payload_length), self._segment_length)
 
     def offer(self, payload: bytes, *, is_claimed: bool = False) -> bool:
-        """Take one message; False when there is no room until more is acknowledged.
-
-        One that was claimed is always taken.
-        """
+        """Take one message; False without room, unless it was claimed."""
         length = (FRAME_OVERHEAD + len(payload) + 31) & -32
         segments, gathered_bytes = self._segments, self.gathered_bytes
         if not segments or segments[-1].end + gathered_bytes + length > segments[-1].length:
@@ -281,10 +278,7 @@ class UnacknowledgedWindow:
     # -- acknowledged --
 
     def acknowledge(self, messages: int) -> bool:
-        """Forget the first ``messages`` of the session, which are committed; True when that is news.
-
-        They were sent (``is_sent``).
-        """
+        """Forget the first ``messages``, which were sent and are committed; True if that is news."""
         if messages <= self.acknowledged:
             return False
         self.acknowledged = messages

@@ -86,10 +86,7 @@ class RecordingPositionRequest(Message, template_id=12, schema=ARCHIVE):
 
 
 class BoundedReplayRequest(Message, template_id=18, schema=ARCHIVE):
-    """Sends a recording from ``position`` on, never past the value of a counter of the archive's driver.
-
-    The low half of the answer's ``relevant_id``, the id of the replay, is the session id of its image.
-    """
+    """Sends from ``position`` on, up to a counter; the low half of ``relevant_id`` is the session id."""
 
     control_session_id: i64
     correlation_id: i64

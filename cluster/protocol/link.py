@@ -91,10 +91,7 @@ class HelloReply(Message, template_id=2, schema=LINK_SCHEMA):
 
 
 class CommitAck(Message, template_id=3, schema=LINK_SCHEMA):
-    """To a client, beside its egress: how many messages of its session are committed since it opened.
-
-    ``committed_position`` is the end of the last of them.
-    """
+    """To a client: how many messages of its session are committed, the last up to ``committed_position``."""
 
     cluster_session_id: i64
     leadership_term_id: i64
@@ -266,10 +263,7 @@ class ControlOutcome(Message, template_id=19, schema=LINK_SCHEMA):
 
 
 class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):
-    """From a member that fell behind: send frames of the recording, uncommitted ones included.
-
-    ``to_position`` excluded; -1 follows what the leader appends until the link breaks.
-    """
+    """From a member that fell behind: send frames up to ``to_position``, excluded; -1: follow on."""
 
     correlation_id: i64
     leadership_term_id: i64
@@ -373,10 +367,7 @@ class TermEntry(Composite):
 
 
 class RecordingFetch(Message, template_id=30, schema=LINK_SCHEMA):
-    """Send the frames of a recording from ``from_position`` up to ``to_position`` (excluded).
-
-    A request takes the place of the one before it on the same link.
-    """
+    """Send frames of a recording, ``to_position`` excluded, in place of an earlier request's."""
 
     correlation_id: i64
     recording_id: i64
@@ -506,10 +497,7 @@ class PartDigest(Composite):
 
 
 class SnapshotDigest(Message, template_id=36, schema=LINK_SCHEMA):
-    """From a follower to its leader: digests of the snapshot that it took at ``log_position``.
-
-    Members that applied the same log have the same; a service that asks not to be compared has none.
-    """
+    """From a follower: digests of its snapshot at ``log_position``, which all members share."""
 
     log_position: i64
     parts: tuple[PartDigest, ...] = ()

@@ -246,10 +246,7 @@ class MemberState:
         return min(max(proven, *snapshots, 0), end)
 
     def _stored_commit_position(self) -> int | None:
-        """The commit position that the member stored last; None where its counters are gone.
-
-        A start of ours begins a new file: 0 where it failed before it knew its log. Aeron frees its counters.
-        """
+        """What was stored last, 0 after a failed start; None where its counters are gone."""
         stored = None
         for path in counters_paths(self.files, self.member, None, self._aeron_dir):
             try:

@@ -215,10 +215,7 @@ class LogReader:
 
     @property
     def group_position(self) -> int | None:
-        """Where the consumer group is: what was ``processed`` here last, else what the cluster has of it.
-
-        None for a group that has reported nothing.
-        """
+        """What was ``processed`` last, else what the cluster has, or None."""
         return self._group.position
 
     def processed(self, position: int) -> None:
@@ -374,10 +371,7 @@ class LogReader:
         columns: Iterable[str] | None = None,
         entry_types: Iterable[str] | None = None,
     ) -> "pa.RecordBatchReader":
-        """``batches`` as one Arrow stream, which DuckDB, polars and pandas read by Arrow's C interface.
-
-        Without ``to_position`` it ends where ``end_position`` is now.
-        """
+        """``batches`` up to ``end_position`` as one Arrow stream, for DuckDB, polars and pandas."""
         import pyarrow as pa
 
         from cluster.log.columns import schema_of

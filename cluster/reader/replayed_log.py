@@ -32,10 +32,7 @@ class ReplayInterval:
 def replay_intervals(
     start: int, end: int, snapshots: Iterable[int], *, is_whole: bool = False
 ) -> list[ReplayInterval]:
-    """The log ``[start, end)`` cut at the positions of snapshots, or as one interval; none if it is empty.
-
-    Raises LogPurged when the log begins after its first entry, and no snapshot is there to begin with.
-    """
+    """``[start, end)`` cut at snapshots, or whole; none if empty. Raises LogPurged without a begin."""
     at = {position for position in snapshots if start <= position <= end}
     if start > 0 and not at:
         raise LogPurged(f"the log begins at position {start}, and no snapshot is there to begin with", start)

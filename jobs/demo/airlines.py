@@ -72,10 +72,7 @@ class Airline:
 
 
 class Airlines:
-    """All airlines on one thread of their own: it sends, waits for the last confirmation, stays alive.
-
-    The sessions stay open until ``close``. What goes wrong on the thread is kept in ``failure``.
-    """
+    """All airlines on a thread of their own, until ``close``; ``failure`` is what went wrong."""
 
     def __init__(self, carriers: list[Carrier], endpoints: str, duration_ms: int) -> None:
         """Open a session for each carrier; the timetable begins a second from now, for all to be there."""

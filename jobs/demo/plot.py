@@ -22,10 +22,7 @@ class Kill:
 
 
 def lags(samples: list[tuple[float, int, int]]) -> list[float]:
-    """Of each sample the age in seconds of the oldest entry that is not in Delta; 0 where all are.
-
-    ``samples``: second of the run, entries in the Log, rows in Delta; each grows.
-    """
+    """Of each sample (second, in the Log, in Delta) the age in seconds of the oldest entry not in Delta."""
     entries = np.array([entries for _, entries, _ in samples])
     found = []
     for at_s, _, rows in samples:

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 class FlightService(ClusteredService):
-    """Sets a timer for each flight's scheduled arrival and confirms the flight to its airline.
-
-    The confirmation is the message's first 16 bytes. Other messages, such as Spark's statistics, pass by.
-    """
+    """Sets a timer for each flight's arrival and confirms by the message's first 16 bytes."""
 
     def on_start(self, cluster: Cluster, snapshot_image: Any | None) -> None:
         self._cluster = cluster

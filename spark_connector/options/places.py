@@ -55,10 +55,7 @@ class NamedPlace(NamedTuple):
 
 
 def parse_offsets(name: str, value: str) -> Place:
-    """A place in the log, or ``EARLIEST`` or ``LATEST``; one that names no cluster fits every log.
-
-    An offset is taken as it stands in a checkpoint or in a query's progress.
-    """
+    """A place in the log, ``EARLIEST`` or ``LATEST``, or an offset as in a checkpoint."""
     return _place(name, value, {"earliest": EARLIEST, "latest": LATEST, "group": GROUP})
 
 

@@ -44,10 +44,7 @@ class Retention:
         slowest_consumer: SlowestConsumer,
         tell: Callable[[str], None],
     ) -> None:
-        """``streams`` are those to other members; ``room`` decides when more goes than is configured.
-
-        ``tell`` gets a line when the log begins elsewhere, and when a consumer group begins to keep some.
-        """
+        """``tell`` gets a line when the log begins elsewhere, or a group begins to keep some."""
         self._service_count = context.service_count
         self._retained_snapshots = context.log_retained_snapshots
         self._room = room

@@ -112,10 +112,7 @@ class Termination:
         self._leadership_term_id = message.leadership_term_id
 
     def is_near(self, notified_commit_position: int) -> bool:
-        """A follower was told where to end, and comes there without its leader: it has the log up to it.
-
-        One that has not needs a leader as before, or it would wait for ever (the reference does).
-        """
+        """A follower comes to the end without its leader: it has the log up to it."""
         return (
             self.position != NULL_POSITION
             and min(notified_commit_position, self._log.append_position) >= self.position
