@@ -7,10 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.member.busy.step_runs import RUNS
+from tests.member.busy.step_runs import RUNS, half_frames_and_fragments
 
 
-@pytest.mark.parametrize("take_steps", RUNS)
+@pytest.mark.parametrize(
+    "take_steps",
+    [pytest.param(run, marks=[pytest.mark.slow] * (run is not half_frames_and_fragments)) for run in RUNS],
+)
 def test_a_turn_makes_the_same_calls_whoever_takes_it(take_steps):
     counts = take_steps()
 
