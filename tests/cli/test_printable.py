@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-import time
 import traceback
 
 import pytest
@@ -107,11 +106,9 @@ def test_a_pipe_that_nobody_reads_holds_up_nobody_who_writes_aside():
     with open(write, "w") as pipe:
         try:
             aside = AsideStream(pipe)
-            began_s = time.monotonic()
             aside.write(WRITTEN)
             for _ in range(2 * TEXTS_MAX):
-                aside.write("z" * 10_000 + "\n")
-            assert time.monotonic() - began_s < 1
+                aside.write("z" * 10_000 + "\n")  # for ever, if it were held up
             assert os.read(read, 100).decode().startswith(SHOWN)
         finally:
             os.close(read)  # ends the thread, which waits for room
