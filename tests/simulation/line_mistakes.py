@@ -286,12 +286,6 @@ LINE_MISTAKES = {
         'whole["timestamp"]',
         "jobs/test_delta_rs_tables.py::test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both",
     ),
-    "last_merged_entry_again": LineMistake(
-        "jobs.delta_rs",
-        "else found + 1",
-        "else found",
-        "jobs/test_restored_tables.py::test_after_a_restore_delta_rs_goes_on_where_the_restored_rows_end",
-    ),
     "restored_position_within_an_entry": LineMistake(
         "jobs.delta_rs",
         "return at if at % FRAME_ALIGNMENT == 0 else self._reader.boundary_at_or_after(at)",
