@@ -75,7 +75,7 @@ def sim(
         if first_error:
             print(f"callbacks raised {totals['raised']} times, first: {first_error}")
         print(
-            f"{len(played) - failed} of {len(played)} histories went well: {totals['messages']} messages, "
+            f"{len(played) - failed} of {len(played)} histories passed: {totals['messages']} messages, "
             f"{totals['answers']} answers"
         )
     raise typer.Exit(1 if failed else 0)

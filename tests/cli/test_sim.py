@@ -35,7 +35,7 @@ def test_a_sound_service_goes_well():
     done = sim("--seeds", "1", f"{HERE}:Counter")
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("1 of 1 histories went well: ")
+    assert done.stdout.startswith("1 of 1 histories passed: ")
 
 
 def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
@@ -44,7 +44,7 @@ def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
 
     times = [float(line.split()[0]) for line in story]
     assert (status, len(story) > 20, times) == (0, True, sorted(times))
-    assert last.startswith("1 of 1 histories went well: ")
+    assert last.startswith("1 of 1 histories passed: ")
 
 
 @pytest.mark.parametrize(

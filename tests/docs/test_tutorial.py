@@ -12,7 +12,7 @@ from tests.docs.shell import UP, Terminal
 from tests.docs.texts import ROOT, Step, steps
 from tests.node.processes import await_that
 
-WELL = r"(callbacks raised .*\n)?{} of {} histories went well: .*\n"
+WELL = r"(callbacks raised .*\n)?{} of {} histories passed: .*\n"
 PRINTS = {
     ". .venv/bin/activate": [""],
     "python test_tally.py": ["well\n"],
