@@ -40,6 +40,8 @@ ELSEWHERE = {
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
     "cluster format": "tests/cli/test_format.py::"
     "test_a_directory_is_formatted_once_for_one_cluster_and_starts_as_that",
+    "cluster certs renew": "tests/cli/test_certs.py::"
+    "test_renewal_keeps_names_hosts_and_uses_and_gives_new_keys_and_days",
     "cluster bundle": "tests/cli/test_bundle.py::"
     "test_a_bundle_describes_each_member_in_files_that_programs_read",
     "cluster node": UP + "test_a_member_that_died_is_started_again_by_its_own_file",
