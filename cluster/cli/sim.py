@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,12 +26,16 @@ Examples:
   cluster sim echo --seeds 5
   cluster sim --seeds 1000 orders:OrderBook --messages orders.txt
   cluster sim --seed 17 orders:OrderBook --messages orders:any_order
+  cluster sim --seed 1 echo --story story.html
 
 Each seed is a history of a cluster in memory: clients send, members die and come back, snapshots are taken,
 time goes by. Then every member has to have the same state, and clients the same answers, as an instance that
 is given the whole log at once. Each seed is played in two processes whose hashes of strings differ.
 --messages is a file with a message a line, or a function that takes a random.Random and returns bytes.
-Without it messages are short texts, which a service may well refuse: it is said how many callbacks raised.
+Of a service that fails it is said what it goes by, where that is found: a clock or chance, its member, a
+buffer that it kept, a snapshot that lacks some state, the batches in which messages come; and from which
+entry of the log on. Without --messages they are short texts, which a service may well refuse: it is said
+how many callbacks raised.
 """
 
 
@@ -43,19 +48,25 @@ def sim(
     first: Annotated[int, typer.Option("--from", help="The first seed.", min=0)] = 1,
     seed: Annotated[int | None, typer.Option(help="This seed alone, with what happened last.")] = None,
     messages: Annotated[str, typer.Option(help="What clients send: a file, or module:function.")] = "",
+    story: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that plays --seed, with all messages.")
+    ] = None,
     members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="A line of JSON for each history.")] = False,
 ) -> None:
     """Try services on clusters in memory: same state on every member, through snapshots and kills."""
+    from cluster.cli.live_story import page, write_text
     from cluster.service.service_loader import load_service
     from cluster.testing.messages import load_messages
 
+    if story is not None and seed is None:
+        raise typer.BadParameter("a story is of one seed: give --seed, too", param_hint="--story")
     services = service.split(",")
     for name in services:
         load_service(name)
     load_messages(messages)
     played = range(first, first + seeds) if seed is None else [seed]
-    command = [str(members), messages, *services]
+    command = [str(members), messages, "watched" if story is not None else "", *services]
     failed, totals = 0, dict.fromkeys(("messages", "answers", "raised"), 0)
     first_error = ""
     with ExitStack() as stack:
@@ -65,11 +76,16 @@ def sim(
                 totals[key] += outcome[key]
             first_error = first_error or outcome["first_error"]
             failed += bool(outcome["failure"])
+            document = outcome.pop("document")
+            if story is not None:
+                write_text(story, page(document))
             if as_json:
                 print(json.dumps(outcome), flush=True)
             elif outcome["failure"] and failed <= SHOWN_MAX:
-                _show_failure(outcome, services, messages, members, is_whole=seed is not None)
-            elif seed is not None:
+                _show_failure(
+                    outcome, services, messages, members, is_whole=seed is not None and story is None
+                )
+            elif seed is not None and story is None:
                 print("\n".join(outcome["story"]))
     if not as_json:
         if first_error:

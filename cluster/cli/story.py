@@ -45,8 +45,9 @@ def story(
         return
     if name not in STORIES:
         raise typer.BadParameter(f"{name!r} is none; `cluster story` lists them", param_hint="NAME")
-    played = STORIES[name].play()
-    document = as_document(STORIES[name], played)
+    known = STORIES[name]
+    played = known.play()
+    document = as_document(name, known.title, known.page, played)
     if html is not None:
         write_text(html, page(document))
     if shiviz is not None:

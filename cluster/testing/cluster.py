@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from cluster.archive.recording import Recording
 from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
@@ -16,7 +17,9 @@ from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import SnapshotRecords
+from cluster.service.service_context import ServiceContext
 from cluster.testing.client import SimulatedCaller, SimulatedClient
+from cluster.testing.diagnosis import MakeService, why_apart
 from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
@@ -32,8 +35,6 @@ MESSAGE_LENGTH_MAX = message_length_max(TERM_LENGTH)
 ANSWERS_S = 0.1  # in which answers come when nothing is in their way
 TICK_NS = 20 * MS  # between two turns of a member that has nothing to do
 TIMEOUT_S = 60.0  # of virtual time, in which a cluster that can elect a leader does
-
-MakeService = Callable[[], ClusteredService]
 
 
 class _Member(MemberProcess):
@@ -51,13 +52,10 @@ class _Member(MemberProcess):
             self.network.wire.watch_callbacks(service, service_id, self)
         return service
 
-    def on_error(self, error: Exception) -> None:
-        super().on_error(error)
-        if isinstance(error, MembersApart):
-            self._cluster.apart.append(str(error))
-
     def on_recorded_error(self, where: str, error: BaseException) -> None:
         super().on_recorded_error(where, error)
+        if isinstance(error, MembersApart):
+            raise self._cluster.explained(error)
         if not isinstance(error, ServiceError):
             raise error
         self._cluster.service_errors.append((self.member_id, error))
@@ -119,7 +117,6 @@ class SimulatedCluster:
         assert services, "expected at least one service"
         self.make_services = services
         self.service_errors: list[tuple[int, ServiceError]] = []  # (member id, what a callback raised)
-        self.apart: list[str] = []  # how snapshots of members differed
         self.world = VirtualWorld(seed, keeps_story=watched)
         self._network = Network(self.world, self.world.random("network"))
         self._network.wire = Wire() if watched else None
@@ -348,23 +345,36 @@ class SimulatedCluster:
 
     def replay(self, service_id: int = 0) -> Replay:
         """Give the whole committed log to an instance that starts from nothing."""
+        context = self._replay_context(service_id)
+        return replay_log(self.make_services[service_id](), *self._committed_log(), context)
+
+    def _replay_context(self, service_id: int) -> ServiceContext:
+        return ServiceContext(service_id=service_id, client_id=1, max_message_length=MESSAGE_LENGTH_MAX)
+
+    def _committed_log(self) -> tuple[Recording, int]:
         leader = self._leader()
         assert leader is not None and leader.life is not None
         log = leader.life.consensus_module.log
         assert log.recording is not None and log.recording.start_position == 0
-        return replay_log(
-            self.make_services[service_id](),
-            log.recording,
-            log.commit_position,
-            service_id=service_id,
-            max_message_length=MESSAGE_LENGTH_MAX,
-        )
+        return log.recording, log.commit_position
 
     def check(self) -> None:
         """Settle, and compare snapshots, states and answers with a replay's. Raises MembersApart."""
         self.settle()
-        for what in self.apart:
-            raise MembersApart(what)
+        try:
+            self._check_states()
+        except MembersApart as error:
+            raise self.explained(error) from None
+
+    def explained(self, error: MembersApart) -> MembersApart:
+        """The error, with what its service does wrong, as far as that is found (``diagnosis.py``)."""
+        why = (
+            why_apart(make, *self._committed_log(), self._replay_context(service_id))
+            for service_id, make in enumerate(self.make_services)
+        )
+        return MembersApart(". ".join([str(error), *filter(None, why)]))
+
+    def _check_states(self) -> None:
         for service_id in range(len(self.make_services)):
             expected = self.replay(service_id)
             for member_id in self.running:

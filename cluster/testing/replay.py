@@ -18,11 +18,8 @@ class Replay:
     answers: dict[int, list[bytes]] = field(default_factory=dict)
 
 
-def replay_log(
-    service: ClusteredService, log: LogSource, end: int, *, service_id: int, max_message_length: int
-) -> Replay:
+def replay_log(service: ClusteredService, log: LogSource, end: int, context: ServiceContext) -> Replay:
     """Give a service ``[0, end)`` of a log, as a leader that has just started does."""
-    context = ServiceContext(service_id=service_id, client_id=1, max_message_length=max_message_length)
     replay, replayed = ServiceReplay(service, log, context), Replay()
     for sent in replay.run(end):
         if isinstance(sent, Sent) and sent.kind is SentKind.EGRESS:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from random import Random
+from typing import Any
 
 from cluster.errors import ClusterError
 from cluster.testing.client import SimulatedClient
-from cluster.testing.cluster import MakeService, SimulatedCluster
+from cluster.testing.cluster import SimulatedCluster
+from cluster.testing.diagnosis import MakeService
+from cluster.testing.stories.stage import StoryLine
+from cluster.testing.stories.telling import as_document
 
 Messages = Callable[[Random], bytes]
 
@@ -17,6 +21,7 @@ STEPS = (6, 14)  # of a history, at least and at most
 BURST_MAX = 20  # messages that a client offers at once
 PAUSES_S = (0.0, 0.05, 0.5, 3.0)  # between two steps; now and then long, for timers
 LONG_PAUSE_S = 30.0
+LINES_MAX = 20_000  # of a story
 
 
 @dataclass(slots=True)
@@ -31,6 +36,7 @@ class Outcome:
     digest: str
     failure: str
     story: list[str]
+    document: dict[str, Any] | None  # of a story that was watched, for a page
 
 
 class _Storm:
@@ -85,9 +91,22 @@ class _Storm:
         self._return()
 
 
-def play(services: Sequence[MakeService], messages: Messages, seed: int, *, members: int = 3) -> Outcome:
-    """Let one history happen, with compiled turns in every other seed, and judge it by ``check``."""
-    cluster = SimulatedCluster(*services, members=members, seed=seed, compiled_turns=seed % 2 == 0)
+def play(
+    services: Sequence[MakeService],
+    messages: Messages,
+    seed: int,
+    *,
+    members: int = 3,
+    watched: bool = False,
+) -> Outcome:
+    """Let one history happen, and judge the services by ``SimulatedCluster.check``.
+
+    In every other seed members take turns in compiled code where they can. The outcome of one that is
+    ``watched`` has all messages, the last ``LINES_MAX`` of them.
+    """
+    cluster = SimulatedCluster(
+        *services, members=members, seed=seed, compiled_turns=seed % 2 == 0, watched=watched
+    )
     random = cluster.world.random("storm")
     offered, failure = 0, ""
     try:
@@ -114,7 +133,18 @@ def play(services: Sequence[MakeService], messages: Messages, seed: int, *, memb
         digest="" if failure else _digest(cluster),
         failure=failure,
         story=cluster.story,
+        document=_document(cluster, seed, failure) if watched else None,
     )
+
+
+def _document(cluster: SimulatedCluster, seed: int, failure: str) -> dict[str, Any]:
+    """The story, with how it ended as the last sentence."""
+    said = cluster.happenings[-LINES_MAX:]
+    lines = [StoryLine(happening, "", cluster.heard_ns(happening)) for happening in said]
+    lines[-1] = replace(
+        lines[-1], sentence=failure or "All members have the same state, and all clients its answers."
+    )
+    return as_document(f"seed-{seed}", f"Seed {seed}", "cluster sim", lines)
 
 
 def _some_client(cluster: SimulatedCluster, random: Random) -> SimulatedClient:

@@ -1,4 +1,4 @@
-"""A process that plays seeds: ``python -m cluster.testing.worker MEMBERS MESSAGES SERVICE …``.
+"""A process that plays seeds: ``python -m cluster.testing.worker MEMBERS MESSAGES WATCHED SERVICE …``.
 
 Reads seeds from standard input, a line each, and writes each outcome as a line of JSON. Two of them under
 different ``PYTHONHASHSEED`` show whether a service goes by the order of a set or by ``hash``.
@@ -16,12 +16,12 @@ from cluster.testing.messages import load_messages
 from cluster.testing.storm import play
 
 
-def serve(members: str, messages: str, *services: str) -> None:
+def serve(members: str, messages: str, watched: str, *services: str) -> None:
     makers = [partial(load_service, name) for name in services]
     source = load_messages(messages)
     outcomes, sys.stdout = sys.stdout, sys.stderr  # what a service prints is no outcome
     for line in sys.stdin:
-        outcome = play(makers, source, int(line), members=int(members))
+        outcome = play(makers, source, int(line), members=int(members), watched=bool(watched))
         print(json.dumps(asdict(outcome)), file=outcomes, flush=True)
 
 

@@ -23,7 +23,7 @@ def browser(tmp_path):
 def test_a_story_is_played_stepped_and_scrubbed_a_sentence_a_step(browser, tmp_path):
     story = STORIES["client-redirect"]
     played = story.play()
-    (tmp_path / "story.html").write_text(page(as_document(story, played)))
+    (tmp_path / "story.html").write_text(page(as_document(story.name, story.title, story.page, played)))
     browser.open(f"file://{tmp_path}/story.html")
     browser.await_that("document.querySelector('#place').textContent > '1 of'")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 
 import pytest
@@ -45,6 +47,19 @@ def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
     times = [float(line.split()[0]) for line in story]
     assert (status, len(story) > 20, times) == (0, True, sorted(times))
     assert last.startswith("1 of 1 histories passed: ")
+
+
+def test_a_seed_that_goes_well_is_a_page_with_all_messages_too(sim_here, tmp_path):
+    path = tmp_path / "story.html"
+    status, said, _ = sim_here("--seed", "1", f"{HERE}:Counter", "--story", str(path))
+    assert (status, said.count("\n")) == (0, 1)
+    (story,) = re.findall(r"^const STORY = (.*);$", path.read_text(), re.MULTILINE)
+    lines = json.loads(story)["lines"]
+    assert {"SessionConnectRequest", "RequestVote", "ServiceAck"} <= {
+        line["text"].split()[0] for line in lines
+    }
+    assert lines[-1]["sentence"] == "All members have the same state, and all clients its answers."
+    assert sim_here("--story", str(path), "echo")[0] == 2
 
 
 @pytest.mark.parametrize(

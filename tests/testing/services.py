@@ -56,6 +56,39 @@ class GoesByItsMember(Counter):
         self.count += self.cluster.member_id()
 
 
+class KeepsBuffers(Counter):
+    """What it was given, and not a copy of it."""
+
+    def on_start(self, cluster, snapshot_image):
+        super().on_start(cluster, None)
+        self.kept = list(snapshot_image or ())
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.kept = [*self.kept[-3:], buffer]
+        session.offer(b"kept")
+
+    def on_take_snapshot(self, snapshot_publication):
+        for buffer in self.kept:
+            snapshot_publication.offer(bytes(buffer))
+
+
+class GoesByItsBatches(Counter):
+    def on_session_messages(self, batch):
+        self.count += len(batch.session_ids) ** 2
+
+
+class SetsTimersByMemory(Counter):
+    """Their numbers begin again with each instance."""
+
+    def on_start(self, cluster, snapshot_image):
+        super().on_start(cluster, snapshot_image)
+        self.timers = 0
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.timers += 1
+        self.cluster.schedule_timer(self.timers, timestamp + 5_000)
+
+
 class SharesBetweenMembers(Counter):
     seen: ClassVar[list[int]] = []
 

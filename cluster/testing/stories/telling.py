@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cluster.testing.stories.stage import STORIES, Story, StoryLine
@@ -27,25 +27,21 @@ def as_text(story: Story, lines: list[StoryLine]) -> Iterator[str]:
         yield f"  {happening.time_ns / SECOND:10.6f}  {where:<33} {happening.text}{held}"
 
 
-def as_document(story: Story, lines: list[StoryLine]) -> dict[str, Any]:
+def as_document(name: str, title: str, page: str, lines: Iterable[StoryLine]) -> dict[str, Any]:
     """For programs; times in nanoseconds from the begin of the cluster."""
-    return {
-        "name": story.name,
-        "title": story.title,
-        "page": story.page,
-        "lines": [
-            {
-                "timeNs": line.happening.time_ns,
-                "from": line.happening.sender,
-                "to": line.happening.receiver or None,
-                "text": line.happening.text,
-                "isHeld": line.happening.is_held,
-                "sentence": line.sentence or None,
-                "heardNs": line.heard_ns,
-            }
-            for line in lines
-        ],
-    }
+    told = [
+        {
+            "timeNs": line.happening.time_ns,
+            "from": line.happening.sender,
+            "to": line.happening.receiver or None,
+            "text": line.happening.text,
+            "isHeld": line.happening.is_held,
+            "sentence": line.sentence or None,
+            "heardNs": line.heard_ns,
+        }
+        for line in lines
+    ]
+    return {"name": name, "title": title, "page": page, "lines": told}
 
 
 def as_shiviz(lines: list[StoryLine]) -> Iterator[str]:
