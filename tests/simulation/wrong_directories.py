@@ -174,7 +174,7 @@ class WrongDirectories:
                 history.invariants.log.startup_terms.add(stray.leadership_term_id)
             stray.kill()
             if not has_led:
-                return  # a term without bytes shows nothing
+                return  # it may be of one history with the others
         if not self._are_others_level(member_id):
             history.world.at(history.world.now_ns + POLL_NS, self._come_back, stray, identity)
             return
