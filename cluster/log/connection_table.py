@@ -31,7 +31,7 @@ INDEX_LENGTH = 4096
 _ZEROS = np.zeros(ROW_WORDS, np.int64).data
 
 
-class Field:
+class RowWord:
     """A word of the row of a connection, which has it as an attribute as long as it is open."""
 
     __slots__ = ("_field",)

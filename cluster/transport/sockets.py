@@ -29,7 +29,7 @@ from cluster.log.connection_table import (
     IS_PART_NEW,
     IS_PAUSED,
     IS_QUEUED,
-    Field,
+    RowWord,
 )
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.arrays import np
@@ -77,7 +77,7 @@ class Connection:
     in vain. ``crc`` and ``heard_ns`` are for the owners of links, who set them, as kernels do.
     """
 
-    crc, heard_ns, is_part_new = Field(CRC), Field(HEARD_NS), Field(IS_PART_NEW)
+    crc, heard_ns, is_part_new = RowWord(CRC), RowWord(HEARD_NS), RowWord(IS_PART_NEW)
 
     __slots__ = (
         "_buffers",
