@@ -131,7 +131,7 @@ def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(s
 
 
 @pytest.mark.conformance("P-105")
-@pytest.mark.parametrize("cuts", [[1], [100, 101, 400, 700]], ids=str)
+@pytest.mark.parametrize("cuts", [[1], pytest.param([100, 101, 400, 700], marks=pytest.mark.slow)], ids=str)
 def test_terms_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, cuts):
     empty = known = spark.createDataFrame([], TERMS.schema)
     for batch in batches(log, decoded, cuts):

@@ -38,7 +38,7 @@ def python_processes():
 
 @pytest.mark.conformance("P-113")
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("batches", [30, pytest.param(1000, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("batches", [20, pytest.param(1000, marks=pytest.mark.faults)])
 def test_processes_threads_and_descriptors_do_not_grow_with_the_micro_batches(spark, live, tmp_path, batches):
     taken = []
     query = (
@@ -69,7 +69,7 @@ def test_processes_threads_and_descriptors_do_not_grow_with_the_micro_batches(sp
 
 
 @pytest.mark.conformance("P-29")
-def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, one_shuffle, tmp_path):
+def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, tmp_path):
     sessions = [live.open_session() for _ in range(5)]
     for session_id in sessions[:3]:
         live.close_session(session_id)

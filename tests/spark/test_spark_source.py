@@ -80,7 +80,9 @@ def lines(rows):
 
 
 @pytest.mark.conformance("P-1", "P-69")
-@pytest.mark.parametrize("member", MEMBERS)
+@pytest.mark.parametrize(
+    "member", [MEMBERS[0], *(pytest.param(member, marks=pytest.mark.slow) for member in MEMBERS[1:])]
+)
 def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, decoded, member):
     rows = source(spark, aeron / member).load().toArrow().to_pylist()
 

@@ -33,7 +33,7 @@ def member(tmp_path_factory, certificates):
 
 
 @pytest.mark.conformance("P-46")
-@pytest.mark.parametrize("medium", ["grpc", "tcp"])
+@pytest.mark.parametrize("medium", [pytest.param("grpc", marks=pytest.mark.slow), "tcp"])
 def test_rows_go_in_and_out_by_the_files_that_the_options_name(spark, member, certificates, medium):
     alice = certificates.client("alice")
     endpoint = member.config.member.ingress_endpoint
