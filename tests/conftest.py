@@ -28,15 +28,24 @@ POINTS_FILE = Path(__file__).resolve().parent.parent / "docs" / "conformance.md"
 # A JVM of the tests lives for minutes: its second compiler and its parallel collector take a quarter to
 # a third of the CPU of a job that is run once, and bring nothing back. One compiler alone gets 48 MB for its
 # code by default; Spark fills them, and 6 s of the 80 that some jobs take went into sweeping that cache. A
-# heap that begins large is collected less often: a twelfth.
+# heap that begins large is collected less often: a twelfth. Verifying its 28,000 classes is a twentieth.
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
-    "-Xms1g -Xmn640m -XX:MetaspaceSize=400m",
+    "-Xms1g -Xmn640m -XX:MetaspaceSize=400m -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
 )
 # What a test asks of Spark runs once over few rows: generating code for it takes a quarter of the JVM's CPU.
-# Jobs in processes of their own, the demo and the blocks of docs/spark.md have it generated, as users do.
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+# Planning each stage again after the one before, tasks without rows, and descriptions of plans that nobody
+# reads are a sixth. Jobs in processes of their own, the demo and docs/spark.md run as users' do.
+FOR_FEW_ROWS = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.ui.explainMode": "simple",
+    "spark.ui.liveUpdate.period": "-1",
+}
 # Of a worker's input: the file in which it names, for the scheduler, the tests that use the session.
 WITH_SPARK = "with_spark"
 
@@ -91,7 +100,7 @@ def spark() -> Iterator[SparkSession]:
     """One session for the whole run: starting one takes longer than most tests."""
     from jobs.session import spark_session
 
-    session = spark_session("tests", master="local[2]", extra=INTERPRETED)
+    session = spark_session("tests", master="local[2]", extra=FOR_FEW_ROWS)
     yield session
     jvm = session.sparkContext._gateway.proc
     session.stop()

@@ -24,12 +24,3 @@ def pipeline(spark: SparkSession, live: LiveLog, tmp_path: Path) -> Iterator[Pip
     yield made
     if made.query is not None:
         made.query.stop()
-
-
-@pytest.fixture
-def one_shuffle(spark: SparkSession) -> Iterator[None]:
-    """Queries begin with one partition of each join's state: a micro-batch has a task for each."""
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "1")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
