@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import signal
 import sys
 import traceback
@@ -13,9 +14,12 @@ HARMLESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def pass_over() -> None:
-    """Let none of them end the process before there is a log to answer in."""
+    """Let none of them end the process before there is a log to answer in. What does end it says where."""
     for number in HARMLESS:
         signal.signal(number, signal.SIG_IGN)
+    if sys.stderr is not None:
+        faulthandler.enable()
+        faulthandler.register(signal.SIGQUIT, chain=True)
 
 
 def answer(log: NodeLog, reopen_logs: Callable[[], None]) -> None:

@@ -2,10 +2,13 @@
 
 import json
 import os
+import resource
 import signal
+import sys
 
 import pytest
 
+from cluster.node.signals import pass_over
 from cluster.node.supervisor import _SignalPipe
 from tests.node.processes import Up, ask, await_that, run
 
@@ -40,6 +43,22 @@ def test_a_member_lives_on_after_each_and_says_what_it_did_and_so_does_its_super
         up.signal(signal.SIGTERM)
         assert up.end() == (0, "", "")
         assert '"in_order": true' in path.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGQUIT, signal.SIGSEGV, signal.SIGABRT])
+def test_what_ends_a_member_at_once_leaves_the_stacks_of_its_threads(number):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        sys.stderr = os.fdopen(writing, "w")
+        pass_over()
+        os.kill(os.getpid(), number)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        assert "most recent call first" in told.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -number
 
 
 @pytest.mark.parametrize(("given", "ends"), [(signal.SIG_DFL, True), (signal.SIG_IGN, False)])
