@@ -149,10 +149,7 @@ class CatalogFile:
         return [entry.descriptor for entry in self.entries if entry.is_valid]
 
     def check_entry(self, entry: CatalogEntry, bases: list[int]) -> None:
-        """Raise LogDamaged for positions or a geometry that no recording can have.
-
-        ``bases``, ascending, are those of its segment files, which must not all end before it begins.
-        """
+        """Raise LogDamaged for positions or a geometry that no recording with these ``bases`` has."""
         descriptor = entry.descriptor
         start, stop = descriptor.start_position, descriptor.stop_position
         term_length, segment_length = descriptor.term_buffer_length, descriptor.segment_file_length

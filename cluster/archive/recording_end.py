@@ -102,10 +102,7 @@ def acknowledged_end(
 
 
 def _frame_behind(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> int | None:
-    """Where the first frame is of those that may follow what the newest slot is about; None without one.
-
-    The sync of what the slot is about has returned then.
-    """
+    """Where the first frame is after what the newest slot, whose sync returned, is about; or None."""
     if proof.checksum is None:
         return None
     begin = proof.to_position - FRAME_ALIGNMENT

@@ -292,10 +292,7 @@ class RecordingLog:
     def append_term(
         self, recording_id: int, leadership_term_id: int, term_base_log_position: int, timestamp: int
     ) -> None:
-        """Begin a term at a position, which closes the term before it there.
-
-        Raises LocalProtocolError for a term that is there already and for another recording.
-        """
+        """Begin a term at a position, where the one before it closes. Raises LocalProtocolError."""
         self._append_terms(recording_id, [(leadership_term_id, term_base_log_position)], timestamp)
         self._sync()
 
@@ -383,10 +380,7 @@ class RecordingLog:
         self._sync()
 
     def invalidate_latest_snapshot(self) -> bool:
-        """Make all entries of the snapshots with the highest position invalid; False when there is none.
-
-        Raises LocalProtocolError when the term of such a snapshot is not in the log.
-        """
+        """Make all entries of the newest snapshots invalid; False without. Raises LocalProtocolError."""
         kinds = (SNAPSHOT, STANDBY_SNAPSHOT)
         valid = [entry for entry in self.entries if entry.is_valid and entry.entry_type in kinds]
         modules = [entry for entry in valid if entry.service_id == CONSENSUS_MODULE_SERVICE_ID]
@@ -412,10 +406,7 @@ class RecordingLog:
         self.entries.remove(entry)
 
     def rewrite(self, entries: list[RecordingLogEntry]) -> None:
-        """Replace the whole file, in one step, by these entries in this order (the member must not run).
-
-        Raises StorageError; the old file or the new one stands there then, and this log is to be closed.
-        """
+        """Replace the file by these entries in one step; then close this log. Raises StorageError."""
         data = b""
         for entry in entries:
             data += seal_entry(entry._replace(offset=len(data)))

@@ -328,10 +328,7 @@ class ClusterNode:
         self._poller.unregister(fd)
 
     def terminate_cluster(self) -> bool:
-        """Ask the leader to bring the whole cluster to its end; False when this member does not lead.
-
-        Followers process the log up to the leader's end first (Aeron: ClusterControl, ABORT).
-        """
+        """Have the whole cluster end in order (Aeron: ABORT); False when this member does not lead."""
         life = self._life
         if life is None or not self._is_leader:
             return False

@@ -270,10 +270,7 @@ def ignore_signals_at_exit() -> None:
 
 
 class _SignalPipe:
-    """SIGTERM, SIGINT, SIGHUP and SIGCHLD as bytes in a pipe, so that one wait is for everything.
-
-    SIGHUP comes when the terminal is closed; `nohup` has it passed over. SIGUSR1 and SIGUSR2 are for members.
-    """
+    """SIGTERM, SIGINT, SIGHUP and SIGCHLD as bytes in a pipe, so that one wait is for everything."""
 
     def __init__(self) -> None:
         self.fd, self._write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

@@ -29,10 +29,7 @@ _SCHEMAS = {CLUSTER.id: CLUSTER, link.LINK_SCHEMA.id: link.LINK_SCHEMA}
 
 
 def decode(buffer: Buffer, offset: int = 0, length: int | None = None) -> Message | None:
-    """The message of schema 111 or 1111 at ``offset``; None when its template is unknown to us.
-
-    Raises RemoteProtocolError for another schema and for bytes that do not fit their declaration.
-    """
+    """The message of schema 111 or 1111; None of an unknown template. Raises RemoteProtocolError."""
     return decode_with(_SCHEMAS, buffer, offset, length)
 
 

@@ -468,10 +468,7 @@ class RecordingStatus(Message, template_id=17, schema=LINK_SCHEMA):
 
 
 class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
-    """From a service to its consensus module: a callback raised on an entry of this session.
-
-    The leader sends the session's client a SessionEvent of code ERROR; the session goes on.
-    """
+    """From a service: a callback raised. The leader tells the session's client, and it goes on."""
 
     cluster_session_id: i64
     detail: Ascii = ""
@@ -507,10 +504,7 @@ ANSWER_NUMBER_BITS: Final = 56
 
 
 def answer_id_of(service_id: int, number: int) -> int:
-    """The reserved value of an answer's frame: which answer of the service to its session it is, from 1 on.
-
-    That of an answer to a session that is not supervised is 0.
-    """
+    """The reserved value of an answer's frame: its number in its session, from 1; 0 unsupervised."""
     return service_id << ANSWER_NUMBER_BITS | number
 
 

@@ -101,10 +101,7 @@ _hash: Any = tuple.__hash__
 
 
 class Composite(_Tuple, metaclass=Declaration):
-    """A block with what follows it, without a message header: a group's element, or a record of a file.
-
-    Immutable; equal to another of the same class with the same values.
-    """
+    """A block with what follows it, and no message header: a group's element, a record. Immutable."""
 
     _layout: ClassVar[Layout]
     _fields: ClassVar[tuple[str, ...]]

@@ -79,10 +79,7 @@ class Claims:
         reserved: int,
         offer: Callable[[memoryview], int],
     ) -> bool:
-        """Give ``claim`` a buffer of ``length`` bytes that is offered when it is committed.
-
-        False when the room has no ``reserved`` bytes more. Raises LocalProtocolError for one that is open.
-        """
+        """Give ``claim`` a buffer to commit; False without ``reserved`` room. Raises LocalProtocolError."""
         check_unused(claim)
         if not room.has(reserved):
             return False

@@ -14,10 +14,7 @@ WORDS = ("a", "b", "c", "get", "set", "add", "cancel", "buy", "sell", "order", "
 
 
 def load_messages(source: str) -> Messages:
-    """A file's lines, ``module:function``, which takes a ``random.Random``, or short texts for "".
-
-    Raises ConfigurationError.
-    """
+    """Lines of a file, of ``module:function`` with a Random, or short texts. Raises ConfigurationError."""
     if not source:
         return some_text
     if ":" in source and not Path(source).exists():

@@ -534,10 +534,7 @@ def check_is_no_table(given: Mapping[str, str]) -> None:
 
 
 def check_names(given: Iterable[str]) -> None:
-    """Raise ConfigurationError for a name that neither the source nor the sink knows of one cluster.
-
-    For the moment when it is not known yet which of them is being made. Tables of a catalog are refused.
-    """
+    """Raise ConfigurationError for a name that neither source nor sink knows, or of a catalog's table."""
     if any(name.lower().startswith(TABLE_OPTION_PREFIX) for name in given):
         raise ConfigurationError(NO_TABLES)
     names = [*SourceOptions.names(), *(n for n in SinkOptions.names() if n not in SourceOptions.names())]
