@@ -9,7 +9,7 @@ SHELL      := /bin/bash
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup java demo test budget slow lint conformance sim interop faults bench docs release lock clean
+.PHONY: help setup java demo test budget slow lint conformance sim interop faults soak bench docs release lock clean
 
 help:         ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +76,10 @@ interop: java  ## Real Aeron's tools and nodes judge our directories; the releas
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
 faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
 	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(SHARE)) $(ARGS)
+
+MINUTES := 30
+soak: $(STAMP)  ## Churn for MINUTES; memory, descriptors, threads and files of every process must not grow
+	@SOAK_MINUTES=$(MINUTES) $(PYTHON_BIN) -m pytest -q -s tests/faults/test_soak.py $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)

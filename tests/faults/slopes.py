@@ -1,0 +1,57 @@
+"""What processes take, sampled again and again, and whether it grows."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
+from itertools import combinations
+from pathlib import Path
+from statistics import median
+
+MIB = 1 << 20
+# How much more a process may have at the end of the samples than at their begin, by the line through them: so
+# much, or a share of what it has. Connections of those that have just gone come and go with the samples.
+GROWTH_MAX = {"memory": (24 * MIB, 0.1), "descriptors": (8, 0.0), "threads": (8, 0.0), "files": (3, 0.0)}
+WARM_UP = 0.34  # of the samples: caches, pools and the first snapshots fill
+
+
+def taken_by(pid: int) -> dict[str, int]:
+    """Resident bytes, descriptors and threads. Raises OSError when it is gone."""
+    proc = Path(f"/proc/{pid}")
+    pages = int((proc / "statm").read_text().split()[1])
+    threads, descriptors = (len(os.listdir(proc / folder)) for folder in ("task", "fd"))
+    return {"memory": pages * os.sysconf("SC_PAGE_SIZE"), "descriptors": descriptors, "threads": threads}
+
+
+def children_of(pid: int) -> list[int]:
+    """Processes that its threads have started."""
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in found for child in path.read_text().split()]
+
+
+class Samples:
+    """Values by who has them and what they are of, in the order in which they were taken."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, str], list[int]] = defaultdict(list)
+
+    def take(self, who: str, taken: dict[str, int]) -> None:
+        for what, value in taken.items():
+            self.values[who, what].append(value)
+
+    def growing(self) -> list[str]:
+        """Those whose line rises beyond GROWTH_MAX, with their values."""
+        return [
+            f"{who}: {what} grows by {growth(values):,.0f}: {values}"
+            for (who, what), values in self.values.items()
+            if growth(values) > max(GROWTH_MAX[what][0], GROWTH_MAX[what][1] * values[-1])
+        ]
+
+
+def growth(values: Iterable[int]) -> float:
+    """Along the line through the samples after the warm-up: the median of the slopes of all pairs."""
+    all_values = list(values)
+    kept = all_values[int(len(all_values) * WARM_UP) :]
+    slopes = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(kept), 2)]
+    return median(slopes) * (len(kept) - 1) if slopes else 0.0

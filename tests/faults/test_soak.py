@@ -1,0 +1,113 @@
+"""Churn for as long as SOAK_MINUTES says (``make soak MINUTES=30``): what processes take does not grow.
+
+Clients, readers, snapshots, purges, leaders and processes of services come and go under a steady load.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from benchmarks.load import Load
+from cluster import ClusterClient, LogReader
+from cluster.errors import LogPurged
+from tests.faults.conftest import SHORT_TIMEOUTS
+from tests.faults.slopes import Samples, children_of, growth, taken_by
+from tests.node.counting_service import COUNTING, pid_of
+from tests.node.processes import run
+
+MINUTES = float(os.environ.get("SOAK_MINUTES", "0.75"))
+LOG_BYTES_MAX = 48 << 20
+ROUNDS_MIN = 15  # however slow the machine is: fewer samples say nothing
+KEYS = {
+    "services": [COUNTING],
+    "log_bytes_max": LOG_BYTES_MAX,
+    "log_term_length": "1m",
+    "archive_segment_file_length": "1m",
+    **SHORT_TIMEOUTS,
+}
+
+
+@pytest.mark.parametrize(
+    ("values", "grows"),
+    [([5] * 30, 0), ([0, 9, 9] * 10, 0), (list(range(30)), 19), ([100, 1, 50, *[7] * 27], 0)],
+)
+def test_growth_is_that_of_the_line_after_the_warm_up(values, grows):
+    assert abs(growth(values) - grows) < 1
+
+
+def test_a_leak_of_one_descriptor_a_round_is_found_and_one_that_comes_and_goes_is_not():
+    samples = Samples()
+    for number in range(ROUNDS_MIN):
+        samples.take("a", {"descriptors": 40 + number, "memory": 100 << 20})
+        samples.take("b", {"descriptors": 40 + number % 3 * 4, "memory": (100 + number % 2) << 20})
+    assert [line.partition(" grows")[0] for line in samples.growing()] == ["a: descriptors"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600 + 90 * MINUTES)
+def test_memory_descriptors_threads_and_files_of_every_process_stay_flat_through_churn(members_of):
+    members = members_of(keys=KEYS)
+    members.start()
+    samples, until, rounds = Samples(), time.monotonic() + 60 * MINUTES, 0
+    with Load(members.tcp, messages_per_s=1_000, payload_bytes=500) as load:
+        members.await_leader()
+        while time.monotonic() < until or rounds < ROUNDS_MIN:
+            churn(members, rounds)
+            load.await_progress(members.tell)
+            take(samples, members)
+            rounds += 1
+        load.finish()
+        members.stop()
+    kept = members.directory / "soak.json"
+    kept.write_text(json.dumps({f"{who} {what}": values for (who, what), values in samples.values.items()}))
+    print(f"{rounds} rounds, {kept}")
+    assert load.acknowledged > 1_000
+    assert not (growing := samples.growing()), "\n".join(growing)
+
+
+def churn(members, number: int) -> None:
+    for _ in range(2):
+        endpoints = members.endpoints if number % 2 else members.tcp
+        with ClusterClient.connect(endpoints, message_timeout_s=60) as client:
+            client.offer(b"short")
+            client.await_committed(60)
+    leader = members.await_leader()
+    # The log's head may go while it is read.
+    with suppress(LogPurged), LogReader.open(endpoints=members.endpoints) as reader:
+        for _, _ in zip(range(50), reader.entries(), strict=False):
+            pass
+    follower = members.member_dir((leader + 1) % 3)
+    match number % 4:
+        case 0:  # logs are opened again; snapshots come by log_bytes_max
+            os.kill(members.pid(leader), signal.SIGHUP)
+        case 1:
+            with suppress(ProcessLookupError):
+                os.kill(pid_of(follower), signal.SIGKILL)
+        case 2:
+            run("tool", "transfer-leadership", "--dir", str(members.directory))  # or it does not, under load
+    members.await_leader()
+
+
+def bytes_of(path: Path) -> int:
+    with suppress(FileNotFoundError):  # it has just gone
+        return path.stat().st_blocks * 512
+    return 0
+
+
+def take(samples: Samples, members) -> None:
+    for member_id in members.ids:
+        name, pid = f"member {member_id}", members.pid(member_id)
+        files = [path for path in Path(members.member_dir(member_id)).rglob("*") if path.is_file()]
+        recorded = [path for path in files if path.suffix == ".rec"]  # these come and go with the log
+        samples.take(name, taken_by(pid) | {"files": len(files) - len(recorded)})
+        assert sum(map(bytes_of, recorded)) < 2 * LOG_BYTES_MAX
+        for child in children_of(pid):
+            with suppress(OSError):  # it has just been killed
+                samples.take(f"child of {name}", taken_by(child))
