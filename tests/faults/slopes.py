@@ -17,11 +17,14 @@ WARM_UP = 0.34  # of the samples: caches, pools and the first snapshots fill
 
 
 def taken_by(pid: int) -> dict[str, int]:
-    """Resident bytes, descriptors and threads. Raises OSError when it is gone."""
+    """Bytes that no file could give back, descriptors and threads. Raises OSError when it is gone."""
     proc = Path(f"/proc/{pid}")
-    pages = int((proc / "statm").read_text().split()[1])
+    fields = dict(line.split(":", 1) for line in (proc / "status").read_text().splitlines())
+    if "RssAnon" not in fields:
+        raise ProcessLookupError(f"process {pid} has ended")
     threads, descriptors = (len(os.listdir(proc / folder)) for folder in ("task", "fd"))
-    return {"memory": pages * os.sysconf("SC_PAGE_SIZE"), "descriptors": descriptors, "threads": threads}
+    memory = int(fields["RssAnon"].split()[0]) * 1024
+    return {"memory": memory, "descriptors": descriptors, "threads": threads}
 
 
 def children_of(pid: int) -> list[int]:
@@ -35,6 +38,7 @@ class Samples:
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, str], list[int]] = defaultdict(list)
+        self.rounds_of: dict[int, int] = defaultdict(int)  # in which a process was there
 
     def take(self, who: str, taken: dict[str, int]) -> None:
         for what, value in taken.items():
