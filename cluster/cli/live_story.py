@@ -51,7 +51,7 @@ def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
     }
     frames: list[Frame] = []
     for event in by_time(logs_in(directory)):
-        if event.member not in members:
+        if event.member not in members or event.level == "debug":
             continue
         members[event.member] = _after(members[event.member], event)
         frames.append(

@@ -54,6 +54,8 @@ def story_in(text: str) -> list[dict]:
 
 def test_the_logs_of_a_stopped_cluster_become_a_frame_an_event(tmp_path):
     a_history(tmp_path)
+    with (tmp_path / "member-1" / "node.log").open("a") as file:  # messages are too many for a frame each
+        file.write('{"event": "RequestVote", "level": "debug", "timestamp": "2026-01-31T11:59:07Z"}\n')
     frames = frames_of_events(tmp_path, STATUS)
     seen = [
         (
