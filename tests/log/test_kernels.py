@@ -15,7 +15,7 @@ from cluster.log import column_kernels, follow, frames, ingress, session_table
 from cluster.log.checksum import Checksum, compute
 from cluster.log.kernel import SHARED_MODULES
 from cluster.log.scan import scan
-from cluster.log.warm import KERNEL_MODULES, compile_all
+from cluster.log.warm import KERNEL_MODULES
 from cluster.protocol import enums, frame, streams
 from cluster.protocol.link import CommitAck
 from cluster.protocol.log import (
@@ -111,7 +111,6 @@ print([name for name in ("numba.cpython.unicode", "numba.np.linalg") if name in 
 def test_setting_up_compiles_every_kernel():
     with_kernels = {path.stem for path in FOLDER.glob("*.py") if "\n@kernel(" in path.read_text()}
     assert with_kernels <= set(KERNEL_MODULES)
-    compile_all()
 
 
 if not config.DISABLE_JIT:  # else this is that run

@@ -8,7 +8,7 @@ LATER = ("cryptography", "google", "grpc", "hdrh", "prometheus_client", "pyarrow
 
 def test_kernels_are_compiled_with_numba_and_numpy_alone():
     missing = f"import sys; sys.modules.update(dict.fromkeys({LATER}))"
-    every = "from cluster.member.warm import MODULES, importlib; list(map(importlib.import_module, MODULES))"
+    every = "from cluster.log.warm import MODULES, importlib; list(map(importlib.import_module, MODULES))"
     run = subprocess.run(
         [sys.executable, "-c", f"{missing}; {every}"], capture_output=True, text=True, timeout=100
     )
