@@ -26,12 +26,13 @@ def format_directory(
     config: Annotated[Path, typer.Option(help="The member's TOML file.")],
     name: Annotated[str, typer.Option(help="The cluster's name, the same for all its members.")],
     member_id: Annotated[
-        int | None, typer.Option(help="Which member this is, over what the file says.")
+        int | None,
+        typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
     ] = None,
     directory: Annotated[
-        str | None, typer.Option("--dir", help="The member's directory, over what the file says.")
+        str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
 ) -> None:
     """Make an empty directory one of a named cluster, before its member's first start."""
     from cluster.archive.files import OsFiles, make_directories
