@@ -17,9 +17,9 @@ def pass_over() -> None:
     """Let none of them end the process before there is a log to answer in. What does end it says where."""
     for number in HARMLESS:
         signal.signal(number, signal.SIG_IGN)
-    if sys.stderr is not None:
-        faulthandler.enable()
-        faulthandler.register(signal.SIGQUIT, chain=True)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(sys.__stderr__)
+        faulthandler.register(signal.SIGQUIT, sys.__stderr__, chain=True)
 
 
 def answer(log: NodeLog, reopen_logs: Callable[[], None]) -> None:

@@ -309,7 +309,7 @@ def test_an_archive_that_runs_is_looked_at_and_not_changed(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "status", "what"),
     [
-        (["describe"], 2, "--dir"),
+        (["describe"], 1, "cluster-data: no such directory"),
         (["describe", "--dir", "{tmp}/nowhere"], 1, "no such directory"),
         (["verify", "--dir", "{tmp}"], 1, "no archive.catalog is in it"),
         (

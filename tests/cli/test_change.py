@@ -59,12 +59,12 @@ def test_members_are_made_of_the_best_log_once_enough_are_closed(run, cluster, t
     status, _, err = run(*making, cluster / "member-1", "--words", cluster / "member-0/cluster/closed.dat")
     assert status == 2
     assert "the best log is that of member 0, to " in err
-    status, _, err = run(*making, cluster, "--member-id", 7)
-    assert (status, "--member-id 7: expected one of 0,1,2" in err) == (2, True)
+    status, _, err = run(*making, cluster, "--member", 7)
+    assert (status, "--member 7: expected one of 0,1,2" in err) == (2, True)
     assert not (tmp_path / "new").exists()
 
     copied = shutil.copy(cluster / "member-1/cluster/closed.dat", tmp_path / "closed-1")
-    status, out, _ = run(*making, cluster / "member-0", "--words", copied, "--member-id", 2)
+    status, out, _ = run(*making, cluster / "member-0", "--words", copied, "--member", 2)
     assert (status, len(out.splitlines())) == (0, 1)
     status, out, _ = run(*making, cluster, "--json")
     lines = [json.loads(line) for line in out.splitlines()]

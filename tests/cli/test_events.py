@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cluster.cli import events
+from cluster.cli.durations import time_of
 
 GROUP = "events"
 
@@ -98,7 +99,8 @@ def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, mo
 
 def test_how_long_ago_is_given_with_its_unit():
     for given, ago in (("90s", 90), ("10m", 600), ("2h", 7_200), ("1d", 86_400)):
-        assert abs(datetime.now(UTC) - timedelta(seconds=ago) - events._time_of(given)) < timedelta(seconds=5)
+        since = time_of("--since", given)
+        assert abs(datetime.now(UTC) - timedelta(seconds=ago) - since) < timedelta(seconds=5)
 
 
 @pytest.mark.parametrize(

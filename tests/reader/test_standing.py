@@ -10,21 +10,27 @@ from cluster.reader.standing import by_log
 
 
 def entry(entry_type, log_position, timestamp):
-    return SimpleNamespace(entry_type=entry_type, log_position=log_position, timestamp=timestamp)
+    return SimpleNamespace(
+        entry_type=entry_type, log_position=log_position, term_base_log_position=0, timestamp=timestamp
+    )
 
 
 @pytest.mark.parametrize(
-    ("positions", "last", "at", "replayed"),
-    [([], None, None, 896), ([640, 320], 640, "1970-01-01T00:00:00.640+00:00", 384)],
+    ("positions", "last", "at", "replayed", "a_day"),
+    [([], None, None, 896, 12_288), ([640, 320], 640, "1970-01-01T00:00:00.640+00:00", 384, 4_608)],
 )
-def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(positions, last, at, replayed):
+def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(
+    positions, last, at, replayed, a_day
+):
     entries = [entry(TERM, 1000, 0), *(entry(SNAPSHOT, position, position) for position in positions)]
     state = SimpleNamespace(log_entries=entries)
     log = SimpleNamespace(state=state, start_position=128, time_unit=ClusterTimeUnit.MILLIS)
-    assert by_log(log, 1024) == {
+    hour = 3_600_000
+    assert by_log(log, 1024, now_ms=2 * hour) == {
         "logBytes": 896,
         "snapshotPosition": last,
         "snapshotTimestamp": last,
         "snapshotTime": at,
         "replayBytes": replayed,
+        "logBytesPerDay": a_day,
     }

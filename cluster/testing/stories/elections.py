@@ -229,15 +229,18 @@ def nomination_deadline(stage: Stage) -> None:
     cluster.run(1)
     stage.begin()
     cluster.lose_power(old)
+    nominated = stage.await_first("election CANVASS -> NOMINATE")
     first = stage.await_first("election NOMINATE -> CANDIDATE_BALLOT")
     other = next(member for member in range(3) if member not in (old, first))
     cluster.run_until(lambda: cluster.leader == first, "a leader")
     stage.step(
         "The leader's host is off. A follower may stand, and draws a nomination deadline of up to 500 ms.",
-        first,
+        nominated,
         "election CANVASS -> NOMINATE: quorum candidate",
     )
-    stage.step("So does the other one.", other, "election CANVASS -> NOMINATE: quorum candidate")
+    stage.step(
+        "So does the other one.", first + other - nominated, "election CANVASS -> NOMINATE: quorum candidate"
+    )
     stage.never("Before its deadline none asks for votes.", other, "RequestVote")
     stage.step("They go on saying where their logs end.", first, "CanvassPosition", to=other)
     stage.step(
