@@ -7,6 +7,8 @@ import gzip
 import json
 import shutil
 import tarfile
+from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from jobs.command import JobOptions
 from jobs.delta_table import read
 from jobs.keeping import keep, with_entries
+from jobs.table_job import TableJob
 from jobs.tables import tables_in
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
@@ -76,6 +79,13 @@ def log_and_snapshots(log, decoded, member_dir):
 @pytest.fixture
 def table(tmp_path) -> str:
     return str(tmp_path / "table")
+
+
+def updated_by(job: TableJob, update: Callable[..., None]) -> TableJob:
+    """The same job, whose batches go in by ``update``, a function of what the job's own is given."""
+
+    other = type("Updated", (TableJob,), {"__slots__": (), "update": staticmethod(update)})
+    return other(**{field.name: getattr(job, field.name) for field in fields(job)})
 
 
 def rows_by(table, key: str) -> dict[int, dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from pathlib import Path
@@ -18,7 +17,7 @@ from jobs.sessions import sessions
 from jobs.tables import tables_in
 from jobs.terms import terms
 from jobs.timers import timers
-from tests.jobs.conftest import CUT, expected_sessions, keep_all, rows_by, rows_of
+from tests.jobs.conftest import CUT, expected_sessions, keep_all, rows_by, rows_of, updated_by
 from tests.spark.readers import snapshot_rows
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "tables.md").read_text()
@@ -59,7 +58,7 @@ def test_a_crash_between_two_tables_of_a_batch_leaves_all_of_them_right(
         tables[table].update(entries, table, commit, found)
 
     of_timers = next(table for table, job in tables.items() if job.layout.name == "timers")
-    doomed = tables | {of_timers: dataclasses.replace(tables[of_timers], update=dying)}
+    doomed = tables | {of_timers: updated_by(tables[of_timers], dying)}
     with pytest.raises(Exception, match="the driver is killed here"):
         keep_all(spark, member_dir, place, doomed)
     assert batches == [0, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from jobs.command import JobOptions
 from jobs.delta_table import read
 from jobs.keeping import keep
 from jobs.tables import tables_in
-from tests.jobs.conftest import rows_by, rows_of
+from tests.jobs.conftest import rows_by, rows_of, updated_by
 from tests.jobs.without_spark import IN_THREE, rows, run
 
 pytestmark = pytest.mark.timeout(300)
@@ -244,7 +243,7 @@ def keep_with(spark, member_dir, place, by_others, when):
             for statement in SQL.get(by_others.get(name, ""), ()):
                 spark.sql(statement.format(t=f"delta.`{table}`", path=table, key=job.layout.key)).collect()
 
-        return dataclasses.replace(job, update=update)
+        return updated_by(job, update)
 
     jobs = {table: with_others(job.layout.name, job) for table, job in tables_in(place).items()}
     source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "300"}
@@ -272,7 +271,7 @@ def test_two_jobs_over_one_table_take_each_entry_in_once_or_are_refused(
         if (commit.batch, when) == (0, "between"):
             keep_on(job, str(tmp_path / "other"), 500)
 
-    with_other = dataclasses.replace(job, update=update)
+    with_other = updated_by(job, update)
     if when == "between":
         keep_on(with_other, str(tmp_path / "one"), 200)
         keep_on(job, str(tmp_path / "other"), 500)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime as dt
 import json
 import shutil
@@ -19,7 +18,7 @@ from jobs.history import RECENT, Recent, position_of, replaced_by, unseen, versi
 from jobs.keeping import keep
 from jobs.log_to_delta import log_job
 from jobs.tables import tables_in
-from tests.jobs.conftest import rows_of
+from tests.jobs.conftest import rows_of, updated_by
 from tests.jobs.without_spark import IN_THREE, rows, run
 from tests.spark.logs import open_log
 
@@ -152,7 +151,7 @@ def test_a_restore_while_sparks_job_runs_ends_it_and_refuses_later_starts(spark,
         source = {"clusterDir": member_dir, "maxEntriesPerTrigger": "300"}
         keep(spark, "tables", tables, JobOptions.over(source, place, lambda _: None))
 
-    jobs = {table: dataclasses.replace(job, update=update)}
+    jobs = {table: updated_by(job, update)}
     wrong = r"had its rows replaced by RESTORE \(version 3\)"
     if when == "between two batches":
         with pytest.raises(Exception, match=wrong):
