@@ -10,6 +10,7 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.member.phase import PhaseName
 from cluster.protocol import consensus, link
 from cluster.protocol.enums import ElectionState
+from cluster.protocol.link_histories import TermEvents
 from tests.member.cluster_steps import a_busy_cluster, take_snapshot
 from tests.member.in_memory import liar
 from tests.member.in_memory.cluster import MS, SECOND
@@ -22,6 +23,11 @@ NAME = re.compile(r"`(\w+)`")
 
 # They move the stream of the log to whoever asks. Over a new link the real member asks again.
 MOVES_ITS_OWN_LOG = (link.ReplicationRequest, consensus.CatchupPosition)
+
+# Whoever has recorded a later term that begins before what is committed has a log of another history.
+# Only it knows what it has recorded. So it is taken at its word, and set apart while its link lasts.
+# Over a new link the real member tells its own log.
+TELLS_ITS_OWN_LOG = (TermEvents,)
 
 
 class Liars:
@@ -72,11 +78,15 @@ class Liars:
             if (now := as_it_should_be(kind, victim, peer)) != right:
                 right, lies = now, liar.lies(kind, victim, peer, Random(1))
             if index >= len(lies):
-                return
+                break
             message, index = lies[index], index + 1
             if not self.is_meant(message, victim, peer) and liar.tell(victim, peer, framed(message)):
                 self.cluster.run(1 * MS)
             self.all_are_there(message)
+        if kind in TELLS_ITS_OWN_LOG:
+            self.send_some()
+            self.cluster.await_settled(120 * SECOND)  # the two others of whoever is set apart go on
+            self.cluster.links.reset(victim.member_id, peer.member_id)
 
     def is_meant(self, message, victim, peer):
         """A leader's word for the end of its cluster is taken from it."""
@@ -95,7 +105,7 @@ class Liars:
                 if peer is not member and peer.is_running:
                     said = liar.lies(kind, member, peer, self.random)
                     liar.tell(member, peer, b"".join(framed(message) for message in said))
-                    if kind in MOVES_ITS_OWN_LOG:
+                    if kind in (*MOVES_ITS_OWN_LOG, *TELLS_ITS_OWN_LOG):
                         self.cluster.after(MS, self.cluster.links.reset, member.member_id, peer.member_id)
 
     def lie_about_everything(self, phases, phase_of, go_through):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from cluster.consensus.context import NULL_POSITION
 from cluster.protocol import consensus, link
+from cluster.protocol.link_histories import TermEvents
 from cluster.protocol.sbe import CLUSTER, Message
 from cluster.testing.world import ProcessDied
 from tests.simulation.member_state import MemberState, framed
@@ -99,4 +100,8 @@ def as_it_should_be(kind: type[Message], victim: MemberState, peer: MemberState)
             return message.replace(
                 next_leadership_term_id=term_id + 1, next_log_position=NULL_POSITION, term_base_log_position=0
             )
+        case TermEvents():  # a later term that is recorded at 0 would be another history, and no mistake
+            last = victim.recording_log.find_last_term()
+            recorded = (-1, -1) if last is None else (last.leadership_term_id, last.term_base_log_position)
+            return message.replace(recorded_term_id=recorded[0], recorded_term_base=recorded[1])
     return message
