@@ -44,6 +44,10 @@ def test_at_a_snapshot_for_standbys_the_standby_alone_takes_one_of_the_members_s
     assert standby.snapshots() == [(0, position), (-1, position)]
     assert all(member.recording_log.latest_snapshot() is None for member in cluster.members)
 
+    leaver = cluster.add_client()
+    cluster.await_settled()
+    leaver.close()
+    cluster.await_settled()
     both = take_snapshot(cluster)
     standby.run_until(lambda: standby.taken[-1] == both)
     leader = cluster.leader

@@ -9,8 +9,6 @@ from typing import Any
 from cluster.backup.copied_log import CopiedLog
 from cluster.backup.directory import BackupDirectory
 from cluster.backup.standby import StandbyLife
-from cluster.protocol import decode
-from cluster.protocol.log import SessionCloseEvent
 from cluster.service.channel import RecoveryState
 from tests.simulation.mistakes import Patch, Sought
 
@@ -50,21 +48,9 @@ def standby_without_the_state_of_its_snapshot(patch: Patch) -> None:
     patch(StandbyLife, "_load", forgetful)
 
 
-def closed_sessions_in_the_snapshots_of_a_standby(patch: Patch) -> None:
-    """It shows when a member has begun with such a snapshot."""
-    on_log_message = StandbyLife.on_log_message
-
-    def forgetful(self: Any, message: bytes, log_position: int) -> bool:
-        is_close = isinstance(decode(message), SessionCloseEvent)
-        return False if is_close else on_log_message(self, message, log_position)
-
-    patch(StandbyLife, "on_log_message", forgetful)
-
-
 BACKUP_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     copy_shown_before_it_is_synced: Sought(("I-23",)),
     term_missing_in_a_backup: Sought(("I-23",)),
     snapshot_named_before_the_log_is_there: Sought(("I-23",)),
     standby_without_the_state_of_its_snapshot: Sought(("I-23",)),
-    closed_sessions_in_the_snapshots_of_a_standby: Sought(("I-7",)),
 }

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.consumers import ConsumerTable
-from cluster.consensus.sessions import SessionManager
 from cluster.member.log.retention import Retention
 from tests.simulation.mistakes import Patch, Sought
 
@@ -47,16 +46,10 @@ def group_reported_beyond_the_commit(patch: Patch) -> None:
     patch(ConsumerTable, "refusal", blind)
 
 
-def groups_are_forgotten_by_a_jump(patch: Patch) -> None:
-    """Where cluster time jumps forward, reports are as old as that."""
-    patch(SessionManager, "keep_longer", lambda self, jumped: None)
-
-
 CONSUMER_MISTAKES: dict[Callable[[Patch], None], Sought] = {
     group_goes_back_with_an_old_reader: Sought(("I-25",)),
     group_reports_do_not_wait_for_the_last_one: Sought(("I-25",)),
     groups_not_loaded_from_a_snapshot: Sought(("I-25",)),
     log_dropped_whatever_groups_need: Sought(("I-25",)),
     group_reported_beyond_the_commit: Sought(("I-25",)),
-    groups_are_forgotten_by_a_jump: Sought(("I-25",), ("clock jump",)),
 }

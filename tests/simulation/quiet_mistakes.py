@@ -16,18 +16,22 @@ from typing import Any
 
 from cluster.archive import recording
 from cluster.archive.archive import Archive
+from cluster.backup.standby import StandbyLife
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.election import Election, _Replication
 from cluster.consensus.established import Leader
 from cluster.consensus.log_matching import Cut, LogMatching
 from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.sessions import SessionManager
 from cluster.log.session_table import SessionTable
 from cluster.member.disk import log_repair
 from cluster.member.disk.member_files import RepairNote
 from cluster.member.services.service_adapter import ServiceAdapter
+from cluster.protocol import decode
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
+from cluster.protocol.log import SessionCloseEvent
 from tests.simulation.lane_mistakes import lanes_not_in_the_snapshot
 from tests.simulation.mistakes import Patch
 from tests.simulation.supervised_mistakes import (
@@ -218,6 +222,26 @@ def forgotten_votes_count(patch: Patch) -> None:
     patch(Promises, "void_votes", lambda self, members: [])
 
 
+def closed_sessions_in_the_snapshots_of_a_standby(patch: Patch) -> None:
+    """It shows in a history when a member has begun with such a snapshot, which is rare."""
+    on_log_message = StandbyLife.on_log_message
+
+    def forgetful(self: Any, message: bytes, log_position: int) -> bool:
+        is_close = isinstance(decode(message), SessionCloseEvent)
+        return False if is_close else on_log_message(self, message, log_position)
+
+    patch(StandbyLife, "on_log_message", forgetful)
+
+
+def groups_are_forgotten_by_a_jump(patch: Patch) -> None:
+    """Where cluster time jumps forward, reports are as old as that."""
+
+    def keep_lanes_longer(self: Any, jumped: int) -> None:
+        self.lanes.jumped = jumped
+
+    patch(SessionManager, "keep_longer", keep_lanes_longer)
+
+
 # Each with the test that finds it.
 QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     report_of_an_older_term: "consensus/test_established.py::test_a_report_of_another_term_commits_nothing",
@@ -253,6 +277,10 @@ QUIET_MISTAKES: dict[Callable[[Patch], None], str] = {
     "test_a_join_that_an_election_has_overtaken_is_acknowledged_to_nobody_and_a_snapshot_still_is",
     forgotten_votes_count: "consensus/test_promises.py::"
     "test_a_vote_counts_no_more_when_another_voter_knows_that_it_is_forgotten",
+    closed_sessions_in_the_snapshots_of_a_standby: "backup/test_standby.py::"
+    "test_at_a_snapshot_for_standbys_the_standby_alone_takes_one_of_the_members_state",
+    groups_are_forgotten_by_a_jump: "member/test_retention.py::"
+    "test_a_jump_of_the_clocks_forgets_no_consumer_group_and_drops_none_of_its_log",
     answers_not_in_the_snapshot: "member/test_supervised_sessions.py::"
     "test_answers_that_nobody_has_taken_survive_the_restart_of_every_member_from_a_snapshot",
     answer_counts_not_in_the_snapshot: "member/test_supervised_sessions.py::"
