@@ -25,7 +25,7 @@ from cluster.archive.recording_verification import settle, verify_recording
 from cluster.archive.segments import Segments, segment_bases
 from cluster.cli import aeron_text
 from cluster.cli.members import AnyMemberDirectory
-from cluster.cli.verbs import Verb, Verbs, example
+from cluster.cli.verbs import AsJson, Verb, Verbs, example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
@@ -48,7 +48,6 @@ Directory = Annotated[
     Path, typer.Option("--dir", "-d", help="An archive directory, or the member's that holds it.")
 ]
 RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.", metavar="RECORDING")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 AllSegments = Annotated[
     bool, typer.Option("--all", "-a", help="All segments, not only each recording's last.")
 ]

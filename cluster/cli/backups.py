@@ -13,7 +13,7 @@ import typer
 from cluster.archive.files import OsFiles
 from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
 from cluster.cli.running_member import live_counters, mark_of
-from cluster.cli.verbs import example
+from cluster.cli.verbs import AsJson, example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol.counter_types import CounterTypeId
@@ -22,7 +22,6 @@ from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 
 def _milliseconds(text: str) -> int:

@@ -26,6 +26,7 @@ import typer
 
 from cluster.cli.events import LOG_NAMES
 from cluster.cli.members import directory_option
+from cluster.cli.verbs import AsJson
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
@@ -54,7 +55,7 @@ def bundle(
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Gather what describes a cluster into one file, without secrets."""
     members = _members(directory)

@@ -15,14 +15,13 @@ from cluster.backup.close import words_line
 from cluster.backup.restore import MemberFolders, Place
 from cluster.cli.members import ArchiveDirectory
 from cluster.cli.running_member import mark_of
-from cluster.cli.verbs import example
+from cluster.cli.verbs import AsJson, example
 from cluster.protocol.last_words import LastWords
 from cluster.reader.member_directory import find_cluster_directory, members_in
 from cluster.transport.clock import boot_id, epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 
 @app.command(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, OptionalMemberDirectory, member_place
-from cluster.cli.verbs import example
+from cluster.cli.verbs import AsJson, example
 from cluster.protocol.snapshot import SnapshotConsumer
 from cluster.reader.consumers import REPORTS, ConsumerCount, reported_groups
 
@@ -30,7 +30,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def consumers(
     directory: OptionalMemberDirectory = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show consumer groups: how far each is, and how many committed bytes it has not read."""
     from cluster.reader import LogReader

@@ -14,7 +14,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
-from cluster.cli.verbs import example
+from cluster.cli.verbs import AsJson, example
 from cluster.errors import ClusterError, NotLeader, TimedOut
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ LeaderDirectory = Annotated[
     optional_directory("A whole cluster's directory, or the one of the member that leads."),
 ]
 MemberDirectory = Annotated[Path | None, optional_directory("The member's directory.")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 REMOTE = "\nOver the network (--endpoints) it takes a principal with the right admin."
 

@@ -10,7 +10,7 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.running_member import lock_directory, mark_of
-from cluster.cli.verbs import example
+from cluster.cli.verbs import AsJson, example
 from cluster.errors import ConfigurationError
 from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
 from cluster.member.disk.data_loss import accept_data_loss as accept
@@ -51,7 +51,7 @@ def accept_data_loss(
         bool,
         typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Let a stopped member that lost its promises vote with what it has; the member must not run."""
     from cluster.node.node_log import NodeLog

@@ -8,6 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.cli.node import DirectoryOverFile, MemberIdOverFile
+from cluster.cli.verbs import AsJson
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
@@ -25,14 +28,9 @@ is of that cluster already, and fails where it is of another, or has files of a 
 def format_directory(
     config: Annotated[Path, typer.Option(help="The member's TOML file.")],
     name: Annotated[str, typer.Option(help="The cluster's name, the same for all its members.")],
-    member_id: Annotated[
-        int | None,
-        typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
-    ] = None,
-    directory: Annotated[
-        str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    member_id: MemberIdOverFile = None,
+    directory: DirectoryOverFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make an empty directory one of a named cluster, before its member's first start."""
     from cluster.archive.files import OsFiles, make_directories

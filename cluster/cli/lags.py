@@ -30,8 +30,9 @@ def with_missing_entries(
         for member in lagging:
             begin = committed - member["lag"]
             end = min(committed, begin + COUNTED_BYTES_MAX)
-            entries = list(log.entries(begin, end, columns=["timestamp"]))
-            if entries and member["lag"] <= COUNTED_BYTES_MAX:
-                member["lagEntries"] = len(entries)
-            if entries and member["isAlive"]:
-                member["lagMs"] = max(0, (now - entries[0]["timestamp"]) // timedelta(milliseconds=1))
+            batches = [batch for batch in log.batches(begin, end, columns=["timestamp"]) if batch.num_rows]
+            if batches and member["lag"] <= COUNTED_BYTES_MAX:
+                member["lagEntries"] = sum(batch.num_rows for batch in batches)
+            if batches and member["isAlive"]:
+                age = now - batches[0].column("timestamp")[0].as_py()
+                member["lagMs"] = max(0, age // timedelta(milliseconds=1))

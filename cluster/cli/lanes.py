@@ -19,7 +19,7 @@ from cluster.cli.members import (
     place,
 )
 from cluster.cli.running_member import leader_directory, status_in
-from cluster.cli.verbs import Verb, example
+from cluster.cli.verbs import AsJson, Verb, example
 from cluster.protocol.snapshot import SnapshotLane
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 def lanes(
     directory: OptionalMemberDirectory = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
     from cluster.reader import LogReader
@@ -80,7 +80,7 @@ def forget_lanes(
         Path | None, optional_directory("A running member's directory, or a whole cluster's.")
     ] = None,
     endpoints: OptionalEndpoints = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Have all members forget the lanes of an application that is finished, before lane_retention."""
     from cluster.client import ClusterClient

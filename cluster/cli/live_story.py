@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.cli.events import Event, EventLog, by_time, event_text, logs_in
-from cluster.errors import NotAClusterDirectory, StorageError
+from cluster.errors import NotAClusterDirectory, StorageErrors
 
 Frame = dict[str, Any]  # "status", and "events": lines for people
 
@@ -94,10 +94,8 @@ def _document(last: dict[str, Any], members: list[dict[str, Any]], event: Event)
 
 def write_text(path: Path, text: str) -> None:
     """Raises StorageError."""
-    try:
+    with StorageErrors(path, "cannot be written"):
         path.write_text(text)
-    except OSError as error:
-        raise StorageError(path, error.errno, "cannot be written") from None
 
 
 def page(played: list[Frame] | dict[str, Any] | None = None) -> str:

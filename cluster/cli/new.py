@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from cluster.cli.verbs import Verb
-from cluster.errors import ConfigurationError, StorageError
+from cluster.cli.verbs import AsJson, Verb
+from cluster.errors import ConfigurationError, StorageErrors
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -144,19 +144,17 @@ def new(
     name: Annotated[
         str, typer.Argument(help="The service's module and folder, as order_book.", metavar="NAME")
     ],
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a folder with a service, its test, a client and a query, all of which run."""
     if not name.isidentifier() or keyword.iskeyword(name) or name in ("client", "cluster", "query"):
         raise ConfigurationError(f"{name}: expected the name of a module of your own, such as order_book")
     names = {"name": name, "type": "".join(word.capitalize() for word in name.split("_")) or "Service"}
     folder = Path(name)
-    try:
+    with StorageErrors(folder, "cannot be made"):
         folder.mkdir()
         for file, text in FILES.items():
             (folder / Template(file).substitute(names)).write_text(Template(text).substitute(names))
-    except OSError as error:
-        raise StorageError(folder, error.errno, "cannot be made") from None
     if as_json:
         print(json.dumps({"dir": name, "service": f"{name}:{names['type']}"}))
     else:

@@ -34,17 +34,21 @@ Exit status: 0 fine, 1 no member would start with it on this host, 2 no configur
 """
 
 
+MemberIdOverFile = Annotated[
+    int | None,
+    typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
+]
+DirectoryOverFile = Annotated[
+    str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
+]
+
+
 @app.command(epilog=EPILOG)
 def node(
     config: Annotated[Path | None, typer.Option("--config", "-c", help="The member's TOML file.")] = None,
     check: Annotated[Path | None, typer.Option(help="Check this TOML file, and run nothing.")] = None,
-    member_id: Annotated[
-        int | None,
-        typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
-    ] = None,
-    directory: Annotated[
-        str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
-    ] = None,
+    member_id: MemberIdOverFile = None,
+    directory: DirectoryOverFile = None,
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
     ] = False,

@@ -18,6 +18,7 @@ from cluster.cli.control import transfer_on_host
 from cluster.cli.durations import duration_option
 from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
+from cluster.cli.verbs import AsJson
 from cluster.errors import ClusterError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import parse_endpoints
@@ -73,7 +74,7 @@ def restart(
     timeout: Annotated[
         float, duration_option(help="How long each member may take to be level.", default="60s", least="1s")
     ] = 60.0,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Restart running members one after the other, without an end to any session."""
     directory, endpoints = place(directory, endpoints)

@@ -33,7 +33,7 @@ from cluster.cli.members import (
     text_or_none,
 )
 from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
-from cluster.cli.verbs import Verbs, example
+from cluster.cli.verbs import AsJson, Verbs, example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.error_log import decode_error_log
@@ -110,7 +110,6 @@ Directory = Annotated[
 OptionalDirectory = Annotated[
     Path | None, optional_directory("A cluster directory, or the member's that holds it.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
 ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
 

@@ -1,10 +1,13 @@
-"""How ``cluster log``, ``tool`` and ``archive`` list their verbs."""
+"""What verbs of the command line have in common, and how ``log``, ``tool`` and ``archive`` list theirs."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.core import TyperCommand, TyperGroup
+
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
 
 SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
 

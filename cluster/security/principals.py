@@ -22,7 +22,6 @@ from cluster.errors import ConfigurationError, StorageErrors
 from cluster.security.text_file import read_lines
 
 NAME_LENGTH_MAX = 256
-SECRET_LENGTH_MAX = 1024
 SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P = 15, 8, 1  # 32 MiB and about 50 ms
 SCRYPT_MEMORY_MAX = 256 * 1024 * 1024
 SALT_BYTES = 16
