@@ -71,6 +71,8 @@ def draw(
             [row[0] for row in found], [row[column] for row in found], label=label, color=color, linewidth=1.3
         )
     answers.set_yscale("log")
+    for ticks in (answers.yaxis.set_major_formatter, answers.yaxis.set_minor_formatter):
+        ticks("{x:g}")
     answers.set_ylabel("ms")
     answers.set_title("From an airline's offer to the service's answer", loc="left", fontsize=11)
 
@@ -92,5 +94,6 @@ def draw(
             f" kill -9 of member {kill.member_id}, which led;\n no commit for {1000 * kill.gap_s:.0f} ms",
             (kill.at_s, 0.8), xycoords=("data", "axes fraction"), fontsize=8,
         )  # fmt: skip
+    figure.align_ylabels()
     figure.savefig(path, dpi=130)
     plt.close(figure)
