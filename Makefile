@@ -71,6 +71,7 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 
 interop: java  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
 	@.ci/node
+	@.ci/promtool
 	@$(PYTHON_BIN) -m pytest -q -m 'interop and not slow' $(ARGS)
 
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
