@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster.aeron.aeron_member import CONSENSUS, AeronMember, member_endpoints
+from cluster.aeron.aeron_member import CONSENSUS, INGRESS, AeronMember, member_endpoints
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import (
     ClusterError,
@@ -219,6 +219,11 @@ class AeronLog:
     def backup_response(self) -> BackupResponse:
         """What the first member that can says of itself, its leader and all members."""
         return self._with_a_member(AeronMember.query)
+
+    def ingress_endpoints(self) -> dict[int, str]:
+        """Where each member takes sessions, by its id, as the first that can says it."""
+        members = member_endpoints(self.backup_response().cluster_members)
+        return {member_id: endpoints[INGRESS] for member_id, endpoints in members.items()}
 
     # ---- what the log is
 

@@ -1,0 +1,147 @@
+"""The members of a real cluster as a session meets them: what each got, and what it says."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from cluster.aeron import aeron_cluster
+from cluster.aeron.aeron_cluster import AeronCluster
+from cluster.errors import MediaDriverError
+from cluster.media.client_conductor import ChannelRefused
+from cluster.protocol import Message, decode
+from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.session import (
+    NewLeaderEvent,
+    SessionConnectRequest,
+    SessionEvent,
+    SessionKeepAlive,
+    SessionMessageHeader,
+)
+from tests.aeron.scripted_aeron import Clock
+
+ENDPOINTS = {0: "host:9002", 1: "host:9102", 2: "host:9202"}
+LISTED = ",".join(f"{member_id}={endpoint}" for member_id, endpoint in ENDPOINTS.items())
+SESSION = 7
+
+
+class ScriptedPublication:
+    """To one member: ``result`` of the next offers, below 0, or 0 to take them."""
+
+    def __init__(self, channel: str, is_connected: bool) -> None:
+        self.channel = channel
+        self.is_connected = is_connected
+        self.is_removed = False
+        self.message_length_max = 1000
+        self.results: list[int] = []
+        self.offered: list[bytes] = []
+
+    def offer(self, message: bytes) -> int:
+        if self.results:
+            return self.results.pop(0)
+        if not self.is_connected:
+            return Offer.NOT_CONNECTED
+        self.offered.append(message)
+        return 96 * len(self.offered)
+
+    @property
+    def payloads(self) -> list[tuple[int, bytes]]:
+        """Term and payload of each message of the application."""
+        found = [(decode_any(each), each[SessionMessageHeader.ENCODED_LENGTH :]) for each in self.offered]
+        return [(m.leadership_term_id, p) for m, p in found if isinstance(m, SessionMessageHeader)]
+
+    def of(self, kind: type[Message]) -> list[Any]:
+        """The messages of this kind that were offered."""
+        return [message for message in map(decode_any, self.offered) if isinstance(message, kind)]
+
+
+def decode_any(data: bytes) -> Message | None:
+    return decode(data)
+
+
+class ScriptedMembers:
+    """In place of ``Aeron``, and of the subscription to egress."""
+
+    def __init__(self, monkeypatch: Any, *, refused: str = "") -> None:
+        self.clock = Clock()
+        self.all: list[ScriptedPublication] = []
+        self.refused = refused
+        self.lost = ""  # why the driver is
+        self.answers_at_once = False
+        self.connects = True  # a publication is connected at once
+        self.egress: list[bytes] = []
+        self.heard: list[bytes] = []
+        self.conductor = self
+        self.stream_id, self.channel = 102, "aeron:udp?endpoint=me:1"
+        self._ids = count(1)
+        monkeypatch.setattr(aeron_cluster, "Answers", lambda aeron, towards, stream_id: self)
+
+    def session(self, **options: Any) -> AeronCluster:
+        """One that nobody runs: ``turn`` does."""
+        options = {"on_egress": self.heard.append, "now_ns": lambda: self.clock.now_ns, **options}
+        return AeronCluster(self, options.pop("endpoints", ENDPOINTS), **options)  # type: ignore[arg-type]
+
+    def open_session(self, **options: Any) -> AeronCluster:
+        """Opened in term 3, which member 0 leads."""
+        session = self.session(**options)
+        self.turn(session)
+        self.say(self.answer(EventCode.OK, 0))
+        self.turn(session, 2)
+        return session
+
+    def turn(self, session: AeronCluster, times: int = 1, *, seconds: float = 0.0) -> None:
+        for _ in range(times):
+            self.clock.wait(seconds)
+            session.do_work()
+
+    def to(self, member_id: int) -> ScriptedPublication:
+        """The last publication to this member."""
+        return next(each for each in reversed(self.all) if each.channel.endswith(ENDPOINTS[member_id]))
+
+    def requests(self) -> list[SessionConnectRequest]:
+        return [request for each in self.all for request in each.of(SessionConnectRequest)]
+
+    def answer(self, code: EventCode, leader: int, detail: str = "", *, correlation_id: int = 0) -> Message:
+        """To the last request."""
+        asked = correlation_id or max(request.correlation_id for request in self.requests())
+        return SessionEvent(SESSION, asked, 3, leader, code, 0, 2_000_000_000, detail)
+
+    def new_leader(self, term_id: int, leader: int, session_id: int = SESSION) -> Message:
+        return NewLeaderEvent(term_id, session_id, leader, LISTED)
+
+    def say(self, message: Message | bytes) -> None:
+        """It arrives on egress."""
+        self.egress.append(message if isinstance(message, bytes) else message.encode())
+
+    def keep_alives(self, member_id: int) -> int:
+        return len(self.to(member_id).of(SessionKeepAlive))
+
+    # ---- of Aeron and of Answers
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> ScriptedPublication:
+        assert stream_id == 101
+        if self.refused and self.refused in channel:
+            raise ChannelRefused(f"{channel} is refused")
+        self.all.append(ScriptedPublication(channel, self.connects))
+        return self.all[-1]
+
+    def remove_publication(self, publication: ScriptedPublication) -> None:
+        publication.is_removed = True
+
+    def next_correlation_id(self) -> int:
+        return next(self._ids)
+
+    def do_work(self) -> int:
+        if self.lost:
+            raise MediaDriverError(self.lost)
+        return 0
+
+    def poll(self) -> list[bytes]:
+        if self.answers_at_once and self.requests():
+            self.answers_at_once = False
+            self.say(self.answer(EventCode.OK, 0))
+        arrived, self.egress = self.egress, []
+        return arrived
+
+    def close(self) -> None:
+        pass
