@@ -312,3 +312,6 @@ class _Nobody:
 
     def close_egress(self, connection_id: int) -> None:
         """There is none."""
+
+    def dial(self, session: Any) -> None:
+        """A standby leads nobody."""

@@ -60,6 +60,9 @@ class SessionPort(AdmissionPort, Protocol):
     def close_egress(self, connection_id: int) -> None:
         """Close the connection once what was sent is out."""
 
+    def dial(self, session: ClusterSession) -> None:
+        """Have the client reached at its response channel, if this member can: it cannot come by itself."""
+
 
 class SessionManager:
     """All sessions of one member. ``table`` has the same open sessions for the kernels, with their counts."""
@@ -343,6 +346,9 @@ class SessionManager:
                     work_count += 1
                 else:
                     self._has_pending_events = True
+            elif session.has_new_leader_event_pending and not session.resume_hash:
+                session.has_new_leader_event_pending = False  # until it is reached
+                self.port.dial(session)
         return work_count
 
     def tell_error(

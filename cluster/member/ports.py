@@ -62,6 +62,12 @@ class Clients(Protocol):
     def address(self, connection_id: int) -> str:
         """The client's in the network, over gRPC, too; empty over a Unix socket."""
 
+    def dial(self, session_id: int, response_channel: str, response_stream_id: int) -> None:
+        """Have a session's client reached; the connection comes by ``poll``, or never."""
+
+    def dialled_session(self, connection_id: int) -> int | None:
+        """The session for which it was dialled; None of a connection that came by itself."""
+
     def close(self, connection_id: int, why: str = ...) -> None:
         """Close once what was sent is out."""
 

@@ -79,6 +79,7 @@ class _Client:
         "buffered",
         "connection",
         "deadline_ns",
+        "dialled_session",
         "host",
         "is_known",
         "opened_ns",
@@ -90,6 +91,7 @@ class _Client:
         self.connection = connection
         self.host = host  # over TCP: in whose share it is
         self.address = host
+        self.dialled_session: int | None = None  # for which it was made
         self.opened_ns = now_ns
         # Of the next byte taken, while some are queued; of the peer's close when finishing.
         self.deadline_ns = 0
@@ -121,13 +123,15 @@ class ClientPort:
         bounds: Bounds = DEFAULT_BOUNDS,
         tls: MemberTls | None = None,
         outsiders: Outsiders | None = None,
+        dial: Callable[[int, str, int], None] = lambda *_: None,
     ) -> None:
         """Listen at every endpoint, or at none and raise ``PortInUse`` with the address that is taken.
 
         ``message_length_max`` counts the SBE header too. ``on_error`` hears of clients that were cut off.
         ``hand_over`` takes the sockets of readers of the log, with what they sent after their Hello; without
         it they are refused. With ``tls`` nothing else is spoken over TCP.
-        ``outsiders`` are who has ended lives before this one.
+        ``outsiders`` are who has ended lives before this one. ``dial`` reaches the client of a session (id,
+        response channel, response stream id) and makes a connection for it.
         """
         self._poller = poller
         self._clock_ns = clock_ns
@@ -135,6 +139,7 @@ class ClientPort:
         self._hand_over = hand_over
         self._tls = tls
         self._outsiders = outsiders or Outsiders()
+        self.dial = dial
         self._cluster_id = cluster_id
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._bounds = bounds
@@ -153,7 +158,8 @@ class ClientPort:
         self._buffered_bytes = 0  # of all clients
         self._queued: dict[int, _Client] = {}  # with bytes that their sockets have not taken
         self._ready: list[Connection] = []
-        self._made: deque[tuple[socket.socket, str | None, str]] = deque()  # by ``connect``, not accepted yet
+        # By ``connect``, not accepted yet.
+        self._made: deque[tuple[socket.socket, str | None, str, int | None]] = deque()
         self._is_shut_down = False
         self._connection_id = 0  # of the newest
         self._last_served = 0
@@ -181,17 +187,19 @@ class ClientPort:
     def connection_count(self) -> int:
         return len(self._clients)
 
-    def connect(self, certificate_name: str | None, peer: str) -> socket.socket:
+    def connect(
+        self, certificate_name: str | None, peer: str, session_id: int | None = None
+    ) -> socket.socket:
         """A client's end of a new connection, made within this process; called from any thread.
 
-        ``peer`` is the host of the client for whom it is.
-        ``certificate_name`` is that of the client for whom it is: no other process can claim one like this.
+        ``peer`` is the host of the client for whom it is, ``session_id`` the open session for which it was
+        dialled. ``certificate_name`` is that of the client: no other process can claim one like this.
         Raises ConnectionRefusedError when the port is shut down.
         """
         if self._is_shut_down:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         ours, theirs = socket.socketpair()
-        self._made.append((ours, certificate_name, peer))
+        self._made.append((ours, certificate_name, peer, session_id))
         self._poller.wake()
         return theirs
 
@@ -261,8 +269,8 @@ class ClientPort:
             for sock in listener.accept():
                 self._accept(sock, now_ns, handler)
         for _ in range(min(len(self._made), ACCEPTS_PER_POLL_MAX)):
-            sock, certificate_name, peer = self._made.popleft()
-            self._accept(sock, now_ns, handler, certificate_name, peer)
+            sock, certificate_name, peer, session_id = self._made.popleft()
+            self._accept(sock, now_ns, handler, certificate_name, peer, session_id)
         return self._connection_id - before
 
     def _is_stranger(self, connection_id: int, handler: ClientsHandler) -> bool:
@@ -281,6 +289,7 @@ class ClientPort:
         handler: ClientsHandler,
         certificate_name: str | None = None,
         peer: str = "",
+        session_id: int | None = None,
     ) -> None:
         self._connection_id += 1
         connection = self._connection(
@@ -302,6 +311,7 @@ class ClientPort:
         connection.serve(STRANGER, self._connection_id)
         client = _Client(connection, host, now_ns)
         client.address = peer or address
+        client.dialled_session = session_id
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
 
@@ -545,6 +555,11 @@ class ClientPort:
         """That of a client's host, over gRPC, too; empty over a Unix socket, or when the client is gone."""
         client = self._clients.get(connection_id)
         return "" if client is None else client.address
+
+    def dialled_session(self, connection_id: int) -> int | None:
+        """The session for which the connection was made; None of one that came by itself, or is gone."""
+        client = self._clients.get(connection_id)
+        return None if client is None else client.dialled_session
 
     def is_connected(self, connection_id: int) -> bool:
         """Whether ``send`` can reach the client."""

@@ -21,6 +21,7 @@ class Outside:
         self.log = []
         self.egress = []
         self.closed = []
+        self.dialled = []
         self.names = {}
         self.addresses = {}
         self.refused = []
@@ -67,6 +68,9 @@ class Outside:
         self.connected.discard(connection_id)
         self.closed.append(connection_id)
 
+    def dial(self, session):
+        self.dialled.append((session.id, session.response_channel, session.response_stream_id))
+
     def events(self, connection_id=None):
         return [
             (message.code, message.detail)
@@ -92,9 +96,16 @@ class Sessions:
         return self.now_ns // 1_000_000
 
     def connects(
-        self, connection_id, *, version=VERSION, is_leader=True, correlation_id=77, credentials=b"secret"
+        self,
+        connection_id,
+        *,
+        version=VERSION,
+        is_leader=True,
+        correlation_id=77,
+        credentials=b"secret",
+        channel=None,
     ):
-        channel = with_resume_hash(f"channel-{connection_id}", TOKEN)
+        channel = channel or with_resume_hash(f"channel-{connection_id}", TOKEN)
         request = SessionConnectRequest(correlation_id, 102, version, channel, credentials)
         self.manager.on_connect_request(
             connection_id, request, is_leader=is_leader, now_ns=self.now_ns, now_ms=self.cluster_time

@@ -135,3 +135,19 @@ def test_a_leader_that_leads_again_serves_its_clients_on_the_connections_they_ha
     assert new_leader_events(sessions) == [(1, NewLeaderEvent(TERM, session_id, LEADER, ENDPOINTS))]
     assert sessions.outside.events(1) == [(EventCode.OK, "")], "which the client has heard, once"
     assert manager.table.count_of(1) == 1
+
+
+def test_a_new_leader_has_those_dialled_who_cannot_come_by_themselves_once():
+    sessions = Sessions()
+    sessions.connects(1, channel="aeron:udp?endpoint=10.0.0.7:9020")
+    sessions.tick()
+    session_id = next(iter(sessions.manager.sessions))
+    sessions.opens(2)
+    for connection_id in (1, 2):
+        sessions.manager.on_disconnect(connection_id)
+    assert sessions.outside.dialled == []
+    sessions.manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
+    sessions.tick()
+    sessions.tick()
+
+    assert sessions.outside.dialled == [(session_id, "aeron:udp?endpoint=10.0.0.7:9020", 102)]

@@ -46,6 +46,9 @@ class Log:
     def close_egress(self, connection_id: int) -> None:
         pass
 
+    def dial(self, session: ClusterSession) -> None:
+        raise AssertionError("nobody leads again here")
+
 
 class Sessions:
     """A member's sessions and its log."""

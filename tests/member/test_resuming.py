@@ -144,3 +144,39 @@ def test_a_client_that_resumes_is_answered_once_the_authenticator_has_decided(an
         assert [resumed.cluster_session_id for resumed in again.of_type(SessionResumed)] == [session_id]
     else:
         assert [event.code for event in again.of_type(SessionEvent)] == [EventCode.CLOSED]
+
+
+CHANNEL = "aeron:udp?endpoint=10.0.0.7:9020"
+
+
+def test_a_client_that_cannot_come_is_dialled_by_the_new_leader_and_goes_on_with_its_session(monkeypatch):
+    cluster = SimulatedCluster(3, 1)
+    old = cluster.await_leader()
+    client = Stranger(old)
+    client.connects(channel=CHANNEL)
+    followers = [member for member in cluster.members if member is not old]
+    cluster.run_until(lambda: all(member.sessions for member in followers))
+    dialled = []
+    for member in followers:
+        monkeypatch.setattr(member.clients, "dial", lambda *whose: dialled.append(whose))
+    old.kill()
+    new = cluster.await_leader()
+    cluster.run_until(lambda: dialled)
+    assert dialled == [(1, CHANNEL, 102)]
+
+    monkeypatch.setattr(new.clients, "dialled_session", lambda _: 1)
+    reached = Stranger(new)
+    cluster.run_until(lambda: len(reached.heard) >= 2)
+
+    first, second = reached.heard
+    assert (first.code, first.cluster_session_id, first.correlation_id) == (EventCode.OK, 1, 7)
+    assert (type(second), second.leader_member_id) == (NewLeaderEvent, new.member_id)
+    assert new.replica.sessions.table.count_of(new.sessions[1].connection_id) == 1
+
+
+def test_a_connection_that_was_dialled_for_a_session_that_is_closed_meanwhile_ends(monkeypatch):
+    cluster = SimulatedCluster(3, 1)
+    leader = cluster.await_leader()
+    monkeypatch.setattr(leader.clients, "dialled_session", lambda _: 9)
+    reached = Stranger(leader)
+    cluster.run_until(lambda: reached.is_closed)

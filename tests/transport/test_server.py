@@ -565,6 +565,15 @@ def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serv
         server.port.connect("alice", "10.0.0.1")
 
 
+def test_a_connection_that_was_dialled_says_for_which_session(serve):
+    server = serve()
+    with server.port.connect(None, "10.0.0.1", 7) as dialled, server.port.connect(None, "") as came:
+        for client in (dialled, came):
+            client.sendall(HELLO)
+        server.turn_until(lambda: len(server.told) == 2)
+        assert [server.port.dialled_session(connection_id) for _, connection_id in server.told] == [7, None]
+
+
 @pytest.mark.conformance("C-221")
 def test_a_port_that_closes_closes_its_clients_connections(server):
     with bare(server) as client:

@@ -1,7 +1,7 @@
 """What clients ask for besides sending messages: to connect, to resume, to close, to administer."""
 
 from cluster.consensus.authentication import ADMIN_REQUEST, AuthorisationService
-from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.clients.egress_publisher import EgressPublisher
@@ -114,6 +114,16 @@ class ClientRequests:
             self._tell_resumed(connection_id, request)
         else:
             self._turn.hasten_slow_tick()
+
+    def on_dialled(self, connection_id: int, session_id: int) -> None:
+        """The client of an open session, which cannot come by itself, is reached over this connection."""
+        session = self._sessions.sessions.get(session_id)
+        if session is None or session.state is not SessionState.OPEN or not self._status.is_leading:
+            self._outlet.close_egress(connection_id)
+            return
+        session.has_new_leader_event_pending = True
+        self._sessions.link(session, connection_id, self._turn.now_ns, has_heard_ok=False)
+        self._turn.hasten_slow_tick()
 
     def _may_resume(self, session: ClusterSession, connection_id: int, request: SessionResume) -> bool | None:
         credentials = bytes(request.encoded_credentials)

@@ -59,7 +59,9 @@ class IngressAdapter:
         self._request_count = 0  # in this call of on_frames
 
     def on_connect(self, connection_id: int) -> None:
-        pass
+        session_id = self._clients.dialled_session(connection_id)
+        if session_id is not None:
+            self._requests.on_dialled(connection_id, session_id)
 
     def has_session(self, connection_id: int) -> bool:
         return self._replica.sessions.table.count_of(connection_id) > 0

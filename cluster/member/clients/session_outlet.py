@@ -91,6 +91,9 @@ class SessionOutlet:
     def close_egress(self, connection_id: int) -> None:
         self._clients.close(connection_id)
 
+    def dial(self, session: ClusterSession) -> None:
+        self._clients.dial(session.id, session.response_channel, session.response_stream_id)
+
     def cut_off(self, connection_id: int, why: str) -> None:
         """Close the connection of a client that asks for too much, once what was sent is out."""
         self._clients.close(connection_id, why)

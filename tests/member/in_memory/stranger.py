@@ -35,8 +35,13 @@ class Stranger:
         stream_id = streams.LINK if isinstance(message, SessionResume) else streams.INGRESS
         self.connection.send(frame(message.encode(), session_id=0, stream_id=stream_id))
 
-    def connects(self, correlation_id: int = 7, version: int = 3 << 8, credentials: bytes = b"") -> None:
-        channel = with_resume_hash("aeron:ipc", TOKEN)
+    def connects(
+        self,
+        correlation_id: int = 7,
+        version: int = 3 << 8,
+        credentials: bytes = b"",
+        channel: str = with_resume_hash("aeron:ipc", TOKEN),
+    ) -> None:
         self.says(SessionConnectRequest(correlation_id, 102, version, channel, credentials))
 
     def of_type(self, kind: type[Message]) -> list[Message]:
