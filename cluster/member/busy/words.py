@@ -4,82 +4,59 @@ Numbers that a turn reads and changes lie in ``Tables.words``. Python fills them
 takes them back after it (``lend.py``); in between they are the only ones.
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 from numba import types
 
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
 
+Words: TypeAlias = Annotated[np.ndarray, WORDS_OUT]
+Bytes: TypeAlias = Annotated[np.ndarray, BYTES_OUT]
+
 
 class Tables(NamedTuple):
     """Arrays of int64 (words, by the constants below or those of their modules) and of bytes."""
 
-    words: np.ndarray
-    calls: np.ndarray  # addresses, by log/calls.py
-    connections: np.ndarray  # rows by descriptor, log/connection_table.py
-    by_connection: np.ndarray  # descriptors by connection id
-    members: np.ndarray  # consensus/quorum.py
-    log_end: np.ndarray  # member/log/log_words.py
-    recording: np.ndarray  # archive/recording_words.py
-    cursor: np.ndarray  # of the same: how far the log is processed
-    service_cursor: np.ndarray  # how far a compiled service has it
-    proof: np.ndarray  # archive/proof_slots.py
-    time: np.ndarray  # a leader's, consensus/cluster_time.py
-    leadership: np.ndarray  # a leader's, consensus/quorum.py
-    follower: np.ndarray  # a follower's, of the same
-    followers: np.ndarray  # rows of FOLLOWER_WORDS, one for each of ``members``
-    sessions: np.ndarray  # log/session_table.py
-    ranges: np.ndarray  # of frame_egress
-    params: np.ndarray  # LogParams.words
-    counters: np.ndarray  # values of the counters file, mapped
-    columns: np.ndarray  # of delivered messages
-    service_call: np.ndarray  # log/message_calls.py
-    answers: np.ndarray  # columns of what the service's function answers
-    numbers: np.ndarray  # log/message_numbers.py, of a compiled service
-    limits: np.ndarray  # member/services/log_limits.py
-    ready: np.ndarray  # descriptors
-    received: np.ndarray
-    kept: np.ndarray  # rows of KEPT_BYTES, each with half a frame
-    keepers: np.ndarray  # their descriptors, plus 1; 0: free
-    log: np.ndarray  # the end of the log; log[0] is the byte at position BASE
-    recorded: np.ndarray  # what is written to the file, where that has checksums
-    side: np.ndarray  # payloads of fragmented messages
-    answer_bytes: np.ndarray  # payloads of its answers
-    egress: np.ndarray
-    acks: np.ndarray
-    unsent: np.ndarray  # what sockets did not take, for Python to offer
-    scratch: np.ndarray  # places below
+    words: Words
+    calls: Words  # addresses, by log/calls.py
+    connections: Words  # rows by descriptor, log/connection_table.py
+    by_connection: Words  # descriptors by connection id
+    members: Words  # consensus/quorum.py
+    log_end: Words  # member/log/log_words.py
+    recording: Words  # archive/recording_words.py
+    cursor: Words  # of the same: how far the log is processed
+    service_cursor: Words  # how far a compiled service has it
+    proof: Words  # archive/proof_slots.py
+    time: Words  # a leader's, consensus/cluster_time.py
+    leadership: Words  # a leader's, consensus/quorum.py
+    follower: Words  # a follower's, of the same
+    followers: Words  # rows of FOLLOWER_WORDS, one for each of ``members``
+    sessions: Words  # log/session_table.py
+    ranges: Words  # of frame_egress
+    params: Words  # LogParams.words
+    counters: Words  # values of the counters file, mapped
+    columns: Words  # of delivered messages
+    service_call: Words  # log/message_calls.py
+    answers: Words  # columns of what the service's function answers
+    numbers: Words  # log/message_numbers.py, of a compiled service
+    limits: Words  # member/services/log_limits.py
+    ready: Words  # descriptors
+    received: Bytes
+    kept: Bytes  # rows of KEPT_BYTES, each with half a frame
+    keepers: Words  # their descriptors, plus 1; 0: free
+    log: Bytes  # the end of the log; log[0] is the byte at position BASE
+    recorded: Bytes  # what is written to the file, where that has checksums
+    side: Bytes  # payloads of fragmented messages
+    answer_bytes: Bytes  # payloads of its answers
+    egress: Bytes
+    acks: Bytes
+    unsent: Bytes  # what sockets did not take, for Python to offer
+    scratch: Bytes  # places below
 
 
-_WORDS = [
-    "words",
-    "calls",
-    "connections",
-    "by_connection",
-    "members",
-    "log_end",
-    "recording",
-    "cursor",
-    "service_cursor",
-    "proof",
-    "time",
-    "leadership",
-    "follower",
-    "followers",
-    "sessions",
-    "ranges",
-    "params",
-    "counters",
-    "columns",
-    "service_call",
-    "answers",
-    "numbers",
-    "limits",
-    "ready",
-    "keepers",
-]
-TABLES = types.NamedTuple([WORDS_OUT if name in _WORDS else BYTES_OUT for name in Tables._fields], Tables)
+_HINTS = get_type_hints(Tables, include_extras=True)
+TABLES = types.NamedTuple([_HINTS[name].__metadata__[0] for name in Tables._fields], Tables)
 
 # Why a run of turns ended: bits of REASON.
 TIME = 1  # a slow tick that is Python's, a dial, a timer or a heartbeat is due
