@@ -75,11 +75,6 @@ class StoredRecording:
         return self.descriptor.session_id
 
     @property
-    def has_checksums(self) -> bool:
-        """Whether its data frames hold checksums in place of session ids."""
-        return self.checksum is not None
-
-    @property
     def stream_id(self) -> int:
         return self.descriptor.stream_id
 
@@ -99,7 +94,7 @@ class StoredRecording:
         """Whole frames from ``position`` on, as stored, at most ``max_length`` bytes but at least one frame.
 
         Empty at the end of the recording. ``out`` is used when it is large enough. With checksums on, they
-        are verified and stand where session ids were; ``restore_session_ids`` of cluster/log puts those back.
+        are verified and stand where session ids were.
         Raises ``LogDamaged``.
         """
         assert self.start_position <= position <= self.append_position
@@ -123,14 +118,19 @@ class StoredRecording:
                 raise checksum_mismatch(self._segments, position + bad, data[bad:], self.checksum)
         return data
 
+    def read_published(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
+        """As ``read``, each frame with its session id, as it was published."""
+        data = self.read(position, max_length, out)
+        if self.checksum is not None:
+            restore_session_ids(data, 0, len(data), self.session_id)
+        return data
+
     def checksum_of_frames(self, end: int | None = None) -> int:
         """CRC-32 of all frames up to ``end``, each with its session id. Raises as ``read``."""
         end = self.append_position if end is None else end
         position, crc = self.start_position, 0
         while position < end:
-            run = self.read(position, min(_READ_BYTES, end - position))
-            if self.checksum is not None:
-                restore_session_ids(run, 0, len(run), self.session_id)
+            run = self.read_published(position, min(_READ_BYTES, end - position))
             crc = zlib.crc32(run.data, crc)
             position += len(run)
         return crc

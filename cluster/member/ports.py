@@ -23,6 +23,9 @@ class Links(Protocol):
 
     def queued_bytes(self, member_id: int) -> int: ...
 
+    def is_full(self, member_id: int) -> bool:
+        """Whether so much is queued for the member that recorded bytes wait."""
+
     def serve(self, member_id: int) -> int | None:
         """Let kernels receive on the link, and send at this descriptor; None when it is down."""
 

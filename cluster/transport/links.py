@@ -70,6 +70,7 @@ STABLE_AFTER_NS = 1_000 * MS
 GREETINGS_PER_POLL_MAX = 8  # so that a flood of handshakes cannot hold up a turn
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 REFUSALS_OF_GONE = 3
+QUEUED_BYTES_MAX = 2 * 1024 * 1024  # for a member, before recorded bytes wait
 KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
 
 
@@ -199,6 +200,10 @@ class MemberLinks:
         """Bytes accepted for the member that its socket has not taken yet."""
         outgoing = self._peers[member_id].outgoing
         return 0 if outgoing is None else outgoing.queued_bytes
+
+    def is_full(self, member_id: int) -> bool:
+        """Whether so much is queued for the member that recorded bytes wait."""
+        return self.queued_bytes(member_id) > QUEUED_BYTES_MAX
 
     # -- the duty cycle --
 

@@ -9,7 +9,6 @@ from cluster.archive import Archive, OsFiles
 from cluster.archive.files import OsFile
 from cluster.archive.recording_damage import SET_ASIDE_FOLDER
 from cluster.errors import LogDamaged
-from cluster.log.checksum import restore_session_ids
 from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock
 
@@ -141,8 +140,7 @@ def test_a_bad_sector_behind_the_end_is_left_behind_with_its_file(tmp_path, monk
     extended = archive.extend(0, SESSION_ID)
 
     assert extended.append_position == last
-    restored = extended.read(base, 1 << 22)
-    restore_session_ids(restored, 0, len(restored), SESSION_ID)
+    restored = extended.read_published(base, 1 << 22)
     assert np.array_equal(restored, LOG.frames(base, last))
     archive.abandon()
 
@@ -176,8 +174,7 @@ def test_what_is_before_the_damage_stays_in_new_files_and_the_rest_is_set_aside(
 
     recording = archive.recording(0)
     assert recording.append_position == begin
-    kept = recording.read(0, 1 << 22)[:begin] if begin else np.zeros(0, np.uint8)
-    restore_session_ids(kept, 0, len(kept), SESSION_ID)
+    kept = recording.read_published(0, 1 << 22)[:begin] if begin else np.zeros(0, np.uint8)
     assert np.array_equal(kept, LOG.frames(0, begin))
     assert path.stat().st_ino != was[path.name]
     behind = {name for name in was if int(name[2:-4]) >= base}

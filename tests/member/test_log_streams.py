@@ -6,16 +6,15 @@ import pytest
 from cluster.errors import AgentTermination
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
+from cluster.log.scan import scan
 from cluster.member.log.publication import LogPublication
-from cluster.member.log.streams import CHUNKS_PER_TURN, QUEUED_BYTES_MAX, LogStreams
+from cluster.member.log.streams import CHUNKS_PER_TURN, LogStreams
 
 PARAMS = LogParams(64 * 1024, 1408, 0, 7)
 
 
 class Recording:
     """A recording in memory."""
-
-    has_checksums = False
 
     def __init__(self, data=b""):
         self.data = bytearray(data)
@@ -32,8 +31,9 @@ class Recording:
     def sync(self):
         return len(self.data)
 
-    def read(self, position, max_length, out=None):
-        return np.frombuffer(bytes(self.data[position : position + max_length]), np.uint8)
+    def read_published(self, position, max_length, out=None):
+        data = np.frombuffer(bytes(self.data[position : position + max_length]), np.uint8)
+        return data[: scan(data, 0, len(data))]
 
 
 class Links:
@@ -42,7 +42,7 @@ class Links:
     def __init__(self):
         self.sent = {1: bytearray(), 2: bytearray()}
         self.full = set()
-        self.queued = 0
+        self.is_backed_up = False
 
     def send(self, member_id, *buffers):
         if member_id in self.full:
@@ -51,8 +51,8 @@ class Links:
             self.sent[member_id] += bytes(buffer)
         return len(self.sent[member_id])
 
-    def queued_bytes(self, member_id):
-        return self.queued
+    def is_full(self, member_id):
+        return self.is_backed_up
 
 
 @pytest.fixture
@@ -137,10 +137,10 @@ def test_a_full_link_holds_up_nobody_else(log):
 def test_recorded_bytes_wait_while_the_link_has_a_queue(log):
     links, _, streams, _ = log
     streams.start(1, 5, 0)
-    links.queued = QUEUED_BYTES_MAX + 1
+    links.is_backed_up = True
 
     assert streams.do_work() == 0
-    links.queued = 0
+    links.is_backed_up = False
     assert streams.do_work() == 1
 
 

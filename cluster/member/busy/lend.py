@@ -52,7 +52,6 @@ FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
 RECORDED_BYTES = 4 * 1024 * 1024
 EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
-QUEUED_BYTES_MAX = 1024 * 1024  # on a link; beyond it Python lets its follower lag
 SERVICE_ROWS = 4096
 NO_WORDS = np.zeros(0, np.int64)
 # So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
@@ -212,7 +211,7 @@ class BusyTurns:
             or streams.has_suspended
             or publication.position != publication.flushed_position
             or publication.is_full
-            or any(map(self._is_link_full, parts.peers.ids))
+            or any(map(parts.links.is_full, parts.peers.ids))
         ):
             return False
         needed = self._needed_position()
@@ -247,9 +246,6 @@ class BusyTurns:
                 stream.position = stream_position
         streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
         phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
-
-    def _is_link_full(self, member_id: int) -> bool:
-        return self._agent.parts.links.queued_bytes(member_id) > QUEUED_BYTES_MAX
 
     # ---- a follower
 

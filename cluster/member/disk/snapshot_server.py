@@ -6,8 +6,6 @@ from cluster.archive.archive import Archive
 from cluster.archive.files import Buffer
 from cluster.archive.recording import Recording
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
-from cluster.log.checksum import restore_session_ids
-from cluster.log.scan import scan
 from cluster.member.disk.repair import Repair
 from cluster.member.frames import RecordingBlockFrame
 from cluster.member.log.member_log import MemberLog
@@ -28,7 +26,6 @@ from cluster.transport.message_frames import link_frame
 
 CHUNK_BYTES = 124 * 1024  # so that a block fits an envelope of the link
 CHUNKS_PER_TURN = 32
-QUEUED_BYTES_MAX = 4 * 1024 * 1024  # on a link, before the next chunk waits
 
 
 class _Served:
@@ -171,7 +168,7 @@ class SnapshotServer:
         links, recording = self._links, served.recording
         count = 0
         while served.position < served.end and count < CHUNKS_PER_TURN:
-            if links.queued_bytes(member_id) > QUEUED_BYTES_MAX:
+            if links.is_full(member_id):
                 break
             if served.position < recording.start_position or not self._archive.has_recording(
                 recording.recording_id
@@ -183,17 +180,13 @@ class SnapshotServer:
             if not len(self._chunk):
                 self._chunk = np.zeros(CHUNK_BYTES, np.uint8)  # reused: links copy what they keep
             wanted = min(served.end - served.position, CHUNK_BYTES)
-            data = recording.read(served.position, wanted, self._chunk)
-            length = scan(data, 0, min(len(data), served.end - served.position))
-            assert length > 0, "a recording holds whole frames"
-            if recording.has_checksums:
-                restore_session_ids(data, 0, length, recording.session_id)
+            data = recording.read_published(served.position, wanted, self._chunk)
             correlation_id, position = served.correlation_id, served.position
-            block: tuple[Buffer, ...] = self._frame.around(correlation_id, position, data[:length])
-            if length > CHUNK_BYTES:  # one long frame of padding: links take whole frames apart, no others
-                block = (link_frame(RecordingBlock(correlation_id, position, data[:length].tobytes())),)
+            block: tuple[Buffer, ...] = self._frame.around(correlation_id, position, data)
+            if len(data) > CHUNK_BYTES:  # one long frame of padding: links take whole frames apart, no others
+                block = (link_frame(RecordingBlock(correlation_id, position, data.tobytes())),)
             if links.send(member_id, *block) <= 0:
                 break
-            served.position += length
+            served.position += len(data)
             count += 1
         return count

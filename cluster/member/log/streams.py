@@ -11,25 +11,18 @@ from typing import Protocol
 import numpy as np
 
 from cluster.consensus.context import NULL_POSITION
-from cluster.log.checksum import restore_session_ids
-from cluster.log.scan import scan
 from cluster.member.ports import Links
 
 CHUNK_BYTES = 512 * 1024
-QUEUED_BYTES_MAX = 2 * 1024 * 1024  # on a link, before recorded bytes wait for the next turn
 CHUNKS_PER_TURN = 4
 
 
 class Readable(Protocol):
     append_position: int
 
-    @property
-    def session_id(self) -> int: ...
-
-    @property
-    def has_checksums(self) -> bool: ...
-
-    def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
+    def read_published(
+        self, position: int, max_length: int, out: np.ndarray | None = None
+    ) -> np.ndarray: ...
 
 
 class LogStream:
@@ -165,18 +158,15 @@ class LogStreams:
         )
         count = 0
         while stream.position < limit:
-            if count == CHUNKS_PER_TURN or self._links.queued_bytes(stream.member_id) > QUEUED_BYTES_MAX:
+            if count == CHUNKS_PER_TURN or self._links.is_full(stream.member_id):
                 break
             if not len(self._chunk):
                 self._chunk = np.zeros(CHUNK_BYTES, np.uint8)
-            data = recording.read(stream.position, min(limit - stream.position, CHUNK_BYTES), self._chunk)
-            length = scan(data, 0, len(data))
-            assert length > 0, "a recording holds whole frames"
-            if recording.has_checksums:  # they stand where a follower looks for the session
-                restore_session_ids(data, 0, length, recording.session_id)
-            if self._links.send(stream.member_id, data[:length]) <= 0:
+            wanted = min(limit - stream.position, CHUNK_BYTES)
+            data = recording.read_published(stream.position, wanted, self._chunk)
+            if self._links.send(stream.member_id, data) <= 0:
                 break
-            stream.position += length
+            stream.position += len(data)
             count += 1
         if stream.position < limit:
             self.has_laggards = True
