@@ -151,7 +151,12 @@ class ClientConductor:
                 raise
             return  # it has gone again
         image = Image(
-            self._cnc, event.correlation_id, event.session_id, event.subscriber_position_counter_id, log
+            self._cnc,
+            event.correlation_id,
+            event.session_id,
+            event.subscriber_position_counter_id,
+            log,
+            event.source_identity,
         )
         subscription.images[event.session_id] = image
 

@@ -46,11 +46,18 @@ class Image:
     """Reads from where the driver says that it begins. How far it is lets the sender go on."""
 
     def __init__(
-        self, cnc: CncFile, correlation_id: int, session_id: int, counter_id: int, log: LogBuffers
+        self,
+        cnc: CncFile,
+        correlation_id: int,
+        session_id: int,
+        counter_id: int,
+        log: LogBuffers,
+        source_identity: str = "",
     ) -> None:
-        """Raises MediaDriverError for a position that is none."""
+        """It comes from ``source_identity``, ``host:port``. Raises MediaDriverError for no position."""
         self.correlation_id = correlation_id
         self.session_id = session_id
+        self.source_identity = source_identity
         self.is_closed = False  # by the driver: what it had written can still be read
         self._counters = cnc.buffer
         self._counter_at = cnc.value_offset(counter_id)

@@ -25,14 +25,19 @@ class MessageReader:
     def poll(self) -> list[bytes]:
         """The messages that are whole by now. Raises MediaDriverError for what is no frame."""
         messages: list[bytes] = []
-        while True:
-            if self._bytes.size - self._end < MTU_MAX:
-                self._grow()
-            length = self.image.poll(self._bytes, self._end)
-            if length == 0:
-                return messages
-            self._end += length
-            messages += self._whole()
+        while (more := self.poll_some()) is not None:
+            messages += more
+        return messages
+
+    def poll_some(self) -> list[bytes] | None:
+        """As ``poll``, of the next frames, as many as there is room for; None where nothing has arrived."""
+        if self._bytes.size - self._end < MTU_MAX:
+            self._grow()
+        length = self.image.poll(self._bytes, self._end)
+        if length == 0:
+            return None
+        self._end += length
+        return list(self._whole())
 
     def _whole(self) -> Iterator[bytes]:
         at = 0

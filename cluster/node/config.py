@@ -15,6 +15,7 @@ from cluster.errors import ConfigurationError
 from cluster.node.config_keys import KIB, NodeKeys
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
+from cluster.protocol.response_channel import parameter, with_parameter
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import LOOPBACK_HOSTS, parse_endpoint
 from cluster.transport.tls import TlsFiles
@@ -41,8 +42,12 @@ class NodeConfig(NodeKeys):
             for member in self.cluster_members:
                 _check_port(member.ingress_endpoint)
                 _check_port(member.consensus_endpoint)
-            for endpoint in (self.tcp_ingress, self.metrics_endpoint):
-                if endpoint not in ("auto", "none"):
+            for endpoint in (
+                self.tcp_ingress,
+                self.metrics_endpoint,
+                parameter(self.ingress_channel, "endpoint"),
+            ):
+                if endpoint not in ("auto", "none", ""):
                     _check_port(endpoint)
         except ConfigurationError as error:
             raise PydanticCustomError("members", "{error}", {"error": str(error)}) from None
@@ -94,6 +99,11 @@ class NodeConfig(NodeKeys):
                 "tls_certificate, tls_key and tls_ca",
                 len({bool(path) for path in (self.tls_certificate, self.tls_key, self.tls_ca)}) == 1,
                 "all of them or none",
+            ),
+            (
+                "ingress_channel",
+                self.ingress_channel == "none" or self.ingress_channel.partition("?")[0] == "aeron:udp",
+                "none, or a channel such as aeron:udp",
             ),
             (
                 "tls_client_certificates",
@@ -178,6 +188,17 @@ class NodeConfig(NodeKeys):
         """``host:port`` at which it listens for plain TCP clients; empty for nowhere."""
         endpoint = self.tcp_ingress_of(self.member)
         return self.listens_at(endpoint) if self.tcp_ingress == "auto" else endpoint
+
+    @property
+    def aeron_ingress(self) -> str:
+        """The channel of Aeron's clients with its endpoint; empty for none."""
+        channel = self.ingress_channel
+        if channel == "none":
+            return ""
+        if not parameter(channel, "endpoint"):
+            endpoint = self.listens_at(self.member.ingress_endpoint)
+            channel = with_parameter(channel, "endpoint", endpoint)
+        return with_parameter(channel, "rejoin", "false")
 
     @property
     def metrics_address(self) -> str:

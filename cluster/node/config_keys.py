@@ -78,6 +78,18 @@ class NodeKeys(BaseModel):
         clients are served).""",
     )
 
+    ingress_channel: str = _key(
+        "none",
+        """Where clients of Aeron's (`AeronCluster`) reach this member, over UDP and by a media driver on this
+        host (docs/aeron.md): "aeron:udp" is the ingress endpoint of `members`, and
+        "aeron:udp?endpoint=host:port" another. Aeron's medium knows no TLS: beyond loopback it takes
+        insecure_network.""",
+        aeron="aeron.cluster.ingress.channel",
+    )
+    aeron_dir: str = _key(
+        "", "The directory of that media driver; /dev/shm/aeron-<user> when empty, of the member's user."
+    )
+
     # -- where --
     dir: str = _key(
         "member-{member_id}",

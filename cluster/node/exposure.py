@@ -7,6 +7,9 @@ import socket
 
 from cluster.errors import ConfigurationError
 from cluster.node.config import NodeConfig
+from cluster.protocol.response_channel import parameter
+
+INGRESS_CHANNEL = "ingress_channel"
 
 
 def check_exposure(config: NodeConfig) -> None:
@@ -22,10 +25,18 @@ def check_exposure(config: NodeConfig) -> None:
                     f"{key} {endpoint} is not on loopback, but members is not configured: write the list of "
                     "all members, also of one alone"
                 )
-    if config.insecure_network or (config.tls_files is not None and config.authenticator != "none"):
+    if config.insecure_network:
         return
+    is_secure = config.tls_files is not None and config.authenticator != "none"
     for key, endpoint in listening(config).items():
-        if not is_loopback(host_within(endpoint)):
+        if is_loopback(host_within(endpoint)):
+            continue
+        if key == INGRESS_CHANNEL:
+            raise ConfigurationError(
+                f"{key} {endpoint} is not on loopback, and Aeron's medium knows no TLS: set "
+                "insecure_network = true, and let trusted hosts alone reach that port"
+            )
+        if not is_secure:
             raise ConfigurationError(
                 f"{key} {endpoint} is not on loopback, where strangers could reach this member: set TLS "
                 "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true"
@@ -37,6 +48,8 @@ def listening(config: NodeConfig) -> dict[str, str]:
     found = {"the consensus endpoint": config.listens_at(config.member.consensus_endpoint)}
     if config.grpc_gateway != "none":
         found["the ingress endpoint"] = config.listens_at(config.member.ingress_endpoint)
+    if config.aeron_ingress:
+        found[INGRESS_CHANNEL] = parameter(config.aeron_ingress, "endpoint")
     if config.tcp_listen:
         found["tcp_ingress"] = config.tcp_listen
     if metrics := config.metrics_address:

@@ -40,6 +40,7 @@ from cluster.transport.system_calls import system_calls
 if TYPE_CHECKING:
     from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
+    from cluster.transport.aeron_ingress import AeronIngress
     from cluster.transport.grpc_gateway import GrpcGateway
 
 STANDBY_TIMEOUT_S = 10.0  # of its silence
@@ -85,6 +86,7 @@ class Machine:
         self.security = security
         self._ask = ask
         self._gateway: GrpcGateway | None = None
+        self._aeron: AeronIngress | None = None
         self.cut_off_count = 0  # peers
         self._certificates: FileLook | None = None
         if tls is not None:
@@ -158,8 +160,13 @@ class Machine:
             hand_over=self._hand_over if config.grpc_gateway == "thread" else None,
             tls=self._tls,
             outsiders=self._outsiders,
+            dial=self._dial,
         )
         return self._clients
+
+    def _dial(self, session_id: int, response_channel: str, response_stream_id: int) -> None:
+        if self._aeron is not None:
+            self._aeron.dial(session_id, response_channel, response_stream_id)
 
     def load_service(self, service_id: int) -> ClusteredService:
         return load_service(self._config.services[service_id])
@@ -242,6 +249,26 @@ class Machine:
         )
         self._gateway.start()
         return self._gateway
+
+    def open_aeron(self) -> AeronIngress:
+        """Serve Aeron's clients from a thread beside the life; it is to be stopped."""
+        from cluster.transport.aeron_ingress import AeronIngress
+
+        self._aeron = AeronIngress(
+            self._config.aeron_ingress,
+            self._config.aeron_dir,
+            self._config.member_id,
+            self._clients.connect,
+            self._message_length_max,
+            self._bounds,
+            on_error=self._on_aeron_error,
+            on_event=self.on_event,
+        )
+        self._aeron.start()
+        return self._aeron
+
+    def _on_aeron_error(self, error: ClusterError) -> None:
+        self._log.often("a client of Aeron's, or its media driver", str(error), monotonic_ns())
 
     def _control_port(self) -> ControlPort:
         from cluster.node.control import ControlPort

@@ -183,6 +183,8 @@ class ClusterNode:
         try:
             if self.config.grpc_gateway == "thread":
                 life.opened.callback(self._machine.open_gateway().stop)
+            if self.config.aeron_ingress:
+                life.opened.callback(self._machine.open_aeron().stop)
             life.counters.errors.set(self._errors_before)
             self._began_ns = time.monotonic_ns()
             self._trace.follow(life)

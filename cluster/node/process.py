@@ -47,6 +47,8 @@ def warm_up(config: NodeConfig) -> None:
     if config.grpc_gateway == "thread":
         for name in GATEWAY_MODULES:
             importlib.import_module(name)
+    if config.aeron_ingress:
+        importlib.import_module("cluster.transport.aeron_ingress")
     settle_memory()
 
 

@@ -264,6 +264,19 @@ def workload(directory: Path, *options: str) -> dict[str, Any]:
     return told
 
 
+@contextmanager
+def java_client(main: str, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """One of our classes as a process with pipes, and a driver of its own."""
+    aeron_dir = SHARED_MEMORY / f"interop-client-{os.getpid()}"
+    command = _java_command(main, "--aeron-dir", str(aeron_dir), *options)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
+        try:
+            yield client
+        finally:
+            client.kill()
+            shutil.rmtree(aeron_dir, ignore_errors=True)
+
+
 # ---- what a service was told
 
 

@@ -202,6 +202,8 @@ def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
         ("members = ['0,a:0,a:1,a:1,a:1,a:1']", "endpoint 'a:0': expected a port from 1 to 65535"),
         ("members = ['0,a:9000,a:0,a:1,a:1,a:1']", "endpoint 'a:0': expected a port from 1 to 65535"),
         ("tcp_ingress = '127.0.0.1:0'", "endpoint '127.0.0.1:0': expected a port from 1 to 65535"),
+        ("ingress_channel = 'aeron:udp?endpoint=a:0'", "endpoint 'a:0': expected a port from 1 to 65535"),
+        ("ingress_channel = 'aeron:ipc'", "ingress_channel: expected none, or a channel such as aeron:udp"),
         ("max_sessions = ", "DIR/node.toml: not TOML: "),
     ],
 )
@@ -260,6 +262,7 @@ USED_ELSEWHERE = {
         "cluster_dir",
         "dir",
         "driver_dir",
+        "ingress_channel",
         "members",
         "metrics_endpoint",
         "service_mode",
@@ -272,6 +275,7 @@ USED_ELSEWHERE = {
     "cluster.node.exposure": {"insecure_network"},
     "cluster.security.loading": {"authenticator", "authenticator_file", "authorisation"},
     "cluster.node.machine": {
+        "aeron_dir",
         "grpc_gateway",
         "ipc_ingress",
         "log_export_watermark",
@@ -322,6 +326,25 @@ def test_the_defaults_of_keys_are_those_of_what_they_configure():
         tcp_ingress_endpoints="0=tcp:127.0.0.1:9001",
         member_endpoints="0,127.0.0.1:9000,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002,127.0.0.1:9002",
     )
+
+
+@pytest.mark.parametrize(
+    ("keys", "channel"),
+    [
+        ({}, ""),
+        ({"ingress_channel": "aeron:udp"}, "aeron:udp?endpoint=127.0.0.1:9000|rejoin=false"),
+        (
+            {"ingress_channel": "aeron:udp?mtu=8k", "listen": "0.0.0.0"},
+            "aeron:udp?mtu=8k|endpoint=0.0.0.0:9000|rejoin=false",
+        ),
+        (
+            {"ingress_channel": "aeron:udp?endpoint=224.0.1.1:7"},
+            "aeron:udp?endpoint=224.0.1.1:7|rejoin=false",
+        ),
+    ],
+)
+def test_aeron_s_clients_come_to_the_ingress_endpoint_unless_the_channel_has_another(keys, channel):
+    assert config_text.load(overrides=keys, environment={}).aeron_ingress == channel
 
 
 @pytest.mark.parametrize("tcp_ingress, known", [("none", ""), ("a:7000", "1=tcp:a:7000")])

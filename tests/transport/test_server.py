@@ -551,27 +551,19 @@ def test_connections_know_their_kind_of_socket():
     poller.close()
 
 
-def test_a_connection_made_within_the_process_brings_the_name_of_its_client(serve):
+def test_a_connection_made_within_the_process_brings_the_name_of_its_client_and_its_session(serve):
     server = serve()
-    with server.port.connect("alice", "10.0.0.1") as alice, server.port.connect(None, "") as nobody:
+    with server.port.connect("alice", "10.0.0.1", 7) as alice, server.port.connect(None, "") as nobody:
         for client in (alice, nobody):
             client.settimeout(DEADLINE_S)
             client.sendall(HELLO)
         server.turn_until(lambda: len(server.told) == 2)
         names = [server.port.certificate_name(connection_id) for _, connection_id in server.told]
+        assert [server.port.dialled_session(connection_id) for _, connection_id in server.told] == [7, None]
     assert names == ["alice", None]
     server.port.shutdown()
     with pytest.raises(ConnectionRefusedError):
         server.port.connect("alice", "10.0.0.1")
-
-
-def test_a_connection_that_was_dialled_says_for_which_session(serve):
-    server = serve()
-    with server.port.connect(None, "10.0.0.1", 7) as dialled, server.port.connect(None, "") as came:
-        for client in (dialled, came):
-            client.sendall(HELLO)
-        server.turn_until(lambda: len(server.told) == 2)
-        assert [server.port.dialled_session(connection_id) for _, connection_id in server.told] == [7, None]
 
 
 @pytest.mark.conformance("C-221")

@@ -1,0 +1,210 @@
+"""All clients of Aeron's that a member serves by one client of a media driver: who sent what is whose.
+
+ingress images ── SessionConnectRequest ──▶ a new AeronClientLink
+               └─ by session id ──────────▶ the link of that session
+"""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+import socket
+import struct
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
+from cluster.media.aeron import Aeron
+from cluster.media.client_conductor import ChannelRefused
+from cluster.media.image import Image
+from cluster.media.message_reader import MessageReader
+from cluster.protocol import decode, sbe, streams
+from cluster.protocol.session import (
+    AdminRequest,
+    ChallengeResponse,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionKeepAlive,
+    SessionMessageHeader,
+)
+from cluster.protocol.shares import sharer_at
+from cluster.transport.aeron_client_link import AeronClient, AeronClientLink, egress_channel
+from cluster.transport.bounds import Bounds
+
+IDLE_S, ALONE_IDLE_S = 0.001, 0.01  # between two looks at the driver, with and without clients
+_OF_A_SESSION = frozenset(
+    {
+        SessionMessageHeader.KIND,
+        SessionKeepAlive.KIND,
+        SessionCloseRequest.KIND,
+        ChallengeResponse.KIND,
+        AdminRequest.KIND,
+    }
+)
+_TWO_IDS = struct.Struct("<qq")  # of each, after its header: of a term or request, and of its session
+
+
+class _IngressImage:
+    """What one publication sends, of a client or of several that share it."""
+
+    def __init__(self, image: Image) -> None:
+        self.reader = MessageReader(image)
+        self.host = image.source_identity.rpartition(":")[0]
+        self.links: set[AeronClientLink] = set()  # for which something was read last
+        self.is_refused = False  # it sends what is no frame
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether nothing is to be read now: the member has not taken what was read before."""
+        return self.is_refused or any(link.is_blocked for link in self.links)
+
+
+class AeronClients:
+    """Their links; used by one thread. Methods raise MediaDriverError when the driver is gone."""
+
+    def __init__(
+        self,
+        aeron: Aeron,
+        channel: str,
+        member_id: int,
+        connect: Callable[[None, str, int | None], socket.socket],
+        message_length_max: int,
+        bounds: Bounds,
+        on_error: Callable[[ClusterError], None],
+    ) -> None:
+        """Take ingress at ``channel``. The rest is as for ``AeronIngress``."""
+        self._aeron = aeron
+        self._member_id = member_id
+        self._connect = connect
+        self._message_length_max = message_length_max
+        self._bounds = bounds
+        self._on_error = on_error
+        self._subscription = aeron.add_subscription(channel, streams.INGRESS)
+        self._selector = selectors.DefaultSelector()
+        self._images: dict[int, _IngressImage] = {}  # by the session id of its publication
+        self._links: list[AeronClientLink] = []
+        self._hosts: Counter[str] = Counter()  # links of each
+        self._sessions: dict[int, AeronClientLink] = {}
+
+    def do_work(self) -> None:
+        """Take a turn; rests for a moment where there is nothing to do."""
+        work_count = self._aeron.conductor.do_work() + self._poll_images()
+        now_ns = time.monotonic_ns()
+        for link in list(self._links):
+            work_count += link.do_work(now_ns)
+            if link.is_over:
+                self._close(link)
+        idle_s = IDLE_S if self._links or self._images else ALONE_IDLE_S
+        for key, _ in self._selector.select(0 if work_count else idle_s):
+            key.data.on_readable()
+
+    def open(self, client: AeronClient, request: bytes = b"") -> None:
+        """Reach a client, and then pass its request on, if it came with one."""
+        sharer = sharer_at(client.host)
+        if self._hosts[sharer] >= self._bounds.address_connections_max:
+            why = f"{self._hosts[sharer]} connections of {client.host} (address_connections_max)"
+            self._on_error(RemoteProtocolError(f"a client of Aeron's was turned away: {why}"))
+            return
+        deadline_ns = time.monotonic_ns() + self._bounds.session_open_timeout_ns
+        try:
+            link = AeronClientLink(
+                self._aeron,
+                client,
+                self._connect,
+                self._sessions,
+                self._selector,
+                self._member_id,
+                deadline_ns,
+            )
+        except (ChannelRefused, LocalProtocolError) as error:
+            self._on_error(error)
+            return
+        if request:
+            link.take(request)
+        self._links.append(link)
+        self._hosts[sharer] += 1
+
+    def served(self) -> list[AeronClient]:
+        """Who is served now, by open sessions."""
+        return [link.client._replace(session_id=session_id) for session_id, link in self._sessions.items()]
+
+    def close(self) -> None:
+        """End all links."""
+        with contextlib.suppress(MediaDriverError):
+            for link in list(self._links):
+                self._close(link)
+        self._selector.close()
+
+    def _close(self, link: AeronClientLink) -> None:
+        self._links.remove(link)
+        sharer = sharer_at(link.client.host)
+        self._hosts[sharer] -= 1
+        if not self._hosts[sharer]:
+            del self._hosts[sharer]
+        link.close()
+
+    # -- ingress --
+
+    def _poll_images(self) -> int:
+        images = self._subscription.images
+        work_count = 0
+        for session_id in self._images.keys() - images.keys():
+            gone = self._images.pop(session_id)
+            while not gone.is_refused and self._poll(gone):  # a client closes its session, and then this
+                work_count += 1
+        for session_id, image in list(images.items()):
+            known = self._images.get(session_id)
+            if known is None or known.reader.image is not image:
+                known = self._images[session_id] = _IngressImage(image)
+            if not known.is_blocked:
+                work_count += self._poll(known)
+        return work_count
+
+    def _poll(self, image: _IngressImage) -> bool:
+        """Whether there was something to read."""
+        try:
+            messages = image.reader.poll_some()
+        except MediaDriverError as error:  # which is about this publication alone
+            image.is_refused = True
+            self._on_error(error)
+            return False
+        image.links.clear()
+        for message in messages or ():
+            try:
+                link = self._link_of(message, image.host)
+            except RemoteProtocolError as error:
+                self._on_error(error)
+                continue
+            if link is not None:
+                link.take(message)
+                image.links.add(link)
+        return messages is not None
+
+    def _link_of(self, message: bytes, host: str) -> AeronClientLink | None:
+        """To whom an ingress message goes; None where that is nobody. Raises RemoteProtocolError."""
+        if len(message) < sbe.HEADER_LENGTH + _TWO_IDS.size:
+            return None
+        kind = sbe.kind_at(message)
+        if kind == SessionConnectRequest.KIND:
+            self._on_connect_request(message, host)
+        if kind not in _OF_A_SESSION:
+            return None
+        _, session_id = _TWO_IDS.unpack_from(message, sbe.HEADER_LENGTH)
+        link = self._sessions.get(session_id)
+        if link is not None and len(message) > self._message_length_max:
+            link.is_over = True
+            raise RemoteProtocolError(
+                f"a message of {len(message)} bytes in session {session_id}, at most "
+                f"{self._message_length_max} go (log_term_length)"
+            )
+        return link
+
+    def _on_connect_request(self, message: bytes, host: str) -> None:
+        request = decode(message)
+        assert isinstance(request, SessionConnectRequest)
+        channel = egress_channel(request.response_channel)
+        if not channel:
+            told = f"{request.response_channel[:64]!r}, expected aeron:udp?endpoint=host:port"
+            raise RemoteProtocolError(f"a client of Aeron's cannot be answered at {told}")
+        self.open(AeronClient(channel, request.response_stream_id, host), message)

@@ -1,0 +1,68 @@
+"""A real AeronCluster client on three of our members, over a real media driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import struct
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import LogReader
+from tests.interop.aeron import java_client, media_driver
+from tests.node.processes import Up, await_that
+
+pytestmark = pytest.mark.interop
+MESSAGES = 1000
+
+
+def test_it_echoes_through_a_killed_leader_with_one_session_and_the_log_has_all_of_it(tmp_path: Path) -> None:
+    with media_driver() as aeron_dir:
+        keys = {
+            "ingress_channel": "aeron:udp",
+            "aeron_dir": aeron_dir,
+            "leader_heartbeat_timeout": "2s",
+            "startup_canvass_timeout": "4s",
+        }
+        settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
+        with Up(tmp_path, *settings) as up:
+            told = echo(up)
+            entries = await_that(lambda: log_with_a_close(up), "the session's close in the log")
+    assert (told["answered"], told["wrong"], told["connects"], told["newLeaders"]) == (MESSAGES, 0, 1, 1)
+    (opened,) = [entry for entry in entries if entry["entryType"] == "SESSION_OPEN"]
+    assert opened["clusterSessionId"] == told["session"]
+    assert opened["responseChannel"].startswith("aeron:udp?rejoin=false|endpoint=localhost:")
+    assert [entry["closeReason"] for entry in entries if entry["entryType"] == "SESSION_CLOSE"] == [
+        "CLIENT_ACTION"
+    ]
+    counts = Counter(
+        struct.unpack_from("<q", entry["payload"])[0]
+        for entry in entries
+        if entry["entryType"] == "SESSION_MESSAGE"
+    )
+    assert sorted(counts) == list(range(MESSAGES))
+    assert counts.total() <= told["sent"] <= MESSAGES + 5
+
+
+def echo(up: Up) -> dict[str, Any]:
+    """What a client tells at its end that knows one follower; the leader is killed halfway."""
+    follower = f"{(up.leader + 1) % 3}=localhost:{up.base_port + 10 * ((up.leader + 1) % 3)}"
+    with java_client("Echo", "--messages", str(MESSAGES), "--ingress-endpoints", follower) as client:
+        assert client.stdout is not None and client.stderr is not None
+        assert client.stdout.readline() == "half\n", client.stderr.read()
+        os.kill(up.pid(up.leader), signal.SIGKILL)
+        out, err = client.communicate(timeout=60)
+    assert client.returncode == 0, err
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+def log_with_a_close(up: Up) -> list[dict[str, Any]] | None:
+    """The committed log of a member that lives, once a session is closed."""
+    with LogReader.open(dir=str(up.member_dir((up.leader + 1) % 3))) as reader:
+        entries = list(reader.entries())
+    return entries if any(entry["entryType"] == "SESSION_CLOSE" for entry in entries) else None

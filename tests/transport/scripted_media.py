@@ -1,0 +1,101 @@
+"""A media driver without files or network, for a member with Aeron's clients."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+
+from cluster.errors import MediaDriverError
+from cluster.media.client_conductor import ChannelRefused
+from cluster.media.publication import BACK_PRESSURED
+from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, frame
+
+MTU_PAYLOAD = 1376
+
+
+class ScriptedImage:
+    """What a client's publication sends."""
+
+    def __init__(self, session_id: int = 5, source_identity: str = "10.0.0.7:40123") -> None:
+        self.session_id = session_id
+        self.source_identity = source_identity
+        self._frames: deque[bytes] = deque()
+        self.is_damaged = False
+
+    def sends(self, message: bytes) -> None:
+        """In frames of an MTU."""
+        parts = [message[at : at + MTU_PAYLOAD] for at in range(0, len(message), MTU_PAYLOAD)]
+        for number, part in enumerate(parts):
+            flags = (FLAG_BEGIN if number == 0 else 0) | (FLAG_END if number == len(parts) - 1 else 0)
+            self._frames.append(frame(part, session_id=self.session_id, stream_id=101, flags=flags))
+
+    @property
+    def is_read(self) -> bool:
+        return not self._frames
+
+    def poll(self, out: np.ndarray, at: int = 0) -> int:
+        if self.is_damaged:
+            raise MediaDriverError("an image has no frame there")
+        length = 0
+        while self._frames and at + length + len(self._frames[0]) <= out.size:
+            data = self._frames.popleft()
+            out[at + length : at + length + len(data)] = np.frombuffer(data, np.uint8)
+            length += len(data)
+        return length
+
+
+class ScriptedPublication:
+    """Where a client is answered."""
+
+    def __init__(self, channel: str, stream_id: int) -> None:
+        self.channel = channel
+        self.stream_id = stream_id
+        self.is_connected = True
+        self.takes = True
+        self.message_length_max = 100_000
+        self.offered: list[bytes] = []
+
+    def offer(self, message: bytes) -> int:
+        if not self.takes:
+            return BACK_PRESSURED
+        self.offered.append(message)
+        return len(self.offered)
+
+
+class ScriptedAeron:
+    """``Aeron`` of one thread, which is its own conductor and subscription."""
+
+    def __init__(self) -> None:
+        self.conductor = self
+        self.images: dict[int, Any] = {}
+        self.publications: list[ScriptedPublication] = []  # as they were added
+        self.removed: list[ScriptedPublication] = []
+        self.subscribed: list[tuple[str, int]] = []
+        self.is_connecting = True
+        self.failure: MediaDriverError | None = None
+
+    def client(self, session_id: int = 5, source_identity: str = "10.0.0.7:40123") -> ScriptedImage:
+        image = self.images[session_id] = ScriptedImage(session_id, source_identity)
+        return image
+
+    def add_subscription(self, channel: str, stream_id: int) -> ScriptedAeron:
+        self.subscribed.append((channel, stream_id))
+        return self
+
+    def add_exclusive_publication(self, channel: str, stream_id: int) -> ScriptedPublication:
+        if "nonsense" in channel:
+            raise ChannelRefused("the media driver refused: nonsense")
+        publication = ScriptedPublication(channel, stream_id)
+        publication.is_connected = self.is_connecting
+        self.publications.append(publication)
+        return publication
+
+    def remove_publication(self, publication: ScriptedPublication) -> None:
+        self.removed.append(publication)
+
+    def do_work(self) -> int:
+        if self.failure is not None:
+            raise self.failure
+        return 0
