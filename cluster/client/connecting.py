@@ -99,7 +99,7 @@ class SessionOpening:
             if now_ns > self._say_ns and (failures := self.publications.describe_failures()):
                 self._say_ns = self._deadline_ns
                 left_s = (self._deadline_ns - now_ns) / 1e9
-                self._world.warn(f"no session yet: {failures}; tried for {left_s:.0f} s more")
+                self._world.warn(f"no session yet: {failures}; tried for {left_s:.2g} s more")
             match self.state:
                 case ConnectState.CREATE_INGRESS_PUBLICATIONS:
                     self.publications.do_work(now_ns)
