@@ -126,7 +126,7 @@ def test_that_nobody_can_be_reached_is_said_once_before_it_is_given_up(cluster):
     with pytest.raises(TimedOut):
         connect(cluster, endpoints="tcp:a:1,tcp:b:1", message_timeout_s=5)
     assert cluster.warnings == [
-        "no session yet: tcp:b:1: ECONNREFUSED; tcp:a:1: ECONNREFUSED; tried for 3 s more"
+        "no session yet: tcp:b:1: ECONNREFUSED; tcp:a:1: ECONNREFUSED; tried for 3.5 s more"
     ]
 
 
