@@ -21,6 +21,7 @@ BENCHMARKS = {
     "capacity": "what a session, lane, timer, group, reader and message take of a member",
     "cluster": "three members: committed and echoed messages per second, round trips",
     "alone": "one message alone, beside real Aeron at its fastest and the floor, in turns",
+    "jetstream": "one message alone and 1,000 in flight, beside NATS JetStream, in turns",
     "cores": "the same on one core and on more: what a message costs each process",
     "profile": "where a member's time goes, by perf, with the names of compiled functions",
     "shapes": "throughput by size, members, batches and TLS, beside real Aeron's",
@@ -52,7 +53,7 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("names", nargs="*", metavar="benchmark", help="which to take; all by default")
-    parser.add_argument("--peers", type=Path, help="folder with the peers' harnesses (aeron/run, kafka/run)")
+    parser.add_argument("--peers", type=Path, help="folder with the peers' harnesses (nats/run and others)")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measured run (default: 8)")
     parser.add_argument("--rounds", type=int, default=3, help="alternating runs of both sides (default: 3)")
     parser.add_argument("--busy", action="store_true", help="measure although other processes are at work")
