@@ -129,7 +129,7 @@ class AeronCluster:
         self.leader_member_id = -1
         self.leader_heartbeat_timeout_ns: int | None = None
         self.why_closed = ""
-        self._refusal: ClusterError | None = None
+        self.refusal: ClusterError | None = None  # or what else has ended it
 
     @classmethod
     def connect(
@@ -183,15 +183,19 @@ class AeronCluster:
     def check_open(self) -> None:
         """Raise what ended the session, if it is over."""
         if self.is_closed:
-            raise self._refusal or ClientClosed(f"session {self.session_id} is closed: {self.why_closed}")
+            raise self.refusal or ClientClosed(f"session {self.session_id} is closed: {self.why_closed}")
 
     def describe(self) -> str:
         """How far the session has come, for people."""
         if self.is_closed:
             return self.why_closed
-        members = ", ".join(f"{member_id}={endpoint}" for member_id, endpoint in self._endpoints.items())
         what = "nobody is reached" if self._asked is None else f"member {self._asked} was asked"
-        return f"{what}; ingress endpoints {members}"
+        return f"{what}; ingress endpoints {self.ingress_endpoints}"
+
+    @property
+    def ingress_endpoints(self) -> str:
+        """Where the members take sessions, as they list it."""
+        return ",".join(f"{member_id}={endpoint}" for member_id, endpoint in self._endpoints.items())
 
     @property
     def message_length_max(self) -> int:
@@ -245,19 +249,22 @@ class AeronCluster:
 
     # ---- the duty cycle
 
-    def do_work(self) -> int:
-        """Take in what has come, send what is due; returns how much was done. Waits for the driver alone."""
+    def do_work(self, *, is_reading: bool = True) -> int:
+        """Take in what has come, send what is due; returns how much was done. Waits for the driver alone.
+
+        Unless ``is_reading`` egress stays where it is, and holds its sender back in a while.
+        """
         try:
-            return self._do_work()
+            return self._do_work(is_reading)
         except ClusterError as error:  # of the driver, or of what a member sends
             self._end(str(error), error)
             return 1
 
-    def _do_work(self) -> int:
+    def _do_work(self, is_reading: bool) -> int:
         if self.is_closed:
             return 0
         work_count = self._aeron.conductor.do_work()
-        for message in self._egress.poll():
+        for message in self._egress.poll() if is_reading else ():
             work_count += 1
             self._on_message(message)
         now_ns = self._now_ns()
@@ -429,7 +436,7 @@ class AeronCluster:
     def _end(self, why: str, error: ClusterError | None = None) -> None:
         if self.is_closed:
             return
-        self.state, self.why_closed, self._refusal = AeronClusterState.CLOSED, why, error
+        self.state, self.why_closed, self.refusal = AeronClusterState.CLOSED, why, error
         try:
             self._egress.close()
             for publication in self._publications.values():

@@ -431,6 +431,32 @@ class AeronLog:
                 if self._members:
                     self._let_go(next(iter(self._members)))
 
+    def follow(self, from_position: int) -> Iterator[tuple[int, np.ndarray] | None]:
+        """Blocks of whole messages from ``from_position`` on, as they are committed; None when nothing came.
+
+        Has no end. A member whose replay ends gives way to the next, and one that has been silent is asked
+        whether it still hears of its leader. Raises as ``blocks``.
+        """
+        received = _Received(from_position, BLOCK_LENGTH)
+        while True:
+            replay = self._with_a_member(methodcaller("replay", received.end, WITHOUT_END - received.end))
+            quiet_ns = self._now_ns() + int(self._timeout_s * 1e9)
+            try:
+                while self._now_ns() < quiet_ns:
+                    if received.take(replay):
+                        quiet_ns = self._now_ns() + int(self._timeout_s * 1e9)
+                        yield from received.messages(WITHOUT_END)
+                    elif replay.is_over and not received.take(replay):
+                        self._let_go(next(iter(self._members)))
+                        break
+                    else:
+                        yield None
+            except MediaDriverError:
+                self._close_client()
+            finally:
+                with contextlib.suppress(ClusterError):
+                    replay.stop()
+
     def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
         """Take what comes until nothing has for a while; yields after each piece."""
         deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)

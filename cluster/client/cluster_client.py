@@ -33,7 +33,7 @@ from cluster.client.payloads import Payloads, as_columns, joined
 from cluster.client.requests import Request, Requests
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.client.standing import ClientStanding, Standing
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from cluster.errors import ClientClosed, LocalProtocolError, TimedOut, need
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
@@ -77,6 +77,8 @@ class ClusterClient(ClientStanding, BlockingCalls):
     ) -> ClusterClient:
         """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
 
+        ``aeron:host:9003,…`` are the consensus endpoints of a real Aeron Cluster (``docs/aeron.md``).
+
         Over gRPC and ``tcp:`` one member that can be reached is enough: it names the others. Of ``ipc:``
         endpoints name every member's, and of ``tcp:`` where ``tcp_ingress`` is not ``auto``. What is not
         given comes from the environment, endpoints from CLUSTER_ENDPOINTS. ``egress_listener``: a callable
@@ -96,6 +98,7 @@ class ClusterClient(ClientStanding, BlockingCalls):
             consumer=None               a Consumer: report how far a group is, and nothing else
             cluster_id=-1               refuse members of another cluster; -1 takes any
             tls=None                    TlsFiles, paths of PEM files: where the members speak TLS
+            aeron_dir=None              with aeron: endpoints, of a media driver here; None: the user's
 
         A thread of its own keeps the session alive and follows the leader, unless ``keep_alive_interval_s``
         is None. In a process that is forked off the copy raises ClientClosed, and leaves the session alone.
@@ -158,6 +161,7 @@ class ClusterClient(ClientStanding, BlockingCalls):
 
     def begin_request(self, *parts: Payload, tell: Callable[[], None] | None = None) -> Request | int:
         """Send a message whose answer is waited for; ``tell`` is called once that is over."""
+        self._context.check_not_aeron("request", "its answers do not say to which message they are")
         payload = joined(parts)
         with self._turn:
             request = self._requests.begin(self._session.window.offered + 1, tell)
@@ -450,8 +454,9 @@ class ClusterClient(ClientStanding, BlockingCalls):
         from cluster.protocol.token import PositionToken, identity_of, identity_text
         from cluster.transport.member_status import member_status
 
+        context = self._context
+        context.check_not_aeron("token", "its members do not say whose log it is")
         if self._cluster is None:
-            context = self._context
             status = member_status(
                 self._session.leader_endpoint,
                 context.message_timeout_s,
@@ -502,6 +507,16 @@ def _may_send() -> None:
     """A client may send whenever it has a claim."""
 
 
+def _world_of(context: ClientContext) -> Dialler:
+    if not context.is_aeron:
+        return Dialler(context.tls)
+    need("reader")  # its kernels, which clients of ours do without
+    from cluster.aeron.aeron_dialler import AeronDialler
+
+    timeout_s = context.message_timeout_s
+    return AeronDialler(context.aeron_dir, context.credentials_supplier, context.client_name, timeout_s)
+
+
 class AsyncConnect:
     """An attempt to open a session, a step at a time (AeronCluster.AsyncConnect).
 
@@ -519,7 +534,7 @@ class AsyncConnect:
     ) -> None:
         """Take what ``ClusterClient.connect`` takes. Raises ConfigurationError; nothing is sent before."""
         self._context = context_of(endpoints, egress_listener, settings)
-        self._world: World = Dialler(self._context.tls)  # type: ignore[assignment]
+        self._world: World = _world_of(self._context)  # type: ignore[assignment]
         self._opening = SessionOpening(self._context, self._world)
         self._client: ClusterClient | None = None
 

@@ -6,17 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict
 
+from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.client.egress_dispatch import EgressDispatch, as_dispatch
 from cluster.client.window import WINDOW_BYTES_DEFAULT
 from cluster.errors import ConfigurationError
 from cluster.protocol.consumer import Consumer
 from cluster.protocol.lane import Lane
 from cluster.transport.credentials import CredentialsSupplier, as_supplier
-from cluster.transport.endpoint import Endpoint, parse_endpoints
+from cluster.transport.endpoint import Endpoint, Medium, parse_endpoints
 from cluster.transport.tls import TlsFiles
 
 SECOND_NS = 1_000_000_000
 CLIENT_NAME_LENGTH_MAX = 100
+_AERON = "aeron:"  # in front of consensus endpoints
 
 
 class ClientSettings(TypedDict, total=False):
@@ -34,6 +36,7 @@ class ClientSettings(TypedDict, total=False):
     consumer: Consumer | None
     cluster_id: int
     tls: TlsFiles | None
+    aeron_dir: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class ClientContext:
     the session is open; the session has no other use. One with a lower position than the group's is refused.
     ``cluster_id``: refuse members of another cluster; -1 takes any.
     ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
+    ``aeron_dir``: with ``aeron:`` endpoints, of a media driver on this host; None: the user's.
     """
 
     ingress_endpoints: str | Mapping[int, str | Endpoint]
@@ -74,13 +78,17 @@ class ClientContext:
     consumer: Consumer | None = None
     cluster_id: int = -1
     tls: TlsFiles | None = None
+    aeron_dir: str | None = None
     endpoints: dict[int, Endpoint] = field(init=False)
     dispatch: EgressDispatch = field(init=False)
     credentials_supplier: CredentialsSupplier = field(init=False)
 
     def __post_init__(self) -> None:
         """``ConfigurationError`` names the setting, its value and what was expected."""
-        if isinstance(self.ingress_endpoints, str):
+        if isinstance(self.ingress_endpoints, str) and self.ingress_endpoints.startswith(_AERON):
+            consensus_endpoints = parse_consensus_endpoints(self.ingress_endpoints.removeprefix(_AERON))
+            endpoints = {-1: Endpoint(Medium.AERON, path=",".join(consensus_endpoints))}
+        elif isinstance(self.ingress_endpoints, str):
             endpoints = parse_endpoints(self.ingress_endpoints)
         elif not isinstance(self.ingress_endpoints, Mapping):
             raise ConfigurationError(
@@ -113,8 +121,31 @@ class ClientContext:
             raise ConfigurationError(f"consumer with {other}: a session that reports does nothing else")
         if self.reopen and self.lane is not None:
             raise ConfigurationError("reopen with a lane: a session that lost its lane must not come back")
+        self._check_medium()
         if self.window_bytes < 4096:
             raise ConfigurationError(f"window_bytes is {self.window_bytes}, expected at least 4096")
+
+    def _check_medium(self) -> None:
+        """Raise ConfigurationError for what only members of ours can do."""
+        for name, is_asked, why in (
+            ("supervised", self.supervised, "its members keep no answers"),
+            ("lane", self.lane is not None, "its members count no lanes"),
+            ("consumer", self.consumer is not None, "its members know no consumer groups"),
+            ("tls", self.tls is not None, "its media driver speaks none"),
+            ("cluster_id", self.cluster_id != -1, "its members do not say theirs"),
+        ):
+            if is_asked:
+                self.check_not_aeron(name, why)
+
+    def check_not_aeron(self, what: str, why: str) -> None:
+        """Raise ConfigurationError where the cluster is a real Aeron Cluster, which cannot do it."""
+        if self.is_aeron:
+            raise ConfigurationError(f"{what} with aeron: endpoints, a real Aeron Cluster: {why}")
+
+    @property
+    def is_aeron(self) -> bool:
+        """Whether the cluster is a real Aeron Cluster."""
+        return any(endpoint.medium is Medium.AERON for endpoint in self.endpoints.values())
 
     @property
     def message_timeout_ns(self) -> int:

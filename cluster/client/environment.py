@@ -8,6 +8,7 @@ CLUSTER_CLIENT_MESSAGE_TIMEOUT_S     message_timeout_s
 CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S  new_leader_timeout_s, none: as the cluster announces
 CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S keep_alive_interval_s, none: the application sends them
 CLUSTER_CLIENT_WINDOW_BYTES          window_bytes
+CLUSTER_CLIENT_AERON_DIR             aeron_dir
 CLUSTER_TLS_CA, _CERTIFICATE, _KEY   tls: paths of PEM files
 """
 
@@ -43,6 +44,7 @@ VARIABLES: dict[str, tuple[str, Callable[[str], Any], str]] = {
         "seconds or none",
     ),
     CLIENT_VARIABLE_PREFIX + "WINDOW_BYTES": ("window_bytes", int, "a number of bytes"),
+    CLIENT_VARIABLE_PREFIX + "AERON_DIR": ("aeron_dir", str, "a folder"),
 }
 
 

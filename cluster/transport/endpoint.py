@@ -39,11 +39,15 @@ class Medium(StrEnum):
     GRPC = "grpc"
     TCP = "tcp"
     IPC = "ipc"
+    AERON = "aeron"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address. ``path`` is of ``ipc:`` alone, ``host`` and ``port`` of the other two."""
+    """One address. ``path`` is of ``ipc:``, and the consensus endpoints of ``aeron:``, a comma list.
+
+    ``host`` and ``port`` are of the other two.
+    """
 
     medium: Medium
     host: str = ""
@@ -51,8 +55,8 @@ class Endpoint:
     path: str = ""
 
     def __str__(self) -> str:
-        if self.medium is Medium.IPC:
-            return f"ipc:{self.path}"
+        if self.path:
+            return f"{self.medium}:{self.path}"
         host = f"[{self.host}]" if ":" in self.host else self.host
         prefix = "tcp:" if self.medium is Medium.TCP else ""
         return f"{prefix}{host}:{self.port}"

@@ -262,6 +262,6 @@ def test_egress_is_read_by_a_thread_while_the_application_does_something_else(me
 def test_an_attempt_that_nobody_answers_ends_in_time_and_names_whom_it_asked(members, monkeypatch):
     monkeypatch.setattr(aeron_cluster.Aeron, "connect", lambda aeron_dir, timeout_s: members)
     with pytest.raises(
-        TimedOut, match=r"no session within 0.01 s; member 0 was asked; .* 0=host:9002, 1=host"
+        TimedOut, match=r"no session within 0.01 s; member 0 was asked; .* 0=host:9002,1=host"
     ):
         AeronCluster.connect(ENDPOINTS, timeout_s=0.01)

@@ -92,6 +92,47 @@ def test_what_breaks_off_at_one_member_goes_on_at_the_next(monkeypatch, whole, s
         assert list(reader.entries(0, entries[-1]["endPosition"])) == entries
 
 
+def followed(reader, begin: int, end: int) -> bytes:
+    """The frames that follow from ``begin`` until the log is at ``end``, in one piece."""
+    frames = b""
+    for found in reader.log.follow(begin):
+        if found is None:
+            reader.log._wait(0.5)
+        else:
+            position, block = found
+            assert position == begin + len(frames)
+            frames += block.tobytes()
+            if begin + len(frames) == end:
+                return frames
+    raise AssertionError("it has no end")
+
+
+@pytest.mark.parametrize("how", ["", "breaks_at", "stalls_at", "loses_driver_at"])
+def test_what_is_committed_follows_whatever_member_fails(monkeypatch, whole, scripts, how):
+    _, entries, data = whole
+    begin, end = entries[3]["position"], entries[-1]["endPosition"]
+    with open_scripted(monkeypatch, scripts) as reader:
+        for script in scripts[1:]:
+            if how:
+                setattr(script, how, entries[len(entries) // 3 * script.member_id]["position"])
+        assert followed(reader, begin, end) == data[begin:end].tobytes()
+
+
+def test_nothing_beyond_the_commit_position_follows_before_it_moves(monkeypatch, whole, scripts):
+    _, entries, _ = whole
+    committed = entries[40]["endPosition"]
+    for script in scripts:
+        script.commit = committed
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert len(followed(reader, 0, committed)) == committed
+        following = reader.log.follow(committed)
+        assert next(following) is None
+        for script in scripts:
+            script.commit = len(script.data)
+        position, _ = next(found for found in following if found is not None)
+        assert position == committed
+
+
 @pytest.mark.parametrize("how", ["breaks_at", "loses_driver_at"])
 def test_the_commit_position_is_followed_at_another_member_when_one_fails(monkeypatch, whole, scripts, how):
     _, entries, _ = whole

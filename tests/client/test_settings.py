@@ -16,6 +16,9 @@ from cluster.client.environment import VARIABLES, settings_in
 from cluster.errors import ConfigurationError, TimedOut
 from cluster.node.config_keys import KEYS
 from cluster.node.config_text import unknown_variables
+from cluster.protocol.consumer import Consumer
+from cluster.protocol.lane import Lane
+from cluster.transport.tls import TlsFiles
 
 EXAMPLES = {
     "CLUSTER_CLIENT_NAME": ("billing", "client_name", "billing"),
@@ -23,6 +26,7 @@ EXAMPLES = {
     "CLUSTER_CLIENT_NEW_LEADER_TIMEOUT_S": ("30", "new_leader_timeout_s", 30.0),
     "CLUSTER_CLIENT_KEEP_ALIVE_INTERVAL_S": ("none", "keep_alive_interval_s", None),
     "CLUSTER_CLIENT_WINDOW_BYTES": ("8192", "window_bytes", 8192),
+    "CLUSTER_CLIENT_AERON_DIR": ("/dev/shm/aeron-me", "aeron_dir", "/dev/shm/aeron-me"),
 }
 
 
@@ -125,3 +129,29 @@ def test_a_listener_with_a_method_that_is_never_called_is_refused(name):
     Listener.on_fire = lambda self: None
     delattr(Listener, name)
     as_dispatch(Listener())
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"supervised": True}, "supervised .* keep no answers"),
+        ({"lane": Lane("a", 0, 1)}, "lane .* count no lanes"),
+        ({"consumer": Consumer("g", 1)}, "consumer .* know no consumer groups"),
+        ({"tls": TlsFiles(ca="ca.pem")}, "tls .* media driver speaks none"),
+        ({"cluster_id": 7}, "cluster_id .* do not say theirs"),
+    ],
+)
+def test_what_a_real_aeron_cluster_cannot_do_is_refused_with_the_reason(settings, why):
+    with pytest.raises(ConfigurationError, match=why):
+        ClusterClient.connect("aeron:host:9003", **settings)
+
+
+@pytest.mark.parametrize("endpoints", ["aeron:", "aeron:host", "aeron:host:9003,host"])
+def test_consensus_endpoints_of_a_real_cluster_are_checked_before_anything_is_sent(endpoints):
+    with pytest.raises(ConfigurationError, match="consensus endpoint"):
+        ClusterClient.connect(endpoints)
+
+
+def test_a_real_cluster_without_a_media_driver_here_is_not_reached_and_that_is_said(tmp_path):
+    with pytest.raises(TimedOut, match="no media driver runs with directory"):
+        ClusterClient.connect("aeron:localhost:9003", aeron_dir=str(tmp_path), message_timeout_s=0.3)

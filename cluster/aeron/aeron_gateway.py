@@ -1,0 +1,263 @@
+"""Lets a client of ours have a session of a real Aeron Cluster: for the client it is a member that leads.
+
+    ClusterClient ── socket pair: our frames ── AeronGateway ── AeronCluster ──▶ ingress   ◀── egress
+                                                     └── LogFollower ◀── the committed log
+
+What real members lack comes from the log. A message that is found there is acknowledged. A client that asks
+for its session after a change of leaders hears how many of its messages are in the log, and sends the rest.
+It hears that as soon as the number is final: all that was offered is found, or a new term has begun, in which
+no leader takes what was meant for an earlier one. Found messages are compared with those offered: a leader
+that missed some takes the next ones all the same, and the session ends then.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from zlib import crc32
+
+from cluster.aeron.aeron_cluster import AeronCluster, AeronClusterState
+from cluster.aeron.log_follower import FoundEnd, FoundMessage, FoundTerm, LogFollower
+from cluster.errors import AuthenticationRejected, LocalProtocolError, RemoteProtocolError
+from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.protocol import Message, decode, link, streams
+from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.frame import align, frame
+from cluster.protocol.sbe import read_header
+from cluster.protocol.session import (
+    AdminRequest,
+    NewLeaderEvent,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionEvent,
+    SessionMessageHeader,
+)
+from cluster.transport.message_frames import each_frame, message_frame
+from cluster.transport.poller import Poller
+from cluster.transport.sockets import Connection, ReceiveBuffer
+
+QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is taken then
+TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, when it is time
+
+
+class AeronGateway:
+    """One session, and the connection that its client has now. Whoever made it calls ``do_work``."""
+
+    def __init__(
+        self, open_session: Callable[..., AeronCluster], follower: LogFollower, message_length_max: int
+    ) -> None:
+        """``open_session`` takes ``on_egress``. ``message_length_max`` is what the log takes, in bytes."""
+        self._session = open_session(on_egress=self._on_egress)
+        self._follower = follower
+        self._message_length_max = message_length_max
+        self._poller = Poller()
+        self._receive_buffer = ReceiveBuffer()
+        self._connection: Connection | None = None
+        self._checksums: deque[int] = deque()  # of what was offered in this term and is not found yet
+        self._committed = self._acknowledged = 0
+        self._committed_position = -1
+        self._found_term_id = -1  # the last that has begun
+        self._told_term_id = -1  # the last that the client was told of
+        self._is_sought = False  # the client looks for the leader of its session
+        self._resume: link.SessionResume | None = None  # to be answered
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended, and its client knows."""
+        return self._session.is_closed and self._connection is None
+
+    def take(self, sock: socket.socket) -> None:
+        """From now on this is the client's connection; what was not read of the one before is dropped."""
+        if self._connection is not None:
+            self._connection.close()
+        self._resume = None
+        self._connection = Connection(sock, self._poller, self._receive_buffer)
+
+    def do_work(self) -> int:
+        """One turn; returns how much was done."""
+        session, connection = self._session, self._connection
+        has_room = connection is not None and connection.queued_bytes < QUEUED_BYTES_MAX
+        work_count = session.do_work(is_reading=has_room and not self._is_sought)
+        if self._follower.session_id < 0 <= session.session_id:
+            self._follower.session_id = session.session_id
+            self._told_term_id = session.leadership_term_id
+            self._found_term_id = max(self._found_term_id, self._told_term_id)
+        work_count += self._take_found()
+        self._poller.wait(0)
+        if connection is not None and session.state is not AeronClusterState.CONNECTING:
+            work_count += self._take_frames(connection)
+            self._tell()
+        return work_count
+
+    # ---- from the log
+
+    def _take_found(self) -> int:
+        count, found = 0, self._follower.found
+        while found:
+            count += 1
+            match found.popleft():
+                case FoundMessage(checksum, position):
+                    self._on_found_message(checksum, position)
+                case FoundTerm(term_id, leader_member_id) if term_id > self._found_term_id:
+                    self._found_term_id = term_id
+                    self._checksums.clear()
+                    self._session.follow_leader(term_id, leader_member_id)
+                case FoundEnd(why):
+                    self._end(why)
+        if self._is_settled:
+            self._session.settle()
+        return count
+
+    def _on_found_message(self, checksum: int, position: int) -> None:
+        if self._checksums and self._checksums.popleft() == checksum:
+            self._committed, self._committed_position = self._committed + 1, position
+        else:
+            what = f"message {self._committed + 1} of the session in the log is not the one that was offered"
+            self._end(f"{what}: the leader has missed some before it")
+
+    @property
+    def _is_settled(self) -> bool:
+        """Whether the log has of the session all that it will ever have of what was offered so far."""
+        return not self._checksums and self._found_term_id == self._session.leadership_term_id
+
+    # ---- from the client
+
+    def _take_frames(self, connection: Connection) -> int:
+        """Take what the client sends, as far as the cluster takes it."""
+        count = 0
+        try:
+            if connection.is_readable and not connection.is_finishing:
+                connection.receive()
+            while connection.has_frames and not connection.is_finishing:
+                stream_id, offset, length = next(
+                    each_frame(connection.buffer, connection.start, connection.end)
+                )
+                if not self._take(stream_id, connection.buffer.data[offset : offset + length]):
+                    break
+                count += 1
+                connection.advance(align(offset + length))
+        except RemoteProtocolError as error:
+            self._end(str(error))
+        if connection.is_closed:
+            self._connection = None
+        return count
+
+    def _take(self, stream_id: int, data: memoryview) -> bool:
+        """Whether it could be taken now."""
+        _, template_id, _, _ = read_header(data, 0, len(data))
+        if stream_id == streams.INGRESS and template_id == SessionMessageHeader.TEMPLATE_ID:
+            return self._take_message(data)
+        match decode(data):
+            case link.Hello():
+                self._greet()
+            case SessionConnectRequest(correlation_id=correlation_id):
+                self._answer_connect(correlation_id)
+            case link.SessionResume(cluster_session_id=-1, correlation_id=correlation_id):
+                self._answer_connect(correlation_id)
+            case link.SessionResume() as resume if resume.cluster_session_id == self._session.session_id:
+                self._resume = resume
+            case link.SessionResume(cluster_session_id=session_id):
+                self._put_event(EventCode.CLOSED, "it is not open any more", session_id=session_id)
+            case AdminRequest() as request:
+                return self._session.send(request) > 0 or self._session.is_closed
+            case SessionCloseRequest():
+                self._end("")
+        return True
+
+    def _take_message(self, data: memoryview) -> bool:
+        session, term_id = self._session, SessionMessageHeader.decode(data).leadership_term_id
+        if session.is_closed or term_id < max(session.leadership_term_id, self._found_term_id):
+            return True  # a leader drops it, too
+        payload = bytes(data[SESSION_HEADER_LENGTH:])
+        try:
+            is_taken = session.offer(payload, term_id) > 0
+        except LocalProtocolError as error:
+            self._end(str(error))
+            return True
+        if is_taken:
+            self._checksums.append(crc32(payload))
+        return is_taken
+
+    # ---- to the client
+
+    def _put(self, message: Message, stream_id: int = streams.LINK) -> None:
+        self._put_frame(message_frame(message, stream_id))
+
+    def _put_frame(self, data: bytes) -> None:
+        if self._connection is not None and self._connection.offer(data) == Offer.BACK_PRESSURED:
+            self._connection.close("it does not read")
+
+    def _greet(self) -> None:
+        length = min(self._session.message_length_max + SESSION_HEADER_LENGTH, self._message_length_max)
+        version, code = link.LINK_PROTOCOL_VERSION, link.LinkErrorCode.OK
+        self._put(link.HelloReply(-1, max(self._session.leader_member_id, 0), 1, version, code, length))
+
+    def _answer_connect(self, correlation_id: int) -> None:
+        session = self._session
+        if not session.is_closed:
+            code = EventCode.OK
+        elif isinstance(session.refusal, AuthenticationRejected):
+            code = EventCode.AUTHENTICATION_REJECTED
+        else:
+            code = EventCode.ERROR
+        self._put_event(
+            code, session.why_closed, correlation_id=correlation_id, session_id=session.session_id
+        )
+
+    def _put_event(self, code: EventCode, detail: str, *, session_id: int, correlation_id: int = -1) -> None:
+        session = self._session
+        timeout_ns = session.leader_heartbeat_timeout_ns
+        who = session.leadership_term_id, session.leader_member_id
+        event = SessionEvent(session_id, correlation_id, *who, code, 0, timeout_ns, detail)
+        self._put(event, streams.EGRESS)
+
+    def _on_egress(self, data: bytes) -> None:
+        _, template_id, _, _ = read_header(data, 0, len(data))
+        if template_id not in TOLD_HERE:
+            self._put_frame(frame(data, session_id=0, stream_id=streams.EGRESS))
+
+    def _tell(self) -> None:
+        """What has changed, and what is known by now of what the client has asked."""
+        session = self._session
+        if session.is_closed:
+            if session.session_id >= 0:
+                self._end(session.why_closed)
+            return
+        of_session = session.session_id, session.leadership_term_id
+        leader = session.leader_member_id, session.ingress_endpoints
+        if session.leadership_term_id > self._told_term_id:
+            self._told_term_id, self._is_sought = session.leadership_term_id, True
+            self._put(NewLeaderEvent(session.leadership_term_id, session.session_id, *leader), streams.EGRESS)
+        if self._resume is not None:
+            if self._is_settled and session.state is AeronClusterState.CONNECTED:
+                correlation_id, self._resume, self._is_sought = self._resume.correlation_id, None, False
+                self._put(link.SessionResumed(correlation_id, *of_session, self._committed, *leader))
+        elif self._acknowledged < self._committed and not self._is_sought:
+            self._acknowledged = self._committed
+            self._put(link.CommitAck(*of_session, self._committed, self._committed_position))
+
+    # ---- the end
+
+    def _end(self, why: str) -> None:
+        """Close the session; the client hears why, unless it wanted that (empty)."""
+        connection, session = self._connection, self._session
+        session.close()
+        self._follower.close()
+        if connection is not None and not connection.is_finishing:
+            if why:
+                self._put_event(EventCode.CLOSED, why, session_id=session.session_id)
+            connection.finish()
+
+    def close(self) -> None:
+        """Close the session, whatever its client does."""
+        self._end("")
+        if self._connection is not None:
+            self._connection.close()
+        self._poller.close()
+
+    def on_forked(self, why: str) -> None:
+        """As ``cluster.transport.forks`` says."""
+        self._poller.leave()
+        if self._connection is not None:
+            self._connection.close(why)

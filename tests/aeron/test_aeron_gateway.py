@@ -1,0 +1,355 @@
+"""A client of ours over a session of a real cluster: what it hears, and that each message counts once."""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from cluster.aeron.aeron_gateway import QUEUED_BYTES_MAX, AeronGateway
+from cluster.aeron.log_follower import Found, FoundEnd, FoundMessage, FoundTerm
+from cluster.errors import LocalProtocolError
+from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.protocol import Message, decode, link, streams
+from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.session import (
+    AdminRequest,
+    NewLeaderEvent,
+    SessionCloseRequest,
+    SessionConnectRequest,
+    SessionEvent,
+    SessionMessageHeader,
+)
+from cluster.transport.frame_splitter import FrameSplitter
+from cluster.transport.message_frames import each_frame, message_frame
+from tests.aeron.scripted_cluster import LISTED, SESSION, ScriptedMembers
+
+LOG_MESSAGE_MAX = 900
+
+
+class ScriptedFollower:
+    """What it finds a test says."""
+
+    def __init__(self) -> None:
+        self.session_id = -1
+        self.found: deque[Found] = deque()
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+class Gateway:
+    """A gateway with its members, and a client's end of the connection to it."""
+
+    def __init__(self, members: ScriptedMembers, answer: EventCode = EventCode.OK) -> None:
+        self.members, self.follower = members, ScriptedFollower()
+        self.gateway = AeronGateway(members.session, self.follower, LOG_MESSAGE_MAX)  # type: ignore[arg-type]
+        self.session = self.gateway._session
+        self.dial()
+        self.turn()
+        members.say(members.answer(answer, 0, "not you"))
+        self.turn(3)
+
+    def dial(self) -> None:
+        self.client, theirs = socket.socketpair()
+        self.client.setblocking(False)
+        self.gateway.take(theirs)
+        self._splitter = FrameSplitter()
+        self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
+
+    def turn(self, times: int = 1) -> None:
+        for _ in range(times):
+            self.gateway.do_work()
+
+    def send(self, *messages: Message | bytes, stream_id: int = streams.LINK) -> None:
+        """From the client; a message of the application in the term that comes before it."""
+        self.client.sendall(b"".join(message_frame(each, stream_id) for each in messages))  # type: ignore[arg-type]
+        self.turn()
+
+    def offer(self, *payloads: bytes, term_id: int = 3) -> None:
+        header = SessionMessageHeader(term_id, SESSION, 0).encode()
+        self.send(*(_Raw(header + payload) for payload in payloads), stream_id=streams.INGRESS)
+
+    def find(self, *found: Found | bytes) -> None:
+        """In the log; a payload stands for the session's message, which ends at 1000 more each."""
+        for each in found:
+            if isinstance(each, bytes):
+                position = 1000 * (1 + sum(isinstance(f, FoundMessage) for f in self.follower.found))
+                each = FoundMessage(crc32(each), position)
+            self.follower.found.append(each)
+        self.turn(2)
+
+    def resume(self, session_id: int = SESSION, term_id: int = 3) -> None:
+        self.send(link.SessionResume(77, session_id, term_id))
+        self.turn(2)
+
+    def heard(self, kind: type[Message] | None = None) -> list[Any]:
+        """What has arrived at the client since, of this kind."""
+        frames = b""
+        while True:
+            try:
+                data = self.client.recv(1 << 20)
+            except BlockingIOError:
+                break
+            if not data:
+                break
+            frames += self._splitter.split(data)
+        run = np.frombuffer(frames, np.uint8)
+        messages = [decode(run, offset, length) for _, offset, length in each_frame(run, 0, len(run))]
+        return [message for message in messages if kind is None or isinstance(message, kind)]
+
+    def is_ended(self) -> bool:
+        """Whether nothing more comes to the client."""
+        try:
+            return self.client.recv(1) == b""
+        except BlockingIOError:
+            return False
+
+
+class _Raw:
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def encode(self) -> bytes:
+        return self._data
+
+
+@pytest.fixture
+def members(monkeypatch):
+    return ScriptedMembers(monkeypatch)
+
+
+@pytest.fixture
+def gateway(members):
+    gateway = Gateway(members)
+    yield gateway
+    gateway.client.close()
+    gateway.gateway.close()
+
+
+def test_a_client_is_greeted_once_there_is_a_session_and_its_request_is_answered_with_that(gateway):
+    (reply,) = gateway.heard()
+    assert (reply.code, reply.member_id) == (link.LinkErrorCode.OK, 0)
+    assert reply.message_length_max == LOG_MESSAGE_MAX, "the log takes less than the way there"
+    gateway.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
+    (event,) = gateway.heard()
+    assert (event.code, event.correlation_id, event.cluster_session_id) == (EventCode.OK, 5, SESSION)
+    assert (event.leadership_term_id, event.leader_member_id) == (3, 0)
+    gateway.send(link.SessionResume(6, -1, -1))
+    (event,) = gateway.heard()
+    assert (event.code, event.correlation_id) == (EventCode.OK, 6), "whose answer had been lost"
+
+
+@pytest.mark.parametrize("code", [EventCode.ERROR, EventCode.AUTHENTICATION_REJECTED])
+def test_a_client_that_the_cluster_refuses_hears_its_words(members, code):
+    gateway = Gateway(members, code)
+    assert gateway.heard(link.HelloReply)
+    gateway.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
+    (event,) = gateway.heard()
+    assert (event.code, event.correlation_id) == (code, 5)
+    assert "not you" in event.detail
+    gateway.client.close()
+    gateway.turn(2)
+    assert gateway.gateway.is_over
+
+
+def test_a_message_is_acknowledged_when_the_log_has_it_and_not_before(gateway, members):
+    gateway.offer(b"one", b"two")
+    assert members.to(0).payloads == [(3, b"one"), (3, b"two")]
+    assert gateway.heard(link.CommitAck) == []
+    gateway.find(b"one", b"two")
+    (ack,) = gateway.heard(link.CommitAck)
+    assert (ack.committed_messages, ack.committed_position) == (2, 2000)
+
+
+def test_back_pressure_holds_messages_in_their_order_and_nothing_twice(gateway, members):
+    members.to(0).results = [Offer.BACK_PRESSURED] * 3
+    gateway.offer(b"one", b"two")
+    gateway.offer(b"three")
+    assert members.to(0).payloads == []
+    gateway.turn(3)
+    assert members.to(0).payloads == [(3, b"one"), (3, b"two"), (3, b"three")]
+
+
+@pytest.mark.conformance("M-38")
+@pytest.mark.parametrize("first", ["cluster", "log"])
+@pytest.mark.parametrize("leader", [0, 1])
+def test_a_new_term_resumes_with_what_the_log_has_and_takes_only_what_is_meant_for_it(
+    gateway, members, first, leader
+):
+    """The leader had accepted three messages; one is in the log when its term is over."""
+    gateway.offer(b"one", b"two", b"three")
+    gateway.find(b"one")
+    gateway.heard()
+    members.to(0).is_connected = first == "log" and leader == 0
+    said = members.new_leader(4, leader)
+    if first == "cluster":
+        members.say(said)
+    else:
+        gateway.find(FoundTerm(4, leader))
+    gateway.turn(3)
+    (event,) = gateway.heard()
+    assert (event.leadership_term_id, event.leader_member_id) == (4, leader)
+    assert event.ingress_endpoints == LISTED
+    members.to(leader).is_connected = True
+    gateway.offer(b"two", b"three")  # on their way when the term ended
+    if leader == 1:
+        gateway.dial()
+    gateway.resume()
+    if first == "cluster":
+        assert gateway.heard(link.SessionResumed) == [], "the log may still get messages of the old term"
+        gateway.find(FoundTerm(4, leader))
+    (resumed,) = gateway.heard(link.SessionResumed)
+    assert (resumed.appended_messages, resumed.leadership_term_id) == (1, 4)
+    assert resumed.leader_member_id == leader
+    gateway.offer(b"two", b"three", term_id=4)
+    assert [p for p in members.to(leader).payloads if p[0] == 4] == [(4, b"two"), (4, b"three")]
+    assert (3, b"two") not in members.to(1).payloads
+    gateway.find(b"two", b"three")
+    assert gateway.heard(link.CommitAck)[-1].committed_messages == 3
+
+
+def test_what_an_old_term_still_brings_into_the_log_is_counted(gateway, members):
+    gateway.offer(b"one", b"two")
+    members.say(members.new_leader(4, 1))
+    gateway.turn(2)
+    gateway.dial()
+    gateway.find(b"one", b"two", FoundTerm(4, 1))
+    gateway.resume()
+    assert gateway.heard(link.SessionResumed)[0].appended_messages == 2
+
+
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_a_lost_connection_goes_on_in_its_term_when_the_log_has_all(gateway, members, is_asked):
+    gateway.offer(b"one")
+    members.to(0).is_connected = False
+    gateway.turn()
+    members.to(0).is_connected = True
+    if is_asked:
+        gateway.resume()
+    else:
+        gateway.offer(b"two")
+    gateway.turn(3)
+    assert gateway.heard(link.SessionResumed) == []
+    assert members.to(0).payloads == [(3, b"one")]
+    gateway.find(b"one")
+    if is_asked:
+        assert gateway.heard(link.SessionResumed)[0].appended_messages == 1
+        gateway.offer(b"two")
+    assert members.to(0).payloads == [(3, b"one"), (3, b"two")]
+
+
+def test_a_gap_in_what_the_leader_got_ends_the_session(gateway):
+    gateway.offer(b"one", b"two", b"three")
+    gateway.find(b"one", b"three")
+    closed = gateway.heard(SessionEvent)[-1]
+    assert closed.code is EventCode.CLOSED
+    assert closed.detail.startswith("message 2 of the session in the log is not the one that was offered")
+    assert gateway.is_ended()
+    assert gateway.session.is_closed
+
+
+@pytest.mark.parametrize("how", ["log", "cluster", "driver"])
+def test_the_end_of_a_session_is_said_to_its_client(gateway, members, how):
+    if how == "log":
+        gateway.find(FoundEnd("TIMEOUT"))
+    elif how == "cluster":
+        members.say(members.answer(EventCode.CLOSED, 0, "TIMEOUT", correlation_id=99))
+    else:
+        members.lost = "TIMEOUT of the driver"
+    gateway.turn(2)
+    (closed,) = gateway.heard(SessionEvent)
+    assert (closed.code, closed.cluster_session_id) == (EventCode.CLOSED, SESSION)
+    assert closed.detail.startswith("TIMEOUT")
+    assert gateway.is_ended()
+    gateway.client.close()
+    gateway.turn(2)
+    assert gateway.gateway.is_over
+    assert gateway.follower.is_closed
+
+
+def test_a_session_that_is_not_this_one_is_said_to_be_over(gateway):
+    gateway.heard()
+    gateway.resume(session_id=SESSION + 1)
+    (event,) = gateway.heard()
+    assert (event.code, event.cluster_session_id) == (EventCode.CLOSED, SESSION + 1)
+
+
+def test_answers_come_as_the_cluster_gives_them_while_their_client_reads(gateway, members):
+    gateway.heard()
+    answer = SessionMessageHeader(3, SESSION, 11).encode() + b"x" * 100_000
+    for _ in range(40):
+        members.say(answer)
+        gateway.turn()
+    assert len(members.egress) > 5, "the rest waits where it is, and holds its sender back"
+    assert gateway.gateway._connection.queued_bytes < QUEUED_BYTES_MAX + 200_000
+    count = 0
+    while members.egress or gateway.gateway._connection.queued_bytes:
+        count += len(gateway.heard(SessionMessageHeader))
+        gateway.turn()
+    assert count + len(gateway.heard(SessionMessageHeader)) == 40
+
+
+def test_no_answer_is_lost_while_the_client_looks_for_its_leader(gateway, members):
+    members.say(members.new_leader(4, 1))
+    gateway.turn(2)
+    members.say(SessionMessageHeader(4, SESSION, 11).encode() + b"answer")
+    gateway.turn(2)
+    assert len(gateway.heard()) == 2, "the greeting, and who leads"
+    gateway.dial()
+    gateway.find(FoundTerm(4, 1))
+    gateway.resume()
+    gateway.turn(2)
+    assert [type(message) for message in gateway.heard()] == [
+        link.HelloReply,
+        link.SessionResumed,
+        SessionMessageHeader,
+    ]
+
+
+def test_requests_of_operators_go_through(gateway, members):
+    gateway.send(AdminRequest(3, SESSION, 8, 0), stream_id=streams.INGRESS)
+    assert members.to(0).of(AdminRequest)[0].correlation_id == 8
+
+
+def test_a_client_that_closes_has_the_cluster_close_the_session_after_its_last_message(gateway, members):
+    gateway.offer(b"last")
+    gateway.send(SessionCloseRequest(3, SESSION), stream_id=streams.INGRESS)
+    assert isinstance(decode(members.to(0).offered[-1]), SessionCloseRequest)
+    assert members.to(0).payloads == [(3, b"last")]
+    gateway.client.shutdown(socket.SHUT_WR)
+    gateway.turn(2)
+    assert [event for event in gateway.heard() if isinstance(event, SessionEvent)] == []
+    assert gateway.gateway.is_over
+
+
+def test_a_message_that_does_not_go_through_the_driver_ends_the_session_with_what_is_wrong(gateway, members):
+    take = members.to(0).offer
+
+    def offer(message: bytes) -> int:
+        if len(message) > LOG_MESSAGE_MAX:
+            raise LocalProtocolError("a message of 901 bytes, at most 900 go here")
+        return take(message)
+
+    members.to(0).offer = offer
+    gateway.offer(b"x" * (LOG_MESSAGE_MAX + 1 - SESSION_HEADER_LENGTH))
+    assert "at most 900 go here" in gateway.heard(SessionEvent)[-1].detail
+
+
+def test_what_is_no_frame_of_a_client_ends_the_session(gateway):
+    gateway.client.sendall(b"GET / HTTP/1.1\r\n" + b" " * 64)
+    gateway.turn(2)
+    assert gateway.session.is_closed
+
+
+def test_new_leader_events_name_the_term_and_come_once(gateway, members):
+    gateway.heard()
+    for _ in range(2):
+        members.say(members.new_leader(4, 0))
+        gateway.find(FoundTerm(4, 0))
+    assert len(gateway.heard(NewLeaderEvent)) == 1
