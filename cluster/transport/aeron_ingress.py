@@ -24,6 +24,7 @@ from cluster.transport.aeron_clients import AeronClients
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 
 RETRY_S = 1.0
+STOP_S = 1.0
 
 
 class AeronIngress:
@@ -63,9 +64,9 @@ class AeronIngress:
         self._thread.start()
 
     def stop(self) -> None:
-        """End all connections, and the thread."""
+        """End all connections, and the thread; a driver that hangs is not waited for."""
         self._is_stopped.set()
-        self._thread.join()
+        self._thread.join(STOP_S)
 
     def dial(self, session_id: int, response_channel: str, response_stream_id: int) -> None:
         """Reach the client of an open session, unless its channel is none of Aeron's network."""

@@ -95,6 +95,12 @@ class ScriptedAeron:
     def remove_publication(self, publication: ScriptedPublication) -> None:
         self.removed.append(publication)
 
+    def __enter__(self) -> ScriptedAeron:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def do_work(self) -> int:
         if self.failure is not None:
             raise self.failure
