@@ -7,6 +7,8 @@ import os
 import signal
 import struct
 from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -21,24 +23,43 @@ MESSAGES = 1000
 
 
 def test_it_echoes_through_a_killed_leader_with_one_session_and_the_log_has_all_of_it(tmp_path: Path) -> None:
-    with media_driver() as aeron_dir:
-        keys = {
-            "ingress_channel": "aeron:udp",
-            "aeron_dir": aeron_dir,
-            "leader_heartbeat_timeout": "2s",
-            "startup_canvass_timeout": "4s",
-        }
-        settings = [word for key, value in keys.items() for word in ("--set", f"{key}={value}")]
-        with Up(tmp_path, *settings) as up:
-            told = echo(up)
-            entries = await_that(lambda: log_with_a_close(up), "the session's close in the log")
-    assert (told["answered"], told["wrong"], told["connects"], told["newLeaders"]) == (MESSAGES, 0, 1, 1)
+    with media_driver() as aeron_dir, members(tmp_path, aeron_dir) as up:
+        told = echo(up, lambda: os.kill(up.pid(up.leader), signal.SIGKILL))
+        check(told, await_that(lambda: log_with_a_close(up), "the session's close in the log"))
+
+
+@pytest.mark.slow
+def test_it_echoes_through_the_restart_of_the_members_driver(tmp_path: Path) -> None:
+    with ExitStack() as driver, members(tmp_path, driver.enter_context(media_driver())) as up:
+
+        def restart() -> None:
+            driver.close()
+            driver.enter_context(media_driver())
+
+        told = echo(up, restart)
+        check(told, await_that(lambda: log_with_a_close(up), "the session's close in the log"))
+
+
+def members(directory: Path, aeron_dir: Path) -> Up:
+    """Three that serve Aeron's clients."""
+    keys = {
+        "ingress_channel": "aeron:udp",
+        "aeron_dir": aeron_dir,
+        "leader_heartbeat_timeout": "2s",
+        "startup_canvass_timeout": "4s",
+    }
+    return Up(directory, *(word for key, value in keys.items() for word in ("--set", f"{key}={value}")))
+
+
+def check(told: dict[str, Any], entries: list[dict[str, Any]]) -> None:
+    """One session, all answers, and each message in the log as often as it was sent at most."""
+    assert (told["answered"], told["wrong"], told["connects"]) == (MESSAGES, 0, 1)
+    assert told["newLeaders"] == 1
     (opened,) = [entry for entry in entries if entry["entryType"] == "SESSION_OPEN"]
     assert opened["clusterSessionId"] == told["session"]
     assert opened["responseChannel"].startswith("aeron:udp?rejoin=false|endpoint=localhost:")
-    assert [entry["closeReason"] for entry in entries if entry["entryType"] == "SESSION_CLOSE"] == [
-        "CLIENT_ACTION"
-    ]
+    closed = [entry["closeReason"] for entry in entries if entry["entryType"] == "SESSION_CLOSE"]
+    assert closed == ["CLIENT_ACTION"]
     counts = Counter(
         struct.unpack_from("<q", entry["payload"])[0]
         for entry in entries
@@ -48,13 +69,13 @@ def test_it_echoes_through_a_killed_leader_with_one_session_and_the_log_has_all_
     assert counts.total() <= told["sent"] <= MESSAGES + 5
 
 
-def echo(up: Up) -> dict[str, Any]:
-    """What a client tells at its end that knows one follower; the leader is killed halfway."""
+def echo(up: Up, halfway: Callable[[], None]) -> dict[str, Any]:
+    """What a client tells at its end that knows one follower."""
     follower = f"{(up.leader + 1) % 3}=localhost:{up.base_port + 10 * ((up.leader + 1) % 3)}"
     with java_client("Echo", "--messages", str(MESSAGES), "--ingress-endpoints", follower) as client:
         assert client.stdout is not None and client.stderr is not None
         assert client.stdout.readline() == "half\n", client.stderr.read()
-        os.kill(up.pid(up.leader), signal.SIGKILL)
+        halfway()
         out, err = client.communicate(timeout=60)
     assert client.returncode == 0, err
     told: dict[str, Any] = json.loads(out)
