@@ -300,6 +300,7 @@ def _begin(options: JobOptions, source: SourceOptions, log: SourceLog, end: int)
     planned = _planned(Path(options.checkpoint))
     if planned is not None:
         check_cluster(planned, log.cluster)
+        log.check_history(planned)
         return f"{planned.position:,}"
     if source.starting_offsets is None and source.starting_timestamp is None:
         if options.table and _has_table(options.table):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from cluster import ConfigurationError, PositionToken
 from cluster.errors import ClusterError, StorageError
 from jobs.delta_table import ATTEMPTS, is_name
-from jobs.history import RECENT, Recent, check_token, position_of
+from jobs.history import RECENT, Recent, check_token, token_of
 from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
 from jobs.table_job import Entries, Found, FromSnapshots, TableJob
@@ -169,8 +169,9 @@ class _Keeper:
             self._table = self._made()
             if self._goes_to() is not None:
                 return  # another job has made it
+        token = PositionToken(self._log.cluster, stop, self._log.term_before(stop))
         said = CommitProperties(
-            custom_metadata={"userMetadata": PositionToken(self._log.cluster, stop).to_text()},
+            custom_metadata={"userMetadata": token.to_text()},
             app_transactions=[Transaction(self._application, stop)],
         )
         known = self._table.transaction_version(self._application)
@@ -197,9 +198,11 @@ class _Keeper:
         """Where the table goes to, or its first commit begins. Raises ConfigurationError, TimedOut."""
         if self._table is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
-        goes_to = self._goes_to()
-        token = PositionToken(self._table.metadata().configuration[IDENTITY], goes_to or 0)
-        check_token(self._place, token, self._log.cluster)
+        goes_to, said = self._goes_to(), self._said()
+        token = PositionToken(
+            self._table.metadata().configuration[IDENTITY], goes_to or 0, None if said is None else said.term
+        )
+        check_token(self._place, token, self._log)
         if goes_to is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
         self._reader.await_token(token.to_text(), BEHIND_TIMEOUT_S)
@@ -216,13 +219,16 @@ class _Keeper:
 
         if self._table is None:
             return None
-        for count in (1, RECENT):
-            position = position_of(_recent(self._table, count))
-            if position is not None:
-                return position
+        if (said := self._said()) is not None:
+            return said.position
         column = self.job.layout.progress
         found = pc.max(self._table.to_pyarrow_table(columns=[column])[column]).as_py()
         return found if found is None or self.job.reduced is None else found + 1
+
+    def _said(self) -> PositionToken | None:
+        """Where the table goes to, as its commits say."""
+        assert self._table is not None
+        return token_of(_recent(self._table, 1)) or token_of(_recent(self._table, RECENT))
 
     def open(self) -> None:
         """Look at the table as it is. Raises ConfigurationError (not this writer's), StorageError."""

@@ -13,6 +13,8 @@ from jobs.delta_table import delta_table, read
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_connector.log import SourceLog
+
 
 ALL = (1 << 31) - 1
 RECENT = 100  # commits in which the jobs' last one is looked for: those between are of OPTIMIZE and the like
@@ -80,24 +82,32 @@ def versions(spark: SparkSession, table: str) -> list[Version]:
     )
 
 
-def check_log(spark: SparkSession, table: str, cluster: str | None) -> None:
-    """Raise ConfigurationError where the newest commit that says so is of another log than ``cluster``'s."""
+def check_log(spark: SparkSession, table: str, log: SourceLog) -> None:
+    """Raise ConfigurationError where ``table`` says that it is of another log, or another history of it."""
     commits = recent(spark, table)
-    token = next((token for commit in commits if (token := _token(commit.user_metadata))), None)
+    token = token_of(commits)
+    newest = next(filter(None, (_token(commit.user_metadata) for commit in commits)), None)
+    if token is None and newest is not None:
+        token = newest._replace(term=None)  # of rows that are not there any more, but of the same cluster
     if token is not None:
-        check_token(table, token, cluster)
+        check_token(table, token, log)
 
 
-def check_token(table: str, token: PositionToken, cluster: str | None) -> None:
-    """Raise ConfigurationError where ``token``, of a table, is of another log than ``cluster``'s."""
-    if not token.is_of(cluster):
+def check_token(table: str, token: PositionToken, log: SourceLog) -> None:
+    """Raise ConfigurationError where ``token``, of a table, is of another log, or another history of it."""
+    if not token.is_of(log.cluster):
         raise ConfigurationError(
             f"table {table} is of cluster {token.cluster} (position {token.position}), but what is read is "
-            f"cluster {cluster}; expected a table of that cluster's log, or a new one"
+            f"cluster {log.cluster}; expected a table of that cluster's log, or a new one"
+        )
+    if why := log.other_history(token):
+        raise ConfigurationError(
+            f"table {table} stands at {why}; expected a new table, or this one with a version restored that "
+            "goes no further than the restored log did"
         )
 
 
-def position_of(commits: Sequence[Recent]) -> int | None:
+def token_of(commits: Sequence[Recent]) -> PositionToken | None:
     """How far a table goes whose newest commits these are; None where they do not say.
 
     A position holds for the rows that were there when it was written down. So it does not hold after a
@@ -105,9 +115,9 @@ def position_of(commits: Sequence[Recent]) -> int | None:
     """
     for i, commit in enumerate(commits):
         if token := _token(commit.user_metadata):
-            return token.position
+            return token
         if commit.replaces:
-            return position_of(_restored(commit, commits[i + 1 :]))
+            return token_of(_restored(commit, commits[i + 1 :]))
     return None
 
 
@@ -164,13 +174,14 @@ def check_rows_are_its_own(
         )
     if by := replaced_by([commit for commit in commits if commit.version > since]):
         raise ConfigurationError(f"table {table} had its rows replaced by {by}; expected {expected}")
-    goes_to = position_of(commits)
-    if goes_to is not None and goes_to < begin:
+    token = token_of(commits)
+    goes_to = 0 if token is None else token.position
+    if token is not None and goes_to < begin:
         raise ConfigurationError(
             f"table {table} goes to position {goes_to:,} of the Log, and its checkpoint on from {begin:,}; "
             f"expected {expected}"
         )
-    return commits[0].version, goes_to or 0
+    return commits[0].version, goes_to
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:

@@ -55,10 +55,10 @@ def keeping(
     _check_none_is_short(spark, tables, checkpoint)
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
     opened_at = {table: latest_version(spark, table) for table in tables}
-    cluster = SourceLog(SourceOptions.parse(source)).cluster
+    log = SourceLog(SourceOptions.parse(source))
     for table in known:
         if known[table] is not None:
-            check_log(spark, table, cluster)
+            check_log(spark, table, log)
     wanted = of_all([job.entry_types for job in tables.values()])
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
     source = starting_at(source, _least(known.values()))

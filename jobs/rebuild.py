@@ -35,13 +35,14 @@ def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, st
     """
     before = latest_version(spark, table)
     newest = newest_version(spark, table)
-    check_log(spark, table, SourceLog(SourceOptions.parse(source)).cluster)
+    log = SourceLog(SourceOptions.parse(source))
+    check_log(spark, table, log)
     end = json.dumps({"position": newest.position, "cluster": newest.cluster})
     wanted = source | {"startingOffsets": json.dumps({"position": 0}), "endingOffsets": end}
     if job.entry_types:
         wanted |= {"entryTypes": ",".join(job.entry_types)}
     reader = spark.read.format("cluster").options(**wanted).schema(ddl(job.columns or ROW_COLUMNS))
-    token = PositionToken(newest.cluster, newest.position)
+    token = PositionToken(newest.cluster, newest.position, log.term_before(newest.position))
     found = job.from_snapshots(source)(False, newest.position) if job.from_snapshots else []
     overwrite(job.rows(with_entries(reader.load(), found, job)), table, token.to_text())
     if latest_version(spark, table) != before + 1:

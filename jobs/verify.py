@@ -156,10 +156,10 @@ def main() -> None:
     check_reads_all(source, from_begin=True)
     spark = session_of("verify", given)
     wrong = []
-    cluster = SourceLog(SourceOptions.parse(source)).cluster
+    log = SourceLog(SourceOptions.parse(source))
     with open_reader(SourceOptions.parse(source)) as reader:
         for table, job in tables_meant(spark, given).items():
-            check_log(spark, table, cluster)
+            check_log(spark, table, log)
             found = differences(spark, table, job.layout.name, reader)
             wrong += found
             for line in found or [f"{table}: as the Log says"]:

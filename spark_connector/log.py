@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import DataLoss, LogPurged, printable
-from cluster.protocol.token import identity_text
+from cluster.protocol.token import PositionToken, identity_text, other_history
 from spark_connector.address_space import check_address_space
 from spark_connector.options.cluster_options import SourceOptions
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
+    from spark_connector.offsets import Offset
 
 BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
 IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms
@@ -260,6 +261,23 @@ class SourceLog:
         lost = f"{what}, but the log is purged up to {start}{has}; what lies between is lost to this reader"
         pass_over(LogPurged(lost, start), self._options)
         return start
+
+    def term_before(self, position: int) -> str | None:
+        """The leadership term of the last entry before ``position``, as offsets have it; None: not known."""
+        return self._reader.term_before(position)
+
+    def other_history(self, place: Offset | PositionToken) -> str | None:
+        """Why this log has another history before ``place``, for people; None if that is not known."""
+        term = None if place.term is None else self.term_before(place.position)
+        return other_history(place.term, place.position, term)
+
+    def check_history(self, offset: Offset) -> None:
+        """Raise DataLoss when the log has another history before the place in a checkpoint."""
+        if why := self.other_history(offset):
+            raise DataLoss(
+                f"the checkpoint stands at {why}. Use a new checkpoint; rows that were read after the "
+                "position of the restore are of no log any more"
+            )
 
     def rest(self) -> None:
         """There is nothing new: do not ask members over the network again at once."""

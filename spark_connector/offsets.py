@@ -1,12 +1,14 @@
 """Where a stream stands in the log, as the JSON that Spark keeps in its checkpoint.
 
-    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144, "from": 96,
+    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144,
+     "term": "3:139424:1795233499120:-220144", "from": 96,
      "plan": {"maxBytesPerPartition": 67108864, "minPartitions": 1, "maxPartitions": 200}}
     {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 96}
 
 ``position`` is excluded: the next entry starts there. ``cluster`` is the identity of the log: the
 cluster id, and the timestamp and log session id of its first NewLeadershipTermEvent, which are the
-same on every member; null says that the log had no entry yet.
+same on every member; null says that the log had no entry yet. ``term`` is the leadership term of the last
+entry before ``position``, where that is known: a token, which says why (``cluster.protocol.token``).
 
 The end of a micro-batch says besides how it was planned; a stream's initial offset, which ends none, does
 not. ``from`` is where the batch began: Spark keeps only the ends of batches, and asks for the initial offset
@@ -15,8 +17,8 @@ somewhere else. ``plan`` holds the options by which the batch was cut into tasks
 same tasks, whatever the options are by then.
 
 Spark compares offsets as text. What changes without the log growing (leader, time) is not in them,
-and an offset that did not move is handed back as it came. Version 1 had no ``plan``, and ``"initial": true``
-in an initial offset; a batch that it planned is cut by the options of the day.
+and an offset that did not move is handed back as it came. 0.1 wrote no ``term``. Version 1 had no ``plan``,
+and ``"initial": true`` in an initial offset; a batch that it planned is cut by the options of the day.
 """
 
 from __future__ import annotations
@@ -40,10 +42,13 @@ class Offset:
     position: int
     from_position: int | None = None  # where the micro-batch that ends here began; None: no batch ends here
     limits: PlanLimits | None = None  # how that batch is cut into tasks; None: version 1 did not say
+    term: str | None = None  # that of the last entry before ``position``; None: not known
 
     def to_json(self) -> dict[str, Any]:
         """The offset as Spark keeps it: always the same keys in the same order."""
         made: dict[str, Any] = {"v": OFFSET_VERSION, "cluster": self.cluster, "position": self.position}
+        if self.term is not None:
+            made["term"] = self.term
         if self.from_position is not None:
             assert self.limits is not None
             made |= {"from": self.from_position, "plan": dict(zip(_LIMIT_NAMES, self.limits))}
@@ -69,10 +74,11 @@ class Offset:
         begin: Any = given.get("from") if ends_a_batch else None
         positions = [position, begin] if ends_a_batch else [position]
         are_positions = all(type(at) is int and at >= 0 and at % FRAME_ALIGNMENT == 0 for at in positions)
-        if not are_positions or not isinstance(given.get("cluster"), str | None):
+        are_texts = all(isinstance(given.get(name), str | None) for name in ("cluster", "term"))
+        if not are_positions or not are_texts:
             raise ConfigurationError(f"the checkpoint's offset {given!r} is damaged")
         limits = _limits(given) if ends_a_batch and given["v"] > 1 else None
-        return cls(given.get("cluster"), position, begin, limits)
+        return cls(given.get("cluster"), position, begin, limits, given.get("term"))
 
 
 _LIMIT_NAMES = ("maxBytesPerPartition", "minPartitions", "maxPartitions")  # in the order of PlanLimits

@@ -258,6 +258,9 @@ class AeronLog:
         self._recording = min(recordings, key=lambda recording: recording.start_position)
         return self.start_position
 
+    def term_before(self, position: int) -> str | None:
+        """None: an archive has no list of terms to ask for."""
+
     @property
     def term_length(self) -> int:
         return self._recording.term_buffer_length

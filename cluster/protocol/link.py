@@ -189,8 +189,9 @@ class StatusRequest(Message, template_id=12, schema=LINK_SCHEMA):
 class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     """How a member stands. The identity is that of the log: the same on every member of a cluster.
 
-    A member of 0.1 sends neither of the last two. ``standing`` is a JSON object: what
-    ``cluster/reader/standing.py`` finds, as readers of ``cluster status --json`` get it.
+    A member of 0.1 sends none of the last three. ``standing`` is a JSON object: what
+    ``cluster/reader/standing.py`` finds, as readers of ``cluster status --json`` get it. ``term`` is that of
+    the last entry before the frames that a LogRequest asks for, as tokens have it; empty if it is not known.
     """
 
     correlation_id: i64
@@ -218,8 +219,9 @@ class LogStatus(Message, template_id=13, schema=LINK_SCHEMA):
     ipc_endpoints: Ascii = ""
     consumers: Ascii = ""  # consumer groups: position:name, with a zero byte between two of them
     standing: Ascii = ""
+    term: Ascii = ""
 
-    LATER_PARTS: ClassVar[int] = 2
+    LATER_PARTS: ClassVar[int] = 3
 
 
 class LinkError(Message, template_id=14, schema=LINK_SCHEMA):

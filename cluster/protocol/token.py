@@ -1,11 +1,15 @@
 """A place in one cluster's log, as text that clients hand to readers: that of an offset of Spark's source.
 
-    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144}
+    {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144,
+     "term": "3:139424:1795233499120:-220144"}
 
 Who has been told that a message is committed reads at least as far with it, at whatever member. ``cluster``
 is the identity of the log: the cluster id, and the timestamp and log session id of its first
-NewLeadershipTermEvent, which are the same on every member. An offset of a checkpoint is a token too: what
-the planning of a micro-batch adds to it is passed over.
+NewLeadershipTermEvent, which are the same on every member. ``term``, which may be left out, is the leadership
+term of the last entry before ``position``: its id, its base position, and the same two of its own
+event. Two logs that have it there are the same up to there (Raft's log matching), so it tells the history of
+a cluster from that of one restored to an earlier position. An offset of a checkpoint is a token too: what the
+planning of a micro-batch adds to it is passed over.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import Any, NamedTuple
 
 from cluster.errors import ConfigurationError
 from cluster.protocol.link import LogStatus
+from cluster.protocol.log import NewLeadershipTermEvent
 
 TOKEN_VERSION = 2
 
@@ -32,14 +37,19 @@ class LogIdentity(NamedTuple):
 
 
 class PositionToken(NamedTuple):
-    """``position`` is excluded: all before it is meant. ``cluster`` None: of a log without any entry."""
+    """``position`` is excluded: all before it is meant. ``cluster`` None: of a log without any entry.
+
+    ``term`` None: the term of the last entry before it is not known.
+    """
 
     cluster: str | None
     position: int
+    term: str | None = None
 
     def to_text(self) -> str:
         """As ``parse_token`` reads it: JSON, the text of an offset of the Spark source."""
-        return json.dumps({"v": TOKEN_VERSION, **self._asdict()})
+        term = {} if self.term is None else {"term": self.term}
+        return json.dumps({"v": TOKEN_VERSION, "cluster": self.cluster, "position": self.position, **term})
 
     def is_of(self, cluster: str | None) -> bool:
         """Whether this may be a place in the log ``cluster``: what one does not say fits all."""
@@ -57,7 +67,7 @@ def parse_token(text: str) -> PositionToken:
             f"{text!r:.200} is no position token; expected the text of client.token() or of an offset, "
             f"up to version {TOKEN_VERSION}"
         )
-    return PositionToken(given.get("cluster"), given["position"])
+    return PositionToken(given.get("cluster"), given["position"], given.get("term"))
 
 
 def _is_token(given: dict[str, Any]) -> bool:
@@ -68,6 +78,7 @@ def _is_token(given: dict[str, Any]) -> bool:
         and type(position) is int
         and position >= 0
         and isinstance(given.get("cluster"), str | None)
+        and isinstance(given.get("term"), str | None)
     )
 
 
@@ -85,7 +96,23 @@ def identity_text(cluster_id: int, first_term_timestamp: int | None, log_session
     return ":".join("?" if part is None else str(part) for part in parts)
 
 
+def term_text(event: NewLeadershipTermEvent) -> str:
+    """A leadership term as it stands in tokens."""
+    term_id, base = event.leadership_term_id, event.term_base_log_position
+    return f"{term_id}:{base}:{event.timestamp}:{event.log_session_id}"
+
+
+def other_history(token_term: str | None, position: int, term: str | None) -> str | None:
+    """Why a token at ``position`` is not of the log that has ``term`` there; None if it may be."""
+    if token_term is None or term is None or is_one_log(token_term, term):
+        return None
+    return (
+        f"position {position} in leadership term {token_term}, but the log has term {term} there: the "
+        "cluster was restored to an earlier position and has gone on to other entries"
+    )
+
+
 def is_one_log(cluster: str, other: str) -> bool:
-    """Whether two identities may be of one log: what one of them does not have fits everything."""
+    """Whether two identities, or two terms, may be the same: what one does not have fits everything."""
     parts, other_parts = cluster.split(":"), other.split(":")
     return len(parts) == len(other_parts) and all(a == b or "?" in (a, b) for a, b in zip(parts, other_parts))

@@ -120,6 +120,9 @@ class DirectoriesLog:
     def await_start(self) -> int:
         return self.start_position
 
+    def term_before(self, position: int) -> str | None:
+        return self._extent.tip.log.term_before(position)
+
     @property
     def term_length(self) -> int:
         return self._extent.tip.log.term_length

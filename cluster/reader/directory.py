@@ -24,7 +24,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import header_at
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM
-from cluster.protocol.token import LogIdentity, identity_text, is_one_log
+from cluster.protocol.token import LogIdentity, identity_text, is_one_log, term_text
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
 from cluster.transport.clock import epoch_ms
@@ -88,6 +88,21 @@ class DirectoryLog:
 
     def await_start(self) -> int:
         return self.start_position
+
+    def term_before(self, position: int) -> str | None:
+        if position > self.extent().end:
+            return None
+        self.state.read_terms()
+        for entry in sorted(self.state.log_entries, key=lambda e: e.leadership_term_id, reverse=True):
+            base = entry.term_base_log_position
+            if entry.entry_type is not TERM or base >= position or entry.log_position == base:
+                continue
+            event = self._first_term_event() if base == 0 else self._term_event_at(base)
+            if event is not None:
+                return term_text(event)
+            if base < self.start_position:
+                return f"{entry.leadership_term_id}:{base}:?:?"
+        return None
 
     @property
     def term_length(self) -> int:

@@ -5,7 +5,8 @@
 
 A file has the entries of its range as rows of ``ROW_SCHEMA``, all of them committed. Key ``cluster.log`` of
 its metadata is a JSON object: ``cluster`` is the identity of the log, ``begin`` and ``end`` are the range
-again, and ``termLength`` and ``timeUnit`` are those of the log. A file appears whole or not at all.
+again, ``term`` is the leadership term of its last entry, and ``termLength`` and ``timeUnit`` are those of the
+log. A file appears whole or not at all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
-from cluster.protocol.token import identity_text, is_one_log
+from cluster.protocol.token import identity_text, is_one_log, other_history
 from cluster.reader.file_systems import file_system_of, masked
 
 if TYPE_CHECKING:
@@ -68,14 +69,6 @@ class ExportedLog:
         """For people."""
         return f"from {self.start_position} to {self.end_position}"
 
-    @property
-    def cluster(self) -> str | None:
-        """The identity of the log; None without a file. Raises as ``batches``."""
-        if not self.files:
-            return None
-        with self._open(self.files[-1]) as parquet:
-            return str(_described(parquet, self.files[-1])["cluster"])
-
     def look(self) -> None:
         """See which files there are now. Raises DataLoss where they do not join on, StorageError."""
         from pyarrow import fs
@@ -100,13 +93,22 @@ class ExportedLog:
         """Whether all of ``[begin, end)`` is in files."""
         return bool(self.files) and self.start_position <= begin and end <= self.end_position
 
-    def check_cluster(self, cluster: str) -> None:
-        """Raise ConfigurationError when the files are of another log than ``cluster``."""
-        exported = self.cluster
-        if exported is not None and not is_one_log(exported, cluster):
+    def check_log(self, reader: LogReader, cluster: str) -> None:
+        """Raise ConfigurationError when the files are not of this log of ``cluster``, or of what it was
+        before it was restored to an earlier position. Raises as ``batches``.
+        """
+        if not self.files:
+            return
+        with self._open(self.files[-1]) as parquet:
+            about = _described(parquet, self.files[-1])
+        if not is_one_log(about["cluster"], cluster):
             raise ConfigurationError(
-                f"{self.where} has files of the log of cluster {exported}, expected those of {cluster}"
+                f"{self.where} has files of the log of cluster {about['cluster']}, "
+                f"expected those of {cluster}"
             )
+        end = self.end_position
+        if why := other_history(about.get("term"), end, reader.term_before(end)):
+            raise ConfigurationError(f"{self.where} has files of a log up to {why}; expected another folder")
 
     def batches(
         self,
@@ -179,7 +181,7 @@ class ExportedLog:
         if identity is None:
             return
         cluster = identity_text(*identity)
-        self.check_cluster(cluster)
+        self.check_log(reader, cluster)
         start = reader.start_position
         begin = self.end_position if self.files else start
         if begin < start:
@@ -204,6 +206,7 @@ class ExportedLog:
             "cluster": cluster,
             "begin": begin,
             "end": end,
+            "term": reader.term_before(end),
             "termLength": reader.term_length,
             "timeUnit": reader.time_unit.name,
         }

@@ -140,7 +140,7 @@ class JoinedReader(LogReader):
     def _check_cluster(self) -> None:
         """Raise ConfigurationError for files of another log, once it is known which this one is."""
         if not self._is_checked and (identity := self.identity) is not None:
-            self.exported.check_cluster(identity_text(*identity))
+            self.exported.check_log(self, identity_text(*identity))
             self._is_checked = True
 
     def _has_head(self, begin: int, end: int) -> bool:

@@ -20,7 +20,14 @@ import numpy as np
 
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, LogPurged, TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.token import LogIdentity, identity_text, is_one_log, parse_token
+from cluster.protocol.token import (
+    LogIdentity,
+    PositionToken,
+    identity_text,
+    is_one_log,
+    other_history,
+    parse_token,
+)
 from cluster.reader.entry import Entry
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
@@ -200,6 +207,10 @@ class LogReader:
         """End of what is known to be committed: how far a stream may read now."""
         return self.log.commit_position()
 
+    def term_before(self, position: int) -> str | None:
+        """The leadership term of the last entry before ``position``, as tokens have it; None if not known."""
+        return self.log.term_before(position)
+
     def end_position(self) -> int:
         """End of what a batch reads: the commit position of a live member, else all that is recorded."""
         return self.log.end_position()
@@ -267,8 +278,8 @@ class LogReader:
     ) -> None:
         """Wait until the log is committed as far as a client's ``token()``, or an offset, says.
 
-        Raises ConfigurationError for what is no token and for one of another log, TimedOut with how far the
-        log is committed here.
+        Raises ConfigurationError for what is no token and for one of another log, or of what this one was
+        before it was restored to an earlier position, TimedOut with how far the log is committed here.
         """
         wanted = parse_token(token)
         deadline_ns = now_ns() + int(timeout_s * 1e9)
@@ -278,6 +289,8 @@ class LogReader:
             if wanted.cluster and identity is not None and not is_one_log(wanted.cluster, identity):
                 raise ConfigurationError(f"the token is of cluster {wanted.cluster}, this log of {identity}")
             if end >= wanted.position and (identity is not None or wanted.position == 0):
+                if wanted.term is not None:
+                    self._check_history(wanted)
                 return
             if now_ns() > deadline_ns:
                 raise TimedOut(
@@ -285,6 +298,10 @@ class LogReader:
                     f"the log is committed up to {end}"
                 )
             wait(FOLLOW_INTERVAL_S)
+
+    def _check_history(self, token: PositionToken) -> None:
+        if why := other_history(token.term, token.position, self.term_before(token.position)):
+            raise ConfigurationError(f"the token is of {why}")
 
     # ---- its entries
 

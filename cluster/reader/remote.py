@@ -234,6 +234,19 @@ class RemoteLog:
                 break  # else a member was met that is to be asked
         return self.start_position
 
+    def term_before(self, position: int) -> str | None:
+        """As the first member says that has committed so far; one of 0.1 says none."""
+        for member_id in list(self._order):
+            try:
+                for answer in self._clients[member_id].read(position, position, BLOCK_BYTES):
+                    if isinstance(answer, link.LogStatus):
+                        self._observe(answer)
+                        if answer.commit_position >= position:
+                            return answer.term or None
+            except (Unreachable, RemoteProtocolError):
+                continue
+        return None
+
     def _are_few(self, found: dict[int, link.LogStatus]) -> bool:
         """Whether some members are found, but no majority of those that are known by their ids."""
         members = sum(member_id >= 0 for member_id in found)

@@ -57,6 +57,9 @@ class ServedMember:
     def commit_position(self) -> int:
         return self._log.commit_position()
 
+    def term_before(self, position: int) -> str | None:
+        return self._log.term_before(position)
+
     def blocks(
         self, from_position: int, to_position: int, *, max_bytes: int
     ) -> Iterator[tuple[int, np.ndarray]]:

@@ -52,6 +52,11 @@ class CommittedLog(Protocol):
     def damage(self) -> Sequence[LogDamaged]:
         """What could not be read beside the log, while the rest could."""
 
+    def term_before(self, position: int) -> str | None:
+        """The leadership term of the last entry before ``position``, as tokens have it; None where the log
+        does not go so far, or cannot say it.
+        """
+
     def commit_position(self) -> int:
         """End of what is known to be committed: how far a stream may read now."""
 

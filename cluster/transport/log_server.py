@@ -60,6 +60,8 @@ class ServedLog(Protocol):
 
     def status(self, correlation_id: int) -> link.LogStatus: ...
 
+    def term_before(self, position: int) -> str | None: ...
+
     def commit_position(self) -> int: ...
 
     def blocks(
@@ -296,7 +298,7 @@ class LogServer:
             yield self._end(request, position, link.LinkErrorCode.FAILED, str(error))
             return
         try:
-            status = await self._run(log.status, request.correlation_id)
+            status = await self._run(_status_before, log, request)
             yield link_frame(status)
             code, text = self._judge(request, status)
             if code is link.LinkErrorCode.OK:
@@ -491,6 +493,12 @@ def _forget_failure(look: asyncio.Task[link.LogStatus]) -> None:
 def _close_opened(opening: asyncio.Future[ServedLog]) -> None:
     if not opening.cancelled() and opening.exception() is None:
         opening.result().close()
+
+
+def _status_before(log: ServedLog, request: link.LogRequest) -> link.LogStatus:
+    """How the member stands, and in which term the log is where the answer begins."""
+    status = log.status(request.correlation_id)
+    return status.replace(term=log.term_before(request.from_position) or "")
 
 
 def _next_block(

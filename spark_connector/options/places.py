@@ -113,7 +113,7 @@ def _place_of_offset(name: str, given: dict[str, Any]) -> Offset:
         offset = Offset.from_json(given)
     except ConfigurationError as error:
         raise ConfigurationError(f"option {name}: {error}") from None
-    return Offset(offset.cluster, offset.position)
+    return Offset(offset.cluster, offset.position, term=offset.term)
 
 
 def _is_position(given: Any) -> bool:

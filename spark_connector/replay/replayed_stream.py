@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 from cluster.errors import ClusterError, LogPurged
 from spark_connector.columns import record_batches
 from spark_connector.log import forget_reader, warn
-from spark_connector.offsets import Offset, batch_range
+from spark_connector.offsets import Offset
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST, LATEST
 from spark_connector.replay.replay_begin import begins, check_begin, first_begin
@@ -72,7 +72,7 @@ class ServiceStreamReader(ClusterStreamReader):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """One task: a service is given the log in order."""
         end_offset = Offset.from_json(end)
-        begin, until = batch_range(Offset.from_json(start), end_offset)
+        begin, until = self.batch(start, end_offset)
         return [LogRange(end_offset.cluster, begin, until, begin)] if begin < until else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -109,6 +109,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
         self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
         self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
+        self._planned: Offset | None = None  # the end that was made last: its history need not be checked
         self._reports: GroupReports | None = None
 
     @property
@@ -123,7 +124,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._initial is None:
             log = self._source_log()
             start = resolve_start(log, self._options, LATEST, self._tip(log))
-            self._initial = Offset(log.cluster, start)
+            self._initial = Offset(log.cluster, start, term=log.term_before(start))
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -169,7 +170,12 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = min(log.retained(last.position), tip)
         end = end_within(log, begin, tip, room, among)
         self._latest = tip, end
-        return Offset(check_cluster(last, log.cluster), end, begin, self._options.plan_limits).to_json()
+        term = log.term_before(end)
+        if term != last.term:  # else the last one's history is this one's
+            log.check_history(last)
+        cluster = check_cluster(last, log.cluster)
+        self._planned = Offset(cluster, end, begin, self._options.plan_limits, term)
+        return self._planned.to_json()
 
     def _is_due(self, log: SourceLog, begin: int, tip: int) -> bool:
         """Whether there is enough for a micro-batch. More is not waited for where none comes, or at a gap."""
@@ -186,9 +192,15 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch: the same whenever, wherever and with whatever options it is planned."""
         end_offset = Offset.from_json(end)
-        begin, until = batch_range(Offset.from_json(start), end_offset)
+        begin, until = self.batch(start, end_offset)
         limits = end_offset.limits or self._options.plan_limits
         return _ranges(limits, end_offset.cluster, begin, until, known=begin)
+
+    def batch(self, start: dict[str, Any], end: Offset) -> tuple[int, int]:
+        """The positions ``[from, to)`` of a micro-batch. Raises DataLoss where it is of another history."""
+        if end != self._planned:  # it was planned before a restart
+            self._source_log().check_history(end)
+        return batch_range(Offset.from_json(start), end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, LogRange)

@@ -53,6 +53,8 @@ def _position(log: SourceLog, option: str, wanted: Offset, end: int) -> int:
             f'option {option} is {{"position": {position}}}, beyond the end of the log, which is {end} '
             f"(cluster {log.cluster or 'without any entry'})"
         )
+    if why := log.other_history(wanted):
+        raise ConfigurationError(f"option {option} is {why}")
     position = log.retained(position)
     _check_entry_begin(log, option, position)
     return position

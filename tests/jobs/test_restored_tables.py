@@ -14,7 +14,7 @@ from cluster import ConfigurationError, LogReader
 from jobs import delta_rs, history, verify
 from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import read
-from jobs.history import RECENT, Recent, position_of, replaced_by, unseen, versions
+from jobs.history import RECENT, Recent, replaced_by, token_of, unseen, versions
 from jobs.keeping import keep
 from jobs.log_to_delta import log_job
 from jobs.tables import tables_in
@@ -28,6 +28,11 @@ pytestmark = pytest.mark.timeout(600)
 def said(number, operation="WRITE", position=None, seen=None, **parameters):
     token = {"v": 2, "cluster": None, "position": position} | ({} if seen is None else {"seen": seen})
     return Recent(number, operation, parameters, None if position is None else json.dumps(token))
+
+
+def position_of(commits):
+    token = token_of(commits)
+    return None if token is None else token.position
 
 
 def test_a_position_holds_until_a_restore_and_from_then_on_that_of_the_restored_version():

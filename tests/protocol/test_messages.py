@@ -119,8 +119,9 @@ def test_a_message_cut_anywhere_is_an_error_of_the_peer(message):
         of_0_1 = {8 + message.BLOCK_LENGTH}  # whole, without what is wanted
     elif message is link.LogStatus:
         whole = sample(message)
-        without_standing = len(encoded) - 4 - len(whole.standing)
-        of_0_1 = {without_standing, without_standing - 4 - len(whole.consumers)}
+        without_term = len(encoded) - 4 - len(whole.term)
+        without_standing = without_term - 4 - len(whole.standing)
+        of_0_1 = {without_term, without_standing, without_standing - 4 - len(whole.consumers)}
     elif message is link.PromiseStatement:
         of_0_1 = {len(sample(message).replace(cluster=()).encode()) - 4}
 

@@ -29,6 +29,7 @@ class FakeMember:
         self.is_closed = False
         self.ingress_endpoints = ""
         self.tcp_endpoints = ""
+        self.terms = {}  # of positions, where it says them
 
     def status(self):
         if not self.is_up:
@@ -58,7 +59,7 @@ class FakeMember:
 
     def read(self, from_position, to_position, max_bytes, wanted=()):
         self.reads.append((from_position, to_position))
-        yield self.status()
+        yield self.status().replace(term=self.terms.get(from_position, ""))
         if from_position < self.start:
             yield link.EndOfStream(0, from_position, link.LinkErrorCode.NOT_AVAILABLE, "purged")
             return

@@ -17,7 +17,7 @@ from cluster.reader.file_systems import masked
 from cluster.reader.joined_reader import JoinedReader
 from tests.reader.object_store import object_store
 from tests.reader.scripted import FakeMember, open_reader
-from tests.spark.logs import TERM_LENGTH, open_log
+from tests.spark.logs import TERM_LENGTH, old_and_restored, open_log
 
 START = 2 * TERM_LENGTH  # where the log begins once it is purged
 
@@ -212,6 +212,17 @@ def test_files_of_another_cluster_are_refused_to_readers_and_writers(live, folde
         other.stop()
 
 
+def test_files_of_before_a_restore_are_refused_to_readers_and_writers(folder, tmp_path):
+    old, restored, _ = old_and_restored(tmp_path)
+    export(old, folder)
+    for ask in (lambda: reader(restored, export_dir=folder), lambda: export(restored, folder)):
+        with pytest.raises(ConfigurationError, match=r"in leadership term 2:.* the log has term 1:"):
+            ask()
+    assert export(old, folder) == []
+    old.stop()
+    restored.stop()
+
+
 @pytest.mark.conformance("S-300")
 def test_files_that_do_not_join_on_are_refused_with_their_names(live, folder):
     (file,) = export(live, folder)
@@ -237,6 +248,7 @@ def test_a_file_that_is_not_what_its_name_says_is_damaged(live, folder):
         "cluster": "0:1800000000000:1877313736",
         "begin": 0,
         "end": file.end,
+        "term": "0:0:1800000000000:1877313736",
         "termLength": TERM_LENGTH,
         "timeUnit": "MILLIS",
     }

@@ -125,6 +125,9 @@ def test_every_medium_gives_what_the_directory_gives(served, real_members, mediu
         assert remote.time_unit == directory.time_unit
         assert list(remote.entries()) == list(directory.entries())
         middle = list(directory.entries(columns=["position"]))[7]["position"]
+        for position in (middle, remote.end_position()):
+            assert remote.term_before(position) == directory.term_before(position) is not None
+        assert remote.term_before(remote.end_position() + 32) is None
         assert list(remote.entries(middle)) == list(directory.entries(middle))
         assert list(remote.entries(to_position=middle)) == list(directory.entries(to_position=middle))
 
@@ -148,6 +151,18 @@ def test_the_entries_are_those_of_the_real_cluster(served):
         expected = [json.loads(line)["position"] for line in lines]
     with LogReader.open(endpoints=served("grpc")) as remote:
         assert [entry["position"] for entry in remote.entries(columns=["position"])] == expected
+
+
+def test_the_term_before_a_position_is_asked_of_one_that_has_committed_so_far():
+    down, behind, level = FakeMember(0), FakeMember(1, committed=6336), FakeMember(2)
+    level.terms = {6400: "1:77:5"}
+    reader = open_reader([down, behind, level])
+    down.is_up = False
+    assert reader.term_before(6400) == "1:77:5"
+    level.terms = {}
+    assert reader.term_before(6400) is None, "a member of 0.1 says none"
+    level.is_up = False
+    assert reader.term_before(6400) is None
 
 
 @pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])

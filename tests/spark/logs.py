@@ -74,3 +74,23 @@ def open_log(directory: Path, **options: object) -> tuple[LiveLog, int]:
     session_id = log.open_session()
     log.commit()
     return log, session_id
+
+
+def old_and_restored(directory: Path, lines: int = 3) -> tuple[LiveLog, LiveLog, int]:
+    """One log before and after its cluster was restored, and to which position that was.
+
+    Both have gone on from there for twice as long, the one before in two more terms.
+    """
+    logs = []
+    for name in ("old", "restored"):
+        log, session_id = open_log(directory / name)
+        log.lines(session_id, 0, lines)
+        position = log.position
+        is_old = name == "old"
+        log.lines(session_id, lines, lines if is_old else 0)
+        for _ in range(2 if is_old else 1):
+            log.time += 1_000 if is_old else 60_000
+            log.term()
+            log.lines(session_id, 100, lines if is_old else 4 * lines)
+        logs.append(log)
+    return logs[0], logs[1], position

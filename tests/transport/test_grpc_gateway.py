@@ -111,6 +111,9 @@ class GrowingLog:
             time_unit=ClusterTimeUnit.MILLIS,
         )
 
+    def term_before(self, position):
+        return f"3:{position}:7" if position else None
+
     def commit_position(self):
         return self.committed
 

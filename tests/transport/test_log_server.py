@@ -41,6 +41,9 @@ class Log:
             ClusterTimeUnit.MILLIS,
         )  # fmt: skip
 
+    def term_before(self, position):
+        return f"3:{position}:7" if position else None
+
     def commit_position(self):
         return END
 
