@@ -87,9 +87,11 @@ def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> L
         asking["read_preference"] = options.read_preference
     if options.request_timeout_ms is not None:
         asking["timeout_s"] = options.request_timeout_ms / 1000
-    if options.consensus_endpoints is not None:
+    if options.is_over_aeron:
         return LogReader.open(
             consensus_endpoints=options.consensus_endpoints,
+            aeron_archive=options.aeron_archive,
+            recording_id=options.recording_id,
             aeron_dir=options.aeron_dir,
             cluster_id=options.cluster_id,
             file_io_max_length=options.aeron_file_io_max,
@@ -134,8 +136,9 @@ def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[obje
     where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs, options.export_dir
     asked = options.read_preference, options.request_timeout_ms
     who = options.auth_token_file, options.user, options.password_file
-    aeron = options.consensus_endpoints, options.aeron_dir, options.cluster_id, options.aeron_file_io_max
-    return os.getpid(), entry_filter, *where, *asked, *who, *aeron
+    aeron = options.consensus_endpoints, options.aeron_archive, options.recording_id
+    through = options.aeron_dir, options.cluster_id, options.aeron_file_io_max
+    return os.getpid(), entry_filter, *where, *asked, *who, *aeron, *through
 
 
 class SourceLog:

@@ -2,6 +2,7 @@
 
     AeronLog ── AeronMember ── BackupQuery, bounded replay ──▶ consensus and archive endpoints
     AeronCluster ── ingress publication, egress subscription ──▶ ingress endpoints
+    AeronRecording ── replay ──▶ the archive of anybody
 
 Nothing of such a cluster is changed, and nothing is installed on its members.
 """

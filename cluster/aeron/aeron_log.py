@@ -18,16 +18,18 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster.aeron.aeron_member import CONSENSUS, INGRESS, AeronMember, member_endpoints
+from cluster.aeron.aeron_member import CONSENSUS, INGRESS, AeronMember, RecordingSource, member_endpoints
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import (
+    AuthenticationRejected,
     ClusterError,
+    ConfigurationError,
     LogDamaged,
     LogPurged,
     MediaDriverError,
     TimedOut,
 )
-from cluster.log.scan import last_message_end, split
+from cluster.log.scan import frame_starts, last_message_end, scan, split
 from cluster.log.term_event import term_event_in, time_unit_by
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import ArchiveRefusal, BoundedReplay
@@ -35,7 +37,7 @@ from cluster.media.client_conductor import IDLE_S, ChannelRefused
 from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
+from cluster.protocol.frame import FLAG_END, FRAME_ALIGNMENT, MTU_MAX, TYPE_PAD, header_at
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
@@ -86,7 +88,7 @@ class AeronLog:
         self._now_ns = now_ns
         self._wait = wait
         self._aeron: Aeron | None = None
-        self._members: dict[str, AeronMember] = {}  # that have answered, by endpoint, preferred first
+        self._members: dict[str, RecordingSource] = {}  # that have answered, by endpoint, preferred first
         self._tip: BoundedReplay | None = None
         self._tip_moved_ns = 0
         self._scratch = np.empty(1024 * 1024, np.uint8)
@@ -94,14 +96,14 @@ class AeronLog:
         self._identity: LogIdentity | None = None
         self._time_unit: ClusterTimeUnit | None = None
         try:
-            self._recording = self._with_a_member(AeronMember.recording)
+            self._recording = self._with_a_source(methodcaller("recording"))
         except BaseException:
             self.close()
             raise
 
     # ---- members
 
-    def _with_a_member(self, act: Callable[[AeronMember], T]) -> T:
+    def _with_a_source(self, act: Callable[[RecordingSource], T]) -> T:
         """What the first member gives, in the order of preference, that can.
 
         Raises LogPurged when none has the position any more, TimedOut, with each reason, when none can for
@@ -115,6 +117,8 @@ class AeronLog:
                 for endpoint, member in list(self._members.items()):
                     try:
                         return act(member)
+                    except (ConfigurationError, AuthenticationRejected):
+                        raise
                     except ClusterError as error:
                         if isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused):
                             raise
@@ -138,10 +142,10 @@ class AeronLog:
         if self._members:
             return
         aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._timeout_s)
-        asked: dict[str, AeronMember] = {}
+        asked: dict[str, RecordingSource] = {}
         self._begin_queries(aeron, self._given, asked, failures)
         deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
-        answered: dict[str, AeronMember] = {}
+        answered: dict[str, RecordingSource] = {}
         while asked and self._now_ns() < deadline_ns:
             aeron.conductor.do_work()
             for endpoint, member in list(asked.items()):
@@ -159,28 +163,31 @@ class AeronLog:
         self,
         aeron: Aeron,
         endpoints: list[str],
-        asked: dict[str, AeronMember],
+        asked: dict[str, RecordingSource],
         failures: dict[str, ClusterError],
     ) -> None:
         for endpoint in endpoints:
             try:
-                asked[endpoint] = AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s)
+                asked[endpoint] = self._source(aeron, endpoint)
                 asked[endpoint].begin_query()
             except ChannelRefused as error:
                 failures[endpoint] = error
 
-    def _others(self, answered: dict[str, AeronMember], asked: dict[str, AeronMember]) -> list[str]:
+    def _source(self, aeron: Aeron, endpoint: str) -> RecordingSource:
+        return AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s)
+
+    def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:
         """Consensus endpoints that a member has named first, of members that none was given of."""
         if len(answered) > 1 or len(self._given) > 1:
             return []
         first = next(iter(answered.values()))
-        assert first.response is not None
+        assert isinstance(first, AeronMember) and first.response is not None
         members = member_endpoints(first.response.cluster_members)
         return [
             endpoints[CONSENSUS] for member_id, endpoints in members.items() if member_id != first.member_id
         ]
 
-    def _in_order(self, answered: dict[str, AeronMember]) -> dict[str, AeronMember]:
+    def _in_order(self, answered: dict[str, RecordingSource]) -> dict[str, RecordingSource]:
         """Each member once, preferred first; ``spread`` chooses among equals."""
         by_id = {member.member_id: (endpoint, member) for endpoint, member in answered.items()}
         for member in answered.values():
@@ -218,7 +225,7 @@ class AeronLog:
 
     def backup_response(self) -> BackupResponse:
         """What the first member that can says of itself, its leader and all members."""
-        return self._with_a_member(AeronMember.query)
+        return self._with_a_source(methodcaller("query"))
 
     def ingress_endpoints(self) -> dict[int, str]:
         """Where each member takes sessions, by its id, as the first that can says it."""
@@ -240,6 +247,11 @@ class AeronLog:
         return self._identity
 
     @property
+    def has_messages(self) -> bool:
+        """Whether what is read are whole messages, else frames."""
+        return True
+
+    @property
     def recording(self) -> RecordingDescriptor:
         """What the archive of the member that was asked last says of the log's recording."""
         return self._recording
@@ -250,7 +262,7 @@ class AeronLog:
 
     def await_start(self) -> int:
         """Asks all members that answer: what one has purged another may still have."""
-        recordings = [self._with_a_member(AeronMember.recording)]
+        recordings = [self._with_a_source(methodcaller("recording"))]
         if recordings[0].start_position > 0:
             for member in list(self._members.values())[1:]:
                 with contextlib.suppress(ClusterError):
@@ -313,7 +325,7 @@ class AeronLog:
 
     def end_position(self) -> int:
         """All that a member has recorded now, as far as it is committed in a moment."""
-        recorded = self._with_a_member(self._follow)
+        recorded = self._with_a_source(self._follow)
         level_ns = self._now_ns() + int(LEVEL_S * 1e9)
         while self._tip is not None and self._commit_position < recorded and self._now_ns() < level_ns:
             if self._drain_tip():
@@ -321,7 +333,7 @@ class AeronLog:
             self._wait(IDLE_S)
         return self._commit_position
 
-    def _follow(self, member: AeronMember) -> int:
+    def _follow(self, member: RecordingSource) -> int:
         """How far the member has recorded; its commit position is followed from now on."""
         recorded = member.recorded_end()
         if self._tip is None:
@@ -330,7 +342,7 @@ class AeronLog:
             self._tip_moved_ns = self._now_ns()
         return recorded
 
-    def _open_tip(self, member: AeronMember, recorded: int) -> BoundedReplay:
+    def _open_tip(self, member: RecordingSource, recorded: int) -> BoundedReplay:
         """A replay that does not end, from a place near the end on where a frame begins and all is committed.
 
         That is the begin of the last term of the recording, or of an earlier one. What is beyond the commit
@@ -343,7 +355,6 @@ class AeronLog:
             try:
                 replay = member.replay(begin, WITHOUT_END)
                 if begin == least or self._has_sent(replay):
-                    self._commit_position = max(least, replay.position)
                     return replay
                 replay.stop()
             except ArchiveRefusal:
@@ -354,11 +365,19 @@ class AeronLog:
     def _has_sent(self, replay: BoundedReplay) -> bool:
         """Whether a frame arrives."""
         deadline_ns = self._now_ns() + int(LEVEL_S * 1e9)
-        while replay.poll(self._scratch) == 0:
+        while not self._poll_tip(replay):
             if self._now_ns() > deadline_ns:
                 return False
             self._wait(IDLE_S)
         return True
+
+    def _poll_tip(self, tip: BoundedReplay) -> bool:
+        """Whether anything has arrived. Only up to the end of a message it is an end of the log."""
+        length = tip.poll(self._scratch)
+        end = _messages_end(self._scratch[:length])
+        if end > 0:
+            self._commit_position = max(self._commit_position, tip.position - length + end)
+        return length > 0
 
     def _drain_tip(self) -> bool:
         """Take what has arrived; whether anything has. What is over, or its member silent, is let go."""
@@ -366,18 +385,17 @@ class AeronLog:
         assert tip is not None
         has_moved = False
         try:
-            while tip.poll(self._scratch) > 0:
+            while self._poll_tip(tip):
                 has_moved = True
         except MediaDriverError:
             self._close_client()
             return False
-        self._commit_position = max(self._commit_position, tip.position)
         if has_moved:
             self._tip_moved_ns = self._now_ns()
         elif tip.is_over:
             self._tip = None
         elif self._now_ns() - self._tip_moved_ns > QUIET_NS:
-            self.backup_response()  # one that has lost its leader does not answer
+            self._with_a_source(methodcaller("query"))  # one that has lost its leader does not answer
             self._tip_moved_ns = self._now_ns()
         return has_moved
 
@@ -397,7 +415,7 @@ class AeronLog:
         if to_position is None or not is_committed:
             end = self.end_position()
             to_position = end if to_position is None else min(to_position, end)
-        received = _Received(begin, max(max_bytes, 2 * MTU_MAX))
+        received = _Received(begin, max(max_bytes, 2 * MTU_MAX), self.has_messages)
         until = to_position  # further than that, where the last message is not whole there
         while received.begin < to_position:
             for _ in self._receive(received, until):
@@ -413,7 +431,7 @@ class AeronLog:
         """Take frames up to ``until``, from whichever member sends them; yields after each piece."""
         deadline_ns = self._now_ns() + self._give_up_ns
         while received.end < until:
-            replay = self._with_a_member(methodcaller("replay", received.end, until - received.end))
+            replay = self._with_a_source(methodcaller("replay", received.end, until - received.end))
             try:
                 while received.end < until:
                     before = received.end
@@ -476,8 +494,9 @@ class AeronLog:
 class _Received:
     """Frames that have arrived, from ``begin`` to ``end`` of the log."""
 
-    def __init__(self, begin: int, length: int) -> None:
+    def __init__(self, begin: int, length: int, has_messages: bool) -> None:
         self.begin = begin
+        self._has_messages = has_messages
         self._bytes = np.empty(length, np.uint8)
         self._length = 0
 
@@ -496,10 +515,15 @@ class _Received:
         return length
 
     def messages(self, to_position: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The whole messages that begin before ``to_position``; where a longer one fills it, it grows."""
-        cut = last_message_end(self._bytes, 0, self._length)
-        if self.begin + cut > to_position:
-            cut = int(split(self._bytes, 0, self._length, [to_position - self.begin])[0])
+        """The whole messages, or frames, that begin before ``to_position``; where a longer one fills it, it
+        grows.
+        """
+        limit = to_position - self.begin
+        if not self._has_messages:
+            starts = frame_starts(self._bytes[: self._length])
+            cut = min([self._length, *starts[np.searchsorted(starts, limit) :][:1].tolist()])
+        elif (cut := last_message_end(self._bytes, 0, self._length)) > limit:
+            cut = int(split(self._bytes, 0, self._length, [limit])[0])
         if cut:
             block = self._bytes[:cut].copy()
             self._length -= cut
@@ -508,6 +532,18 @@ class _Received:
             yield self.begin - cut, block
         elif self.is_full:
             self._bytes = np.concatenate((self._bytes, np.empty(self._bytes.size, np.uint8)))
+
+
+def _messages_end(run: np.ndarray) -> int:
+    """End of the last message, or padding, that ends in a run of whole frames; 0 where none does."""
+    end = run.size
+    while end > 0:
+        last = scan(run, 0, end - 1)
+        frame = header_at(run, last)
+        if frame.type == TYPE_PAD or frame.flags & FLAG_END:
+            return end
+        end = last
+    return 0
 
 
 def _describe(failures: dict[str, ClusterError]) -> str:

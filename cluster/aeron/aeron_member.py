@@ -9,13 +9,15 @@ others, but its archive sends nothing beyond it. A member in an election answers
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from cluster.errors import LogPurged, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal, BoundedReplay
 from cluster.media.response_channel import Answers
 from cluster.protocol import decode
 from cluster.protocol.backup import BackupQuery, BackupResponse
-from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
+from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 
 CONSENSUS_STREAM = 108
@@ -35,17 +37,89 @@ def member_endpoints(cluster_members: str) -> dict[int, list[str]]:
     return found
 
 
-class AeronMember:
-    """Read by a driver's client. Raises TimedOut, ArchiveRefusal, MediaDriverError."""
+class RecordingSource(ABC):
+    """Who has the recording that is read: its archive, reached by a driver's client.
+
+    Raises TimedOut, ArchiveRefusal, MediaDriverError.
+    """
 
     def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
-        """``endpoint`` is the consensus endpoint, ``host:port``."""
+        """``endpoint`` is ``host:port``, where it is asked."""
         self.endpoint = endpoint
-        self.response: BackupResponse | None = None  # the last
         self._aeron = aeron
         self._file_io_max_length = file_io_max_length
         self._timeout_s = timeout_s
         self._archive: AeronArchive | None = None
+
+    @property
+    @abstractmethod
+    def member_id(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def is_leader(self) -> bool: ...
+
+    @abstractmethod
+    def begin_query(self) -> None:
+        """Ask for what is known of the recording only there; ``poll_response`` sends the question."""
+
+    @abstractmethod
+    def poll_response(self) -> bool:
+        """Whether the answer is there."""
+
+    @abstractmethod
+    def query(self) -> object:
+        """Ask, and wait for the answer: whoever does not go on does not answer."""
+
+    @abstractmethod
+    def _located(self) -> tuple[AeronArchive, int]:
+        """The archive, and the recording's id in it."""
+
+    @abstractmethod
+    def _replay(self, position: int, length: int) -> BoundedReplay: ...
+
+    def recording(self) -> RecordingDescriptor:
+        """What the archive says of it now."""
+        archive, recording_id = self._located()
+        return archive.recording(recording_id)
+
+    def recorded_end(self) -> int:
+        """How far it is recorded, committed or not."""
+        archive, recording_id = self._located()
+        return archive.recorded_end(recording_id)
+
+    def replay(self, position: int, length: int) -> BoundedReplay:
+        """The recording from ``position`` on, as far as it may be read. Raises LogPurged."""
+        try:
+            return self._replay(position, length)
+        except ArchiveRefusal:
+            start = self.recording().start_position
+            if position < start:
+                what = f"position {position} was purged, the log begins at {start} at {self.endpoint}"
+                raise LogPurged(what, start) from None
+            raise
+
+    def _archive_at(self, endpoint: str) -> AeronArchive:
+        """The control session with the archive there."""
+        if self._archive is not None and self._archive.endpoint != endpoint:
+            self._archive.close()
+            self._archive = None
+        if self._archive is None:
+            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s)
+        return self._archive
+
+    def close(self) -> None:
+        """Give all back to the driver."""
+        if self._archive is not None:
+            self._archive.close()
+
+
+class AeronMember(RecordingSource):
+    """A member: asked at its consensus endpoint, its log read as far as it is committed."""
+
+    def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
+        super().__init__(aeron, endpoint, file_io_max_length, timeout_s)
+        self.response: BackupResponse | None = None  # the last
         self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
         self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)
         self._correlation_id = -1
@@ -64,7 +138,6 @@ class AeronMember:
     # ---- the query
 
     def begin_query(self) -> None:
-        """Ask as soon as the member is there; ``poll_response`` sends the question."""
         self.response, self._correlation_id = None, -1
 
     def poll_response(self) -> bool:
@@ -96,66 +169,21 @@ class AeronMember:
         assert self.response is not None
         return self.response
 
-    # ---- the log's recording
-
-    def recording(self) -> RecordingDescriptor:
-        """What the archive says of it now."""
+    def _located(self) -> tuple[AeronArchive, int]:
         response = self.response or self.query()
-        return self._open_archive(response).recording(response.log_recording_id)
-
-    def recorded_end(self) -> int:
-        """How far the member has recorded, committed or not."""
-        response = self.response or self.query()
-        archive = self._open_archive(response)
-        position = archive.recorded_position(response.log_recording_id)
-        if position is not None:
-            return position
-        recording = archive.recording(response.log_recording_id)
-        stop = recording.stop_position
-        return recording.start_position if stop == NULL_POSITION else stop
-
-    def replay(self, position: int, length: int) -> BoundedReplay:
-        """The log from ``position`` on, as far as it is committed. Raises LogPurged."""
-        response = self.query()  # a counter of before may be another's by now
-        archive = self._open_archive(response)
-        try:
-            replay = archive.bounded_replay(
-                response.log_recording_id,
-                position,
-                length,
-                response.commit_position_counter_id,
-                self._file_io_max_length,
-            )
-        except ArchiveRefusal:
-            start = archive.recording(response.log_recording_id).start_position
-            if position < start:
-                what = f"position {position} was purged, the log begins at {start} at {self.endpoint}"
-                raise LogPurged(what, start) from None
-            raise
-        if replay.position != position:
-            raise RemoteProtocolError(
-                f"archive {archive.endpoint} replays from {replay.position}, asked for {position}"
-            )
-        return replay
-
-    def _open_archive(self, response: BackupResponse) -> AeronArchive:
-        """The control session with the archive of the member that answered."""
         members = member_endpoints(response.cluster_members)
         if self.member_id not in members:
             raise RemoteProtocolError(f"member {self.member_id} answers, and is none of its own cluster")
-        endpoint = members[self.member_id][ARCHIVE_CONTROL]
-        if self._archive is not None and self._archive.endpoint != endpoint:
-            self._archive.close()
-            self._archive = None
-        if self._archive is None:
-            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s)
-        return self._archive
+        return self._archive_at(members[self.member_id][ARCHIVE_CONTROL]), response.log_recording_id
+
+    def _replay(self, position: int, length: int) -> BoundedReplay:
+        counter_id = self.query().commit_position_counter_id  # that of before may be another's by now
+        archive, recording_id = self._located()
+        return archive.bounded_replay(recording_id, position, length, counter_id, self._file_io_max_length)
 
     def close(self) -> None:
-        """Give all back to the driver."""
+        super().close()
         try:
-            if self._archive is not None:
-                self._archive.close()
             self._answers.close()
             self._aeron.remove_publication(self._queries)
         except MediaDriverError:

@@ -62,6 +62,7 @@ Examples:
   cluster log tail -n 100 --follow --endpoints 127.0.0.1:9000
   cluster log tail --type SESSION_OPEN --dir cluster-data/member-0
   cluster log tail --consensus-endpoints 10.0.0.5:9003,10.0.0.6:9003 --aeron-dir /dev/shm/aeron
+  cluster log tail --aeron-archive 10.0.0.5:8010 --recording-id 3 --aeron-dir /dev/shm/aeron
 """
 
 EXPORT = """\b
@@ -126,6 +127,11 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "aeron_dir": (Path | None, typer.Option(help="Folder of its cnc.dat, or of a media driver here.")),
     "endpoints": get_args(OptionalEndpoints),
     "consensus_endpoints": get_args(ConsensusEndpoints),
+    "aeron_archive": (
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Or the control endpoint of an Aeron Archive."),
+    ),
+    "recording_id": (int | None, typer.Option(metavar="N", help="Which of its recordings.", min=0)),
     "at_least": (
         str | None,
         typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN"),
@@ -235,7 +241,7 @@ def export(
     ] = None,
     payload: PayloadOption = None,
     cluster_id: Annotated[
-        int, typer.Option(help="With --consensus-endpoints: the cluster's id, for --append.")
+        int, typer.Option(help="Of a real Aeron Cluster that runs: its id, for --append.")
     ] = 0,
     is_appended: Annotated[
         bool, typer.Option("--append", help="Add to a folder what it does not have yet.")
@@ -254,6 +260,7 @@ def export(
         if format not in (None, Format.parquet) or any(value is not None for value in chosen):
             raise typer.BadParameter("it takes all of the log, as Parquet files", param_hint="--append")
         with open_part(cluster_id=cluster_id) as (reader, *_):
+            _check_entries(reader, "--append")
             _append(reader, file, as_json)
         return
     if partition is not None and format is None:
@@ -271,12 +278,14 @@ def export(
     if payload is not None and format is not Format.csv:
         raise typer.BadParameter("it goes with csv; the other files have the bytes", param_hint="--payload")
     with open_part(cluster_id=cluster_id) as (reader, diagnostics, begin, end):
+        if partition is not None:
+            _check_entries(reader, "--partition")
         batches = reader.batches(begin, end, on_damage=diagnostics.damage)
         if format is Format.csv:
             rows = (row for batch in batches for row in _shown(batch, payload or Payload.text))
-            count = write_csv(rows, file)
+            count = write_csv(rows, reader.schema, file)
         else:
-            count = write_columns(batches, format, partition, file)
+            count = write_columns(batches, reader.schema, format, partition, file)
         if as_json:
             print(json.dumps({"file": masked(file), "format": format.value, "entries": count}))
         else:
@@ -293,6 +302,8 @@ def _open(
     aeron_dir: Path | None,
     endpoints: str | None,
     consensus_endpoints: str | None,
+    aeron_archive: str | None,
+    recording_id: int | None,
     at_least: str | None,
     types: Sequence[str],
     sessions: Sequence[int],
@@ -316,9 +327,14 @@ def _open(
     first_us, end_us = _micros("--since", since), _micros("--until", until)
     entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
     named: dict[str, Any] = {"at_least": at_least, "entry_filter": entry_filter}
-    if consensus_endpoints is not None:
-        check_is_alone(consensus_endpoints, endpoints, directory, cluster_dir, archive_dir)
+    if recording_id is not None and aeron_archive is None:
+        raise typer.BadParameter("it goes with --aeron-archive", param_hint="--recording-id")
+    if consensus_endpoints is not None or aeron_archive is not None:
+        others = endpoints, directory, cluster_dir, archive_dir
+        check_is_alone(consensus_endpoints, *others, aeron_archive)
+        check_is_alone(aeron_archive, *others, option="--aeron-archive")
         named |= {"consensus_endpoints": consensus_endpoints, "cluster_id": cluster_id}
+        named |= {"aeron_archive": aeron_archive, "recording_id": recording_id}
         named["aeron_dir"] = text_or_none(aeron_dir)
     else:
         if cluster_dir is None and archive_dir is None:
@@ -422,6 +438,12 @@ def _last_entries(
     return last
 
 
+def _check_entries(reader: LogReader, option: str) -> None:
+    if "entryType" not in reader.schema.names:
+        what = "it is for a cluster's log, and this recording has fragments of something else"
+        raise typer.BadParameter(what, param_hint=option)
+
+
 def _append(reader: LogReader, folder: str, as_json: bool) -> None:
     """Export what is committed and not there yet; tell of each file, and where the files end."""
     from cluster.reader.exported_log import ExportedLog
@@ -447,7 +469,7 @@ def _print(
     for batch in batches:
         for entry in _shown(batch, payload):
             line = json.dumps(entry) if as_json else _line(entry)
-            if is_coloured and (colour := COLOURS.get(entry["entryType"])):
+            if is_coloured and (colour := COLOURS.get(entry.get("entryType", ""))):
                 line = typer.style(printable(line), fg=colour)
             write(line + "\n")
         if is_flushed:
@@ -518,11 +540,12 @@ _HEAD = ("position", "endPosition", "leadershipTermId", "timestamp", "entryType"
 
 
 def _line(entry: dict[str, Any]) -> str:
-    """An entry for people: where, which term, when, what, and the rest by name."""
-    head = (
-        f"{entry['position']:>12} {entry['endPosition']:>12} term {entry.get('leadershipTermId', '?')} "
-        f"{entry.get('timestamp', '?')} {entry['entryType']}"
-    )
+    """An entry for people: where, which term, when, what, and the rest by name; of a fragment only where."""
+    head = f"{entry['position']:>12} {entry['endPosition']:>12}"
+    if "entryType" in entry:
+        head += (
+            f" term {entry.get('leadershipTermId', '?')} {entry.get('timestamp', '?')} {entry['entryType']}"
+        )
     rest = (f"{name}={_text(value)}" for name, value in entry.items() if name not in _HEAD)
     return " ".join((head, *rest))
 

@@ -36,13 +36,15 @@ COLUMNS = {Partition.term: "leadershipTermId", Partition.type: "entryType", Part
 
 
 def write_columns(
-    batches: Iterator[pa.RecordBatch], format: Format, partition: Partition | None, file: str
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    format: Format,
+    partition: Partition | None,
+    file: str,
 ) -> int:
     """Write a file or, by ``partition``, a folder; return the number of entries."""
     import pyarrow as pa
     import pyarrow.parquet as pq
-
-    from cluster.log.columns import ROW_SCHEMA
 
     count = 0
 
@@ -54,13 +56,13 @@ def write_columns(
 
     with _aside(file) as (file_system, path):
         if partition is not None:
-            _write_folder(counted(), partition, file_system, path)
+            _write_folder(counted(), schema, partition, file_system, path)
             return count
         with (
             file_system.open_output_stream(path) as out,
-            pa.ipc.new_file(out, ROW_SCHEMA)
+            pa.ipc.new_file(out, schema)
             if format is Format.arrow
-            else pq.ParquetWriter(out, ROW_SCHEMA) as writer,
+            else pq.ParquetWriter(out, schema) as writer,
         ):
             for batch in counted():
                 writer.write_batch(batch)
@@ -68,16 +70,17 @@ def write_columns(
 
 
 def _write_folder(
-    batches: Iterator[pa.RecordBatch], partition: Partition, file_system: FileSystem, path: str
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    partition: Partition,
+    file_system: FileSystem,
+    path: str,
 ) -> None:
     """Parquet below ``COLUMN=VALUE`` folders, as Hive has them; the column is not in the files."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    from cluster.log.columns import ROW_SCHEMA
-
-    schema = ROW_SCHEMA
     day = pa.field("day", pa.string())
     if partition is Partition.day:
         schema = schema.append(day)
@@ -95,14 +98,12 @@ def _write_folder(
     )
 
 
-def write_csv(rows: Iterable[dict[str, Any]], file: str) -> int:
+def write_csv(rows: Iterable[dict[str, Any]], schema: pa.Schema, file: str) -> int:
     """Write a line of names, then one for each entry; return the number of entries."""
-    from cluster.log.columns import ROW_SCHEMA
-
     count = 0
     with _aside(file) as (file_system, path), file_system.open_output_stream(path) as out:
         text = io.TextIOWrapper(out, encoding="utf-8", newline="")
-        writer = csv.DictWriter(text, ROW_SCHEMA.names, extrasaction="ignore")
+        writer = csv.DictWriter(text, schema.names, extrasaction="ignore")
         writer.writeheader()
         for row in rows:
             writer.writerow(row)

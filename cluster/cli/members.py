@@ -56,12 +56,10 @@ MediaDriverDirectory = Annotated[
 ]
 
 
-def check_is_alone(consensus_endpoints: str | None, *others: object) -> None:
+def check_is_alone(given: str | None, *others: object, option: str = "--consensus-endpoints") -> None:
     """Raise BadParameter for a real Aeron Cluster that is given beside other members or directories."""
-    if consensus_endpoints is not None and any(other is not None for other in others):
-        raise typer.BadParameter(
-            "give it without --endpoints and directories", param_hint="--consensus-endpoints"
-        )
+    if given is not None and any(other is not None for other in others):
+        raise typer.BadParameter("give it without --endpoints and directories", param_hint=option)
 
 
 def text_or_none(path: Path | None) -> str | None:

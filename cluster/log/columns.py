@@ -53,7 +53,7 @@ FRAME_SCHEMA = pa.schema(
         ("reservedValue", pa.int64()),
     ]
 )
-_HEADER_FIELDS = ("flags", "term_id", "term_offset", "session_id", "stream_id", "reserved_value")
+HEADER_FIELDS = ("flags", "term_id", "term_offset", "session_id", "stream_id", "reserved_value")
 ENTRY_TYPES = k.ENTRY_TYPE_NAMES
 TIME_UNITS = k.TIME_UNIT_NAMES
 
@@ -217,7 +217,7 @@ def _header_arrays(plan: _Plan, buffer: np.ndarray, offsets: np.ndarray) -> dict
     headers = buffer.view(DATA_FRAME_HEADER)[offsets // FRAME_ALIGNMENT]
     return {
         column: pa.array(
-            headers[_HEADER_FIELDS[column - k.COLUMN_COUNT]], FRAME_SCHEMA[column - k.COLUMN_COUNT].type
+            headers[HEADER_FIELDS[column - k.COLUMN_COUNT]], FRAME_SCHEMA[column - k.COLUMN_COUNT].type
         )
         for column in plan.columns
         if column >= k.COLUMN_COUNT

@@ -37,7 +37,7 @@ from cluster.log.frames import (
 )
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
-from cluster.protocol.frame import header_at
+from cluster.protocol.frame import DATA_FRAME_HEADER, header_at
 
 
 @kernel(I64(BYTES, I64, I64))
@@ -58,6 +58,18 @@ def scan(buffer: np.ndarray, offset: int, limit: int) -> int:
     assert offset % FRAME_ALIGNMENT == 0
     assert 0 <= offset <= limit <= buffer.size
     return _scan(buffer, offset, limit)
+
+
+def frame_starts(run: np.ndarray) -> np.ndarray:
+    """Offset of each frame of a run that holds whole frames."""
+    lengths = run.view(DATA_FRAME_HEADER)["frame_length"].astype(np.int64)
+    counts = (-(-lengths // FRAME_ALIGNMENT)).tolist()
+    starts, at = [], 0
+    while at < len(counts):
+        assert counts[at] > 0
+        starts.append(at)
+        at += counts[at]
+    return np.array(starts, np.int64) * FRAME_ALIGNMENT
 
 
 @kernel(I64(BYTES, I64, I64))

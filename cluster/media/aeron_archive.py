@@ -33,10 +33,11 @@ from cluster.protocol.archive_control import (
     ListRecordingRequest,
     ListRecordingsRequest,
     RecordingPositionRequest,
+    ReplayRequest,
     StopReplayRequest,
     decode_archive_answer,
 )
-from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.sbe import NULL_I32, Message
 from cluster.protocol.versions import major, version_text
 
@@ -164,6 +165,37 @@ class AeronArchive:
         position = self._await_response(correlation_id).relevant_id
         return None if position < 0 else position
 
+    def recorded_end(self, recording_id: int) -> int:
+        """How far the recording is now, or was when it was stopped."""
+        position = self.recorded_position(recording_id)
+        if position is not None:
+            return position
+        recording = self.recording(recording_id)
+        stop = recording.stop_position
+        return recording.start_position if stop == NULL_POSITION else stop
+
+    def replay(
+        self, recording_id: int, position: int, length: int, file_io_max_length: int | None = None
+    ) -> BoundedReplay:
+        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as they are recorded.
+
+        ``file_io_max_length`` is how much the archive reads at once. Raises ArchiveRefusal for a position
+        that is not there.
+        """
+        correlation_id = self.aeron.next_correlation_id()
+        return self._begin_replay(
+            ReplayRequest(
+                self._session_id,
+                correlation_id,
+                recording_id,
+                position,
+                length,
+                REPLAY_STREAM,
+                NULL_I32 if file_io_max_length is None else file_io_max_length,
+                replay_channel=self._replays.channel,
+            )
+        )
+
     def bounded_replay(
         self,
         recording_id: int,
@@ -172,13 +204,12 @@ class AeronArchive:
         limit_counter_id: int,
         file_io_max_length: int | None = None,
     ) -> BoundedReplay:
-        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as the counter lets them go.
+        """As ``replay``, as far as a counter of the archive's own driver lets it go.
 
-        ``limit_counter_id`` is of the archive's own driver. ``file_io_max_length`` is how much the archive
-        reads at once. Raises ArchiveRefusal for a position that is not there, or not yet.
+        Raises ArchiveRefusal for a position that is not there, or not yet.
         """
         correlation_id = self.aeron.next_correlation_id()
-        self._send(
+        return self._begin_replay(
             BoundedReplayRequest(
                 self._session_id,
                 correlation_id,
@@ -191,9 +222,15 @@ class AeronArchive:
                 replay_channel=self._replays.channel,
             )
         )
-        replay_session_id = self._await_response(correlation_id).relevant_id
+
+    def _begin_replay(self, request: ReplayRequest | BoundedReplayRequest) -> BoundedReplay:
+        self._send(request)
+        replay_session_id = self._await_response(request.correlation_id).relevant_id
         session_id = ((replay_session_id & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
         image = self._await(lambda: self._replays.subscription.image_of(session_id), "the replay's image")
+        if image.position != request.position:
+            where = f"{image.position}, asked for {request.position}"
+            raise RemoteProtocolError(f"archive {self.endpoint} replays from {where}")
         return BoundedReplay(self, replay_session_id, image)
 
     def stop_replay(self, replay_session_id: int) -> None:

@@ -56,6 +56,20 @@ class CloseSessionRequest(Message, template_id=3, schema=ARCHIVE):
     control_session_id: i64
 
 
+class ReplayRequest(Message, template_id=6, schema=ARCHIVE):
+    """Sends what is recorded from ``position`` on; the low half of ``relevant_id`` is the session id."""
+
+    control_session_id: i64
+    correlation_id: i64
+    recording_id: i64
+    position: i64
+    length: i64
+    replay_stream_id: i32
+    file_io_max_length: Annotated[i32, since(7)] = NULL_I32
+    replay_token: Annotated[i64, since(10)] = NULL_I64
+    replay_channel: Ascii = ""
+
+
 class StopReplayRequest(Message, template_id=7, schema=ARCHIVE):
     control_session_id: i64
     correlation_id: i64
@@ -86,7 +100,7 @@ class RecordingPositionRequest(Message, template_id=12, schema=ARCHIVE):
 
 
 class BoundedReplayRequest(Message, template_id=18, schema=ARCHIVE):
-    """Sends from ``position`` on, up to a counter; the low half of ``relevant_id`` is the session id."""
+    """As ``ReplayRequest``, up to a counter."""
 
     control_session_id: i64
     correlation_id: i64

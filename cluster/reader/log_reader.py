@@ -35,6 +35,7 @@ from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from cluster.aeron.aeron_recording import AeronRecording
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader.reader_group import ReaderGroup
 
@@ -52,9 +53,14 @@ class LogReader:
         log: CommittedLog,
         entry_filter: "EntryFilter | None" = None,
         group: "ReaderGroup | None" = None,
+        recording: "AeronRecording | None" = None,
     ) -> None:
-        """With ``entry_filter`` only what it wants is read; in blocks padding may stand for the rest."""
+        """With ``entry_filter`` only what it wants is read; in blocks padding may stand for the rest.
+
+        ``recording`` is the log where that may be a recording of anything.
+        """
         self.log = log
+        self._recording = recording
         self._reader_group = group
         self.entry_filter = None if entry_filter is None or entry_filter.is_open else entry_filter
 
@@ -68,6 +74,8 @@ class LogReader:
         aeron_dir: str | None = None,
         endpoints: str | None = None,
         consensus_endpoints: str | None = None,
+        aeron_archive: str | None = None,
+        recording_id: int | None = None,
         at_least: str | None = None,
         at_least_timeout_s: float = AT_LEAST_TIMEOUT_S,
         consumer_group: str | None = None,
@@ -77,6 +85,9 @@ class LogReader:
 
         ``consensus_endpoints`` are those of a real Aeron Cluster, read over its own medium by the media
         driver on this host whose directory is ``aeron_dir``; ``options`` are those of ``AeronLog`` then.
+        ``aeron_archive``, ``host:port``, is any Aeron Archive: its recording ``recording_id`` is read as far
+        as it is recorded, fragment by fragment where it is no cluster's log: with the columns of
+        ``FRAGMENT_SCHEMA``, and ConfigurationError where they are chosen by what only entries have.
 
         ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
         first member that runs is read then. Several, of members and backups of one cluster, are read as one
@@ -90,12 +101,19 @@ class LogReader:
         """
         if consumer_group is not None and endpoints is None:
             raise ConfigurationError("consumer_group goes with endpoints, which are not given")
-        if consensus_endpoints is None:
+        if recording_id is not None and aeron_archive is None:
+            raise ConfigurationError("recording_id goes with aeron_archive, which is not given")
+        over_aeron = [each for each in (consensus_endpoints, aeron_archive) if each is not None]
+        others = any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints))
+        if not over_aeron:
             reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, consumer_group, options)
-        elif any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints)):
-            raise ConfigurationError("give consensus_endpoints, endpoints or a directory, one of them")
+        elif others or len(over_aeron) > 1:
+            places = "consensus_endpoints, aeron_archive, endpoints or a directory"
+            raise ConfigurationError(f"give {places}, one of them")
+        elif aeron_archive is not None:
+            reader = cls._open_recording(aeron_archive, recording_id, aeron_dir, options)
         else:
-            reader = cls._open_aeron(consensus_endpoints, aeron_dir, options)
+            reader = cls._open_aeron(over_aeron[0], aeron_dir, options)
         if at_least is not None:
             try:
                 reader.await_token(at_least, at_least_timeout_s)
@@ -157,6 +175,16 @@ class LogReader:
 
         entry_filter: EntryFilter | None = options.pop("entry_filter", None)
         return cls(AeronLog(consensus_endpoints, aeron_dir=aeron_dir, **options), entry_filter)
+
+    @classmethod
+    def _open_recording(
+        cls, aeron_archive: str, recording_id: int | None, aeron_dir: str | None, options: dict[str, Any]
+    ) -> Self:
+        from cluster.aeron.aeron_recording import AeronRecording
+
+        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
+        log = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
+        return cls(log, entry_filter, recording=log)
 
     # ---- what the log is, and how far it goes
 
@@ -380,6 +408,21 @@ class LogReader:
                 position, block, to_position, columns, entry_types, rows_per_batch, on_damage
             )
 
+    @property
+    def schema(self) -> "pa.Schema":
+        """Of the batches, where no columns are named."""
+        if self._has_fragments:
+            from cluster.log.fragments import FRAGMENT_SCHEMA
+
+            return FRAGMENT_SCHEMA
+        from cluster.log.columns import ROW_SCHEMA
+
+        return ROW_SCHEMA
+
+    @property
+    def _has_fragments(self) -> bool:
+        return self._recording is not None and not self._recording.has_messages
+
     def to_arrow_reader(
         self,
         from_position: int | None = None,
@@ -393,7 +436,7 @@ class LogReader:
 
         from cluster.log.columns import schema_of
 
-        wanted = None if columns is None else tuple(columns)
+        wanted = self.schema.names if columns is None else tuple(columns)
         end = self.end_position() if to_position is None else to_position
         batches = self.batches(from_position, end, columns=wanted, entry_types=entry_types)
         return pa.RecordBatchReader.from_batches(schema_of(wanted), batches)
@@ -464,7 +507,10 @@ class LogReader:
         rows_max: int | None,
         on_damage: OnDamage | None,
     ) -> "Iterator[pa.RecordBatch]":
-        """Decode a block of whole messages; one that is no entry is damage."""
+        """Decode a block of whole messages; one that is no entry is damage. Of fragments, of those."""
+        if self._has_fragments:
+            yield from self._decode_fragments(position, block, to_position, columns, entry_types, rows_max)
+            return
         from cluster.log.columns import log_to_record_batch
 
         if self.entry_filter is not None and entry_types is None:
@@ -496,6 +542,26 @@ class LogReader:
             if decoded.next_position <= position + offset:
                 raise self.log.locate(LogDamaged(None, None, "a message without its end"), position + offset)
             offset = decoded.next_position - position
+
+    def _decode_fragments(
+        self,
+        position: int,
+        block: np.ndarray,
+        to_position: int | None,
+        columns: Iterable[str] | None,
+        entry_types: Iterable[str] | None,
+        rows_max: int | None,
+    ) -> "Iterator[pa.RecordBatch]":
+        from cluster.log.fragments import fragments_to_record_batch
+
+        assert self._recording is not None
+        recording = self._recording.recording
+        if self.entry_filter is not None or entry_types is not None:
+            what = "its fragments have no entry types, sessions or template ids to choose by"
+            raise ConfigurationError(f"recording {recording.recording_id} is no log of a cluster: {what}")
+        batch = fragments_to_record_batch(block, position, to_position, columns, recording)
+        for begin in range(0, batch.num_rows, rows_max or max(batch.num_rows, 1)):
+            yield batch.slice(begin, rows_max)
 
     def __iter__(self) -> Iterator[Entry]:
         return self.entries()

@@ -20,6 +20,8 @@ CLUSTER_NAME_TYPE = "STRING"
 NAMED_OPTIONS = (
     "endpoints",
     "consensusEndpoints",
+    "aeronArchive",
+    "recordingId",
     "clusterId",
     "clusterDir",
     "archiveDir",
@@ -43,7 +45,8 @@ NAMED_OPTIONS = (
     "readUncommitted",
 )
 T = TypeVar("T", bound=Options)
-_WHERE = ("endpoints", "clusterdir", "consensusendpoints")  # what says that there is a cluster of a name
+# What says that there is a cluster of a name.
+_WHERE = ("endpoints", "clusterdir", "consensusendpoints", "aeronarchive")
 _BY_LOWER_NAME = {name.lower(): name for name in NAMED_OPTIONS}
 _OF_ALL = {
     name.lower(): name

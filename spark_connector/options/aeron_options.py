@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
+from cluster.aeron.consensus_endpoints import parse_archive_endpoint, parse_consensus_endpoints
 from cluster.errors import ConfigurationError
 from spark_connector.options.connection_options import ConnectionOptions, option_field
 from spark_connector.values import parse_count, parse_size, parse_text, wrong_value
@@ -18,7 +18,14 @@ def parse_consensus_endpoint_list(name: str, value: str) -> str:
     return value
 
 
-def parse_cluster_id(name: str, value: str) -> int:
+def parse_archive(name: str, value: str) -> str:
+    try:
+        return parse_archive_endpoint(value)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
+
+
+def parse_number(name: str, value: str) -> int:
     try:
         return int(value)
     except ValueError:
@@ -35,15 +42,24 @@ class AeronOptions(ConnectionOptions):
         "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is read over "
         "its own medium while it runs",
     )
+    aeron_archive: str | None = option_field(
+        "aeronArchive",
+        parse_archive,
+        "control endpoint of an Aeron Archive, `host:port`, instead of `endpoints`: one recording is read as "
+        "far as it is recorded, fragment by fragment where it is no cluster's log",
+    )
+    recording_id: int | None = option_field(
+        "recordingId", parse_number, "of `aeronArchive`: which recording; without it an error lists them"
+    )
     aeron_dir: str | None = option_field(
         "aeronDir",
         parse_text,
-        "of `consensusEndpoints`: directory of the media driver on every host",
+        "of `consensusEndpoints` and `aeronArchive`: directory of the media driver on every host",
         shown="`/dev/shm/aeron-USER`",
     )
     cluster_id: int = option_field(
         "clusterId",
-        parse_cluster_id,
+        parse_number,
         "of `consensusEndpoints`: the id that the cluster is configured with, which stands in offsets",
         0,
         "0",
@@ -51,21 +67,30 @@ class AeronOptions(ConnectionOptions):
     aeron_replays_max: int = option_field(
         "aeronReplaysMax",
         parse_count,
-        "of `consensusEndpoints`: tasks at most, each of which is one replay of a member's archive",
+        "of `consensusEndpoints` and `aeronArchive`: tasks at most, each of which is one replay",
         8,
         "8",
     )
     aeron_file_io_max: int | None = option_field(
         "aeronFileIoMax",
         parse_size,
-        "of `consensusEndpoints`: bytes that an archive reads at once for a task",
+        "of `consensusEndpoints` and `aeronArchive`: bytes that an archive reads at once for a task",
         shown="the archive's own",
     )
 
     def __post_init__(self) -> None:
         ConnectionOptions.__post_init__(self)
-        if self.consensus_endpoints is not None:
+        if self.recording_id is not None and self.aeron_archive is None:
+            raise ConfigurationError("option recordingId goes with aeronArchive, which is not given")
+        if self.is_over_aeron:
             return
         for option, value in (("aeronDir", self.aeron_dir), ("aeronFileIoMax", self.aeron_file_io_max)):
             if value is not None:
-                raise ConfigurationError(f"option {option} goes with consensusEndpoints, which is not given")
+                raise ConfigurationError(
+                    f"option {option} goes with consensusEndpoints or aeronArchive, and neither is given"
+                )
+
+    @property
+    def is_over_aeron(self) -> bool:
+        """Whether it is read over Aeron's own medium."""
+        return self.consensus_endpoints is not None or self.aeron_archive is not None

@@ -159,7 +159,7 @@ class SourceOptions(AeronOptions):
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
         parse_milliseconds,
-        "how long one of these may take to answer before another is asked",
+        "how long one of these, or an archive, may take to answer before another is asked",
         shown="5000",
     )
     starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
@@ -344,7 +344,7 @@ class SourceOptions(AeronOptions):
     def plan_limits(self) -> PlanLimits:
         """How a range is cut into tasks."""
         most = self.max_partitions
-        if self.consensus_endpoints is not None:
+        if self.is_over_aeron:
             most = min(most, self.aeron_replays_max)
         return PlanLimits(self.max_bytes_per_partition, self.min_partitions, most)
 
@@ -362,20 +362,12 @@ class SourceOptions(AeronOptions):
 
     def __post_init__(self) -> None:
         AeronOptions.__post_init__(self)
-        if self.consensus_endpoints is not None:
-            _check_is_alone("endpoints", self.endpoints)
-            _check_is_alone("clusterDir", self.cluster_dirs)
-        elif self.endpoints is not None and self.cluster_dirs is not None:
-            raise ConfigurationError("give either option endpoints or option clusterDir; both are given")
-        elif self.endpoints is None and self.cluster_dirs is None:
-            raise ConfigurationError(
-                "give one of the options endpoints, clusterDir and consensusEndpoints; none is given"
-            )
+        self._check_place()
         members = self.endpoints or self.consensus_endpoints
         for option, value, needed, place in (
             ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
             ("readPreference", self.read_preference, "endpoints", members),
-            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", members),
+            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", members or self.aeron_archive),
             ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
         ):
             if value is not None and place is None:
@@ -402,11 +394,26 @@ class SourceOptions(AeronOptions):
                 raise ConfigurationError(f"option columns is {','.join(self.columns)}: {error}") from None
         self._check_service()
         _check_order("minPartitions", self.min_partitions, "maxPartitions", self.max_partitions)
-        if self.consensus_endpoints is not None:
+        if self.is_over_aeron:
             _check_order("minPartitions", self.min_partitions, "aeronReplaysMax", self.aeron_replays_max)
         least, most = self.min_entries_per_trigger, self.max_entries_per_trigger
         if least is not None and most is not None:
             _check_order("minEntriesPerTrigger", least, "maxEntriesPerTrigger", most)
+
+    def _check_place(self) -> None:
+        """Raise ConfigurationError unless one option says where the log is."""
+        places = {
+            "endpoints": self.endpoints,
+            "clusterDir": self.cluster_dirs,
+            "consensusEndpoints": self.consensus_endpoints,
+            "aeronArchive": self.aeron_archive,
+        }
+        given = [name for name, value in places.items() if value is not None]
+        if len(given) > 1:
+            raise ConfigurationError(f"give either option {given[0]} or option {given[1]}; both are given")
+        if not given:
+            *others, last = places
+            raise ConfigurationError(f"give one of the options {', '.join(others)} and {last}; none is given")
 
     def _check_service(self) -> None:
         """What a service is given is the whole log, in order, in one task."""
@@ -424,11 +431,6 @@ class SourceOptions(AeronOptions):
                 raise ConfigurationError(
                     f"option service is given, and {name}, which is not for it: give one"
                 )
-
-
-def _check_is_alone(option: str, value: object) -> None:
-    if value is not None:
-        raise ConfigurationError(f"option consensusEndpoints is given, and {option}: give one")
 
 
 def _check_order(least: str, value: int, most: str, bound: int) -> None:

@@ -33,7 +33,6 @@ NEEDS = {
     "maxTriggerDelay": "minEntriesPerTrigger",
     "readUncommitted": "clusterDir",
     "clusterId": "consensusEndpoints",
-    "aeronReplaysMax": "consensusEndpoints",
     "tlsCaFile": "endpoints",
     "authTokenFile": "endpoints",
     "user": "endpoints",

@@ -23,6 +23,7 @@ STREAM_KINDS = REPLAY_KINDS[:-2]
 # snapshots do not come with the log, it cannot begin after the log's head.
 NOT_OF_SERVICES = frozenset(
     {
+        "aeron_archive",
         "consensus_endpoints",
         "export_dir",
         "fail_on_data_loss",

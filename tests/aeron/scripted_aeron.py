@@ -10,14 +10,17 @@ import numpy as np
 from cluster.aeron import aeron_log
 from cluster.aeron.aeron_log import AeronLog
 from cluster.errors import LogPurged, MediaDriverError, TimedOut
-from cluster.log.scan import scan
-from cluster.media.aeron_archive import ArchiveRefusal
+from cluster.log.scan import frame_starts, scan
+from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.frame import DATA_FRAME_HEADER
 from cluster.reader import LogReader
+from tests.aeron.recorded import SESSION
 
 CHUNK = 8192
+REPLAYED = 100  # session and stream of a replay
 
 
 @dataclass
@@ -37,9 +40,18 @@ class Script:
     loses_driver_at: int | None = None  # where the client is given up, once
     replays: list[tuple[int, int]] = field(default_factory=list)
     members: str = ""  # as the member names them
+    stream_id: int = 100
+    is_stopped: bool = False
 
     def __post_init__(self) -> None:
         self.commit = self.commit or len(self.data)
+
+    def descriptor(self) -> RecordingDescriptor:
+        """Of its recording, whose id is the member's."""
+        stop = self.commit if self.is_stopped else -1
+        lengths = self.term_length, self.term_length, 1408
+        where = SESSION, self.stream_id, "aeron:ipc", "aeron:ipc", ""
+        return RecordingDescriptor(0, 0, self.member_id, 70, -1, self.start, stop, 9, *lengths, *where)
 
 
 class ScriptedReplay:
@@ -65,6 +77,9 @@ class ScriptedReplay:
             return 0
         length = end - self.position
         out[at : at + length] = script.data[self.position : end]
+        headers = out[at : at + length].view(DATA_FRAME_HEADER)
+        for name in ("session_id", "stream_id"):
+            headers[name][frame_starts(out[at : at + length]) // 32] = REPLAYED
         self.position = end
         return length
 
@@ -112,9 +127,7 @@ class ScriptedMember:
 
     def recording(self) -> RecordingDescriptor:
         self.query()
-        script = self.script
-        lengths = (script.term_length, script.term_length, 1408)
-        return RecordingDescriptor(0, 0, 0, 0, -1, script.start, -1, 0, *lengths, 5, 100, "", "", "")
+        return self.script.descriptor()
 
     def recorded_end(self) -> int:
         self.query()
@@ -132,6 +145,36 @@ class ScriptedMember:
 
     def close(self) -> None:
         self.is_closed = True
+
+
+class ScriptedArchive:
+    """An archive: a script describes the recording of id ``member_id``, recorded up to ``commit``."""
+
+    def __init__(self, endpoint: str, scripts: dict[int, Script]) -> None:
+        self.endpoint = endpoint
+        self._scripts = scripts
+
+    def recording(self, recording_id: int) -> RecordingDescriptor:
+        if recording_id not in self._scripts:
+            raise ArchiveRefusal(f"no recording {recording_id}", 0)
+        return self._scripts[recording_id].descriptor()
+
+    def list_recordings(self) -> list[RecordingDescriptor]:
+        return [script.descriptor() for script in self._scripts.values()]
+
+    def recorded_end(self, recording_id: int) -> int:
+        self.recording(recording_id)
+        return self._scripts[recording_id].commit
+
+    def replay(self, recording_id: int, position: int, length: int, io_max: int | None) -> ScriptedReplay:
+        script = self._scripts[recording_id]
+        if position < script.start or (script.is_stopped and position >= script.commit):
+            raise ArchiveRefusal("outside the recording", 0)
+        end = script.commit - position if script.is_stopped else length
+        return ScriptedReplay(script, position, min(length, end))
+
+    def close(self) -> None:
+        pass
 
 
 class _Aeron:
@@ -171,6 +214,18 @@ def open_scripted(monkeypatch: Any, scripts: list[Script], **options: Any) -> Lo
     clock = Clock()
     options = {"spread": 0, "now_ns": lambda: clock.now_ns, "wait": clock.wait, **options}
     return LogReader(AeronLog(",".join(by_endpoint), **options))
+
+
+def open_recording(
+    monkeypatch: Any, scripts: list[Script], recording_id: int | None = 0, **options: Any
+) -> LogReader:
+    """A reader of a recording of the archive that has these."""
+    archive = ScriptedArchive("archive:8010", {script.member_id: script for script in scripts})
+    monkeypatch.setattr(aeron_log, "Aeron", _Aeron)
+    monkeypatch.setattr(AeronArchive, "connect", lambda *_: archive)
+    clock = Clock()
+    timing = {"now_ns": lambda: clock.now_ns, "wait": clock.wait}
+    return LogReader.open(aeron_archive=archive.endpoint, recording_id=recording_id, **timing, **options)
 
 
 def _of(scripts: dict[str, Script]) -> Any:

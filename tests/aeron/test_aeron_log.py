@@ -68,6 +68,20 @@ def test_nothing_beyond_the_commit_position_is_read_or_named(monkeypatch, whole,
         assert reader.commit_position() == entries[-1]["endPosition"]
 
 
+def test_a_log_that_is_committed_into_a_message_ends_before_it(monkeypatch, whole, scripts):
+    """A quorum's position is where followers have recorded: that may be in a message of several frames."""
+    _, entries, _ = whole
+    cut = next(i for i, each in enumerate(entries) if each["endPosition"] - each["position"] > 2 * 1408)
+    for script in scripts:
+        script.commit = entries[cut]["position"] + 1408
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.end_position() == reader.commit_position() == entries[cut]["position"]
+        assert list(reader.entries()) == entries[:cut]
+        for script in scripts:
+            script.commit = len(script.data)
+        assert list(reader.entries(entries[cut]["position"], reader.commit_position())) == entries[cut:]
+
+
 @pytest.mark.parametrize("refuses", [True, False])
 @pytest.mark.parametrize("terms", [0, 1, 2])
 def test_an_archive_that_waits_where_it_should_refuse_shows_nothing_uncommitted(

@@ -20,7 +20,8 @@ from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from cluster.log.entry_filter import TEMPLATE_IDS
 from cluster.reader import LogReader
-from tests.aeron.scripted_aeron import Script, open_scripted
+from tests.aeron.recorded import STREAM, TERM_LENGTH, recorded
+from tests.aeron.scripted_aeron import Script, open_recording, open_scripted
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
 from tests.archive.members import Member, write_member
 from tests.reader.object_store import object_store
@@ -389,6 +390,32 @@ def test_a_member_s_directory_may_be_named_from_within(run, monkeypatch):
     for path in (".", "archive", "cluster", Path.cwd()):
         status, out, _ = run("tail", "-n", 1, "--dir", path, "--json")
         assert (status, json.loads(out)["endPosition"]) == (0, 250_144)
+
+
+def test_a_recording_of_an_archive_is_printed_fragment_by_fragment(run, monkeypatch, tmp_path):
+    data, rows = recorded(1)
+    with open_recording(monkeypatch, [Script(3, data, TERM_LENGTH, stream_id=STREAM)], 3):
+        place = ["--aeron-archive", "archive:8010", "--recording-id", 3]
+        lines = run("dump", *place, "--payload", "none")[1].splitlines()
+        assert lines[1].split() == [
+            *("64", "128", "frameFlags=128", "termId=9", "termOffset=64"),
+            *("frameSessionId=-7", "streamId=1001", "reservedValue=192"),
+        ]
+        (last,) = run("tail", "-n", 1, *place, "--json")[1].splitlines()
+        assert json.loads(last) == rows[-1] | {"payload": base64.b64encode(rows[-1]["payload"]).decode()}
+        for name in ("it.parquet", "it.csv"):
+            assert run("export", *place, tmp_path / name)[0] == 0
+        assert pq.read_table(tmp_path / "it.parquet").to_pylist() == rows
+        assert len((tmp_path / "it.csv").read_text().splitlines()) == 1 + len(rows)
+        for folder in ("--append", "--partition=day"):
+            status, _, err = run("export", *place, folder, tmp_path / "folder")
+            assert (status, "this recording has fragments of something else" in err) == (2, True)
+        status, _, err = run("dump", *place[:2])
+        assert (status, "archive archive:8010 has 3: stream 1001 of aeron:ipc" in err) == (2, True)
+        assert run("dump", *place, "--type", "TIMER")[0] == 2
+    for beside in (["--endpoints", "a:1"], ["--dir", "d"], ["--consensus-endpoints", "a"]):
+        assert run("dump", *place, *beside)[0] == 2
+    assert run("dump", "--recording-id", 3, "--dir", "d")[0] == 2
 
 
 def test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints(run, monkeypatch):

@@ -77,6 +77,8 @@ ELSEWHERE = {
     "test_list_members_asks_a_real_cluster_over_its_own_medium",
     "cluster log tail --consensus-endpoints": "tests/cli/test_log.py::"
     "test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints",
+    "cluster log tail --aeron-archive": "tests/cli/test_log.py::"
+    "test_a_recording_of_an_archive_is_printed_fragment_by_fragment",
     "cluster log dump --endpoints": "tests/reader/test_remote.py::"
     "test_every_medium_gives_what_the_directory_gives",
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import struct
 import time
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from cluster.errors import LogPurged, MediaDriverError, TimedOut
+from cluster.cli.archive import app
+from cluster.errors import ConfigurationError, LogPurged, MediaDriverError, TimedOut
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.reader import LogReader
@@ -128,6 +131,33 @@ def test_an_archive_lists_its_recordings_and_says_why_it_does_not_replay(tmp_pat
             archive.bounded_replay(0, 0, 64, 2**30)
 
 
+@pytest.mark.conformance("M-44")
+def test_any_recording_of_an_archive_is_read_a_log_by_entries_a_snapshot_by_fragments(
+    tmp_path, nodes, aeron_dir
+):
+    workload(tmp_path, *WALK, "--phase", "1")
+    leader = leader_of(nodes)
+    assert cluster_tool(nodes[leader].directory / "cluster", "snapshot").status == 0
+    archived: dict[str, Any] = {"aeron_archive": ARCHIVES[leader], "aeron_dir": aeron_dir}
+    with pytest.raises(ConfigurationError, match=r"0: stream 100 of aeron:udp.*; 1: stream 106 of aeron:ipc"):
+        LogReader.open(**archived)
+    with pytest.raises(ConfigurationError, match="recording 77 is not there; archive localhost"):
+        LogReader.open(**archived, recording_id=77)
+    with LogReader.open(**archived, recording_id=0) as reader, open_reader(aeron_dir) as committed:
+        end = await_committed(committed, nodes)
+        assert (reader.is_live, reader.identity) == (True, committed.identity)
+        assert list(reader.entries(0, end)) == entries_in(nodes[leader], end)
+    with LogReader.open(**archived, recording_id=1) as reader:
+        assert not reader.is_live
+        fragments = list(reader.entries())
+    dump = ["dump", "1", "--limit", "0", "--json", "--dir", str(nodes[leader].directory)]
+    _, *frames = map(json.loads, CliRunner().invoke(app, dump).stdout.splitlines())
+    assert [(each["position"], each["payload"].hex(), each["streamId"]) for each in fragments] == [
+        (each["position"], each["payload"], 106) for each in frames if each["type"] == "DATA"
+    ]
+    assert len(fragments) > 2
+
+
 @pytest.mark.conformance("M-46", "M-48")
 def test_a_stream_goes_on_through_the_death_of_the_leader_and_gives_nothing_twice(tmp_path, nodes, aeron_dir):
     read: list[dict[str, Any]] = []
@@ -204,5 +234,8 @@ def test_spark_reads_it_and_a_checkpoint_goes_on_with_a_directory(tmp_path, node
     found = sorted(row.position for row in spark.read.parquet(copied).select("position").collect())
     assert found[: len(expected)] == expected
     assert len(found) == len(set(found))
-    batch = spark.read.format("cluster").options(**over_media, endingOffsets=f'{{"position": {end}}}').load()
-    assert sorted(row.position for row in batch.select("position").collect()) == expected
+    del over_media["consensusEndpoints"]
+    archived = over_media | {"aeronArchive": ARCHIVES[1], "recordingId": "0"}
+    for place in (over_media | {"consensusEndpoints": CONSENSUS}, archived):
+        rows = spark.read.format("cluster").options(**place, endingOffsets=f'{{"position": {end}}}').load()
+        assert sorted(row.position for row in rows.select("position").collect()) == expected

@@ -31,6 +31,12 @@ def test_requests_have_the_bytes_of_aeron_s():
             18,
             struct.pack("<qqqqqiiiqI9s", 5, 3, 7, 64, 128, 9, 100, -(2**31), -(2**63), 9, b"aeron:ipc"),
         ),
+        (
+            control.ReplayRequest(5, 3, 7, 64, 128, 100, replay_channel="aeron:ipc"),
+            56,
+            6,
+            struct.pack("<qqqqqiiqI9s", 5, 3, 7, 64, 128, 100, -(2**31), -(2**63), 9, b"aeron:ipc"),
+        ),
         (control.StopReplayRequest(5, 4, 11), 24, 7, struct.pack("<qqq", 5, 4, 11)),
         (control.ArchiveKeepAliveRequest(5, 4), 16, 61, struct.pack("<qq", 5, 4)),
         (control.CloseSessionRequest(5), 8, 3, struct.pack("<q", 5)),

@@ -303,7 +303,7 @@ def test_what_spark_asks_without_options_is_answered_as_a_table():
 @pytest.mark.parametrize(
     "options, says",
     [
-        ({}, "endpoints, clusterDir and consensusEndpoints; none is given"),
+        ({}, "endpoints, clusterDir, consensusEndpoints and aeronArchive; none is given"),
         ({"endpoints": "0=a:9000", "clusterDir": "/members/0"}, "both are given"),
         ({"endpoints": "0=a:9000", "archiveDir": "/archive"}, "archiveDir goes with clusterDir"),
         (
