@@ -458,9 +458,9 @@ class AeronLog:
         Has no end. A member whose replay ends gives way to the next, and one that has been silent is asked
         whether it still hears of its leader. Raises as ``blocks``.
         """
-        received = _Received(from_position, BLOCK_LENGTH)
+        received = _Received(from_position, BLOCK_LENGTH, self.has_messages)
         while True:
-            replay = self._with_a_member(methodcaller("replay", received.end, WITHOUT_END - received.end))
+            replay = self._with_a_source(methodcaller("replay", received.end, WITHOUT_END - received.end))
             quiet_ns = self._now_ns() + int(self._timeout_s * 1e9)
             try:
                 while self._now_ns() < quiet_ns:
