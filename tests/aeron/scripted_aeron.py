@@ -54,6 +54,13 @@ class Script:
         return RecordingDescriptor(0, 0, self.member_id, 70, -1, self.start, stop, 9, *lengths, *where)
 
 
+def mark_replayed(frames: np.ndarray) -> None:
+    """Give frames the session and the stream of a replay."""
+    headers = frames.view(DATA_FRAME_HEADER)
+    for name in ("session_id", "stream_id"):
+        headers[name][frame_starts(frames) // 32] = REPLAYED
+
+
 class ScriptedReplay:
     def __init__(self, script: Script, position: int, length: int) -> None:
         self.script = script
@@ -77,9 +84,7 @@ class ScriptedReplay:
             return 0
         length = end - self.position
         out[at : at + length] = script.data[self.position : end]
-        headers = out[at : at + length].view(DATA_FRAME_HEADER)
-        for name in ("session_id", "stream_id"):
-            headers[name][frame_starts(out[at : at + length]) // 32] = REPLAYED
+        mark_replayed(out[at : at + length])
         self.position = end
         return length
 
