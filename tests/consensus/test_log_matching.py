@@ -71,6 +71,13 @@ def test_nothing_is_cut_that_the_leader_holds(end):
     assert settles(driven, ALeader(400, 1000, 1600)) == []
 
 
+def test_bytes_of_the_leaders_own_term_are_kept_though_its_word_is_older_than_they():
+    """An answer that was on its way while more of the term came: the leader only appends."""
+    driven = in_canvass(400, 1000, 1600, processed=0)
+
+    assert settles(driven, ALeader(400, 1000, term=2, position=1300)) == []
+
+
 def test_wrong_bytes_of_the_last_term_are_cut_off_from_where_they_begin():
     """Ours: term 3 at 100-164. The leader's: term 2 to 132, nobody's term 3, term 4 from 132 on.
 
