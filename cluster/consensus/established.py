@@ -11,7 +11,7 @@ term, and that the leader obeys.
 import numpy as np
 
 from cluster.consensus import quorum
-from cluster.consensus.cluster_member import LogEnd, MemberTable
+from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.leadership import Leadership
 from cluster.log.words import Flag, Word
@@ -116,7 +116,6 @@ class Leader:
         member = self._members.get(message.follower_member_id)
         if member is None or member is self._this or message.log_leadership_term_id > self.leadership_term_id:
             return None
-        member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
         member.time_of_last_activity_ns = now_ns
         member.clear_report()
         self.has_news = True
