@@ -18,6 +18,7 @@ from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAC
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED
 from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_recording_log_entry
+from tests.archive.faulty_files import DIRECTORY, FaultyDisk, PowerCut
 from tests.archive.logs import T0, Clock, a_descriptor
 from tests.archive.mark_files import leave_mark_of_another_process, mark
 
@@ -322,6 +323,17 @@ def test_standby_entries_keep_their_endpoint(tmp_path):
     assert len(encode_recording_log_entry(entry)) == 192
 
 
+def test_an_invalid_entry_is_not_used_again_for_one_that_is_longer(tmp_path):
+    log = with_snapshots(tmp_path)
+    log.append_snapshot(4, 0, 0, 960, T0, -1, archive_endpoint="a:1")
+    log.append_snapshot(5, 0, 0, 1920, T0, -1, archive_endpoint="a:1")
+    log.invalidate(log.entries[1])
+    log.append_snapshot(6, 0, 0, 960, T0, -1, archive_endpoint="host-" + "x" * 100)
+
+    found = [entry for entry in a_recording_log(tmp_path).entries if entry.is_valid]
+    assert sorted(e.recording_id for e in found if e.entry_type is STANDBY_SNAPSHOT) == [5, 6]
+
+
 # ---- node state
 
 
@@ -446,6 +458,21 @@ def test_an_error_that_comes_again_is_counted_not_repeated(tmp_path):
     assert (first.text, first.observation_count) == ("the disk is tired", 3)
     assert (first.first_observation_timestamp, first.last_observation_timestamp) == (T0, T0 + 9)
     assert (second.text, second.observation_count) == ("another thing", 1)
+
+
+@pytest.mark.parametrize("write", [1, 2])
+def test_an_error_whose_record_is_cut_short_is_not_in_the_log_and_in_nothings_way(write):
+    disk = FaultyDisk()
+    file = ClusterMarkFile.create(
+        DIRECTORY, files=disk, component_type=ClusterComponentType.CONSENSUS_MODULE, now_ms=T0
+    )
+    disk.fail(write, PowerCut())
+    with pytest.raises(PowerCut):
+        file.record_error("the disk is tired", T0)
+
+    assert file.errors() == []
+    file.record_error("another thing", T0)
+    assert [error.text for error in file.errors()] == ["another thing"]
 
 
 @pytest.mark.conformance("S-177")
