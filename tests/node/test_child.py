@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 
 from cluster.node.child import WELL_NS, Child
 from tests.node.processes import await_that
@@ -40,3 +42,18 @@ def test_one_that_is_retired_is_not_started_again_and_its_end_is_not_told():
     child.kill()
     ended_at(child, 0)
     assert not child.start(WELL_NS) and said == []
+
+
+def test_a_child_gets_what_it_is_given_and_a_ctrl_c_is_not_for_it(tmp_path):
+    """A terminal interrupts the processes of its own session alone."""
+    with (tmp_path / "said").open("w") as said:
+        fd = said.fileno()
+        script = f"exec > /proc/self/fd/{fd}; cat; cut -d' ' -f6 /proc/self/stat; echo $PYTHONPATH"
+        child = Child("a child", ["/bin/sh", "-c", script], print, given=b"secret\n", descriptors=[fd])
+        assert child.start(0)
+        child.await_end(10, lambda: False)
+    given, session, path = (tmp_path / "said").read_text().splitlines()
+
+    assert given == "secret"
+    assert int(session) != os.getsid(0)
+    assert path == os.pathsep.join(entry or os.getcwd() for entry in sys.path)
