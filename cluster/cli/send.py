@@ -42,9 +42,11 @@ Examples:
   cluster send --endpoints tcp:127.0.0.1:9001,tcp:127.0.0.1:9011,tcp:127.0.0.1:9021 orders.csv
   D=cluster-data S=driver/ingress.sock
   cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
+  CLUSTER_CLIENT_AERON_DIR=/dev/shm/aeron cluster send --endpoints aeron:10.0.0.5:9003 orders.csv
 
 One reachable member is enough over gRPC and tcp: it knows the others. Of ipc endpoints name every
-member's, and of tcp where tcp_ingress is not auto.
+member's, and of tcp where tcp_ingress is not auto. After aeron: stand consensus endpoints of a real Aeron
+Cluster, which is reached by the media driver whose directory CLUSTER_CLIENT_AERON_DIR names.
 
 Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
 With --binary messages are records instead, each after its length as 4 bytes, little-endian; answers too.

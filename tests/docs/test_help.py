@@ -53,6 +53,8 @@ ELSEWHERE = {
     "cluster send --endpoints tcp:": COMMANDS + "test_a_file_is_sent_whole",
     "D=cluster-data": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
     "cluster send --endpoints ipc:": COMMANDS + "test_records_are_sent_and_printed_behind_their_lengths",
+    "CLUSTER_CLIENT_AERON_DIR=": "tests/interop/test_we_write_into_a_running_cluster.py::"
+    "test_each_message_is_in_the_log_once_when_the_leader_is_killed",
     "cluster principal add --file passwords": "tests/security/test_sessions_of_members.py::"
     "test_whose_password_fits_comes_in_and_others_do_not",
     "cluster service": "tests/node/test_service_processes.py::"

@@ -153,16 +153,22 @@ class RealNode:
         self.aeron_dir = aeron_dir
         self._log = directory / "node.log"
         self._errors = directory / "node.err"
+        self._begin = self._log.stat().st_size if self._log.exists() else 0
         command = _java_command(
             main, "--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options
         )
         with self._log.open("ab") as out, self._errors.open("ab") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
+    @property
+    def has_joined(self) -> bool:
+        """Whether it has closed its election, in this life of the process."""
+        return b'"election":"CLOSED"' in self._log.read_bytes()[self._begin :]
+
     def await_joined(self) -> None:
         """Until the member has closed its election."""
         deadline = time.monotonic() + START_SECONDS
-        while '"election":"CLOSED"' not in self._log.read_text():
+        while not self.has_joined:
             is_up = self.process.poll() is None
             assert is_up and time.monotonic() < deadline, f"it did not join: {self.errors()}"
             time.sleep(0.05)
