@@ -9,7 +9,7 @@ from cluster.log.follow import follow_run
 from cluster.log.frames import DONE, OTHER_MESSAGE, next_message
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
-from cluster.member.busy.words import COMPILED_SERVICE, ENTRY, REASON, SERVICE
+from cluster.member.busy import words as at
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
 
 MOVED_FROM_BYTES = 1024 * 1024
@@ -19,7 +19,7 @@ MOVED_FROM_BYTES = 1024 * 1024
 def make_room(t):  # type: ignore[no-untyped-def]
     """Move what is still to be read to the begin of the buffer, where that is worth it."""
     needed = t.cursor[READ_POSITION]
-    if t.words[SERVICE] == COMPILED_SERVICE:
+    if t.words[at.SERVICE] == at.COMPILED_SERVICE:
         needed = min(needed, t.service_cursor[READ_POSITION])
     done, length = needed - t.log_end[BASE], t.log_end[PUBLICATION_POSITION] - needed
     if done >= MOVED_FROM_BYTES and done >= length:
@@ -38,7 +38,7 @@ def poll_log(t, limit, is_applied):  # type: ignore[no-untyped-def]
         begin = cursor[READ_POSITION]
         status, offset, _ = follow_run(t.log, begin - base, limit - base, begin, t.sessions)
         if status != DONE:
-            t.words[REASON] |= ENTRY
+            t.words[at.REASON] |= at.ENTRY
         if status == OTHER_MESSAGE and not is_applied:
             _, offset = next_message(t.log, offset, limit - base)
         cursor[READ_POSITION] = base + offset

@@ -17,8 +17,8 @@ from cluster.log.kernel import routine
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import FRAME_OVERHEAD, frame_acks, frame_answers
 from cluster.log.session_table import NULL_VALUE
+from cluster.member.busy import words as at
 from cluster.member.busy.envelopes import offer
-from cluster.member.busy.words import LEADERSHIP_TERM_ID, SERVICE_LEADERSHIP_TERM_ID
 
 
 @routine
@@ -65,7 +65,7 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
             columns[NUMBERS * rows : NUMBERS * rows + count],
             buffer,
             row,
-            w[SERVICE_LEADERSHIP_TERM_ID],
+            w[at.SERVICE_LEADERSHIP_TERM_ID],
             t.sessions,
             t.ranges,
         )
@@ -74,11 +74,11 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
             if descriptor < 0:
                 continue
             begin, length = t.ranges[3 * i + 1], t.ranges[3 * i + 2] - t.ranges[3 * i + 1]
-            at = descriptor * ROW_WORDS
+            row_at = descriptor * ROW_WORDS
             acks_begin = acks_end = 0
             if is_last and taken == count:
-                acks_begin, acks_end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
-                t.connections[at + ACKS_BEGIN] = acks_end
+                acks_begin, acks_end = t.connections[row_at + ACKS_BEGIN], t.connections[row_at + ACKS_END]
+                t.connections[row_at + ACKS_BEGIN] = acks_end
             offer(t, descriptor, t.egress, begin, length, t.acks, acks_begin, acks_end - acks_begin)
         row = taken
 
@@ -90,12 +90,12 @@ def put_acks(t):  # type: ignore[no-untyped-def]
     Returns how many clients get some; their descriptors are in ``ready``.
     """
     clients = 0
-    for i in range(frame_acks(t.acks, t.words[LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
+    for i in range(frame_acks(t.acks, t.words[at.LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
         descriptor = descriptor_of(t, t.ranges[3 * i])
         if descriptor >= 0:
-            at = descriptor * ROW_WORDS
-            t.connections[at + ACKS_BEGIN] = t.ranges[3 * i + 1]
-            t.connections[at + ACKS_END] = t.ranges[3 * i + 2]
+            row_at = descriptor * ROW_WORDS
+            t.connections[row_at + ACKS_BEGIN] = t.ranges[3 * i + 1]
+            t.connections[row_at + ACKS_END] = t.ranges[3 * i + 2]
             t.ready[clients] = descriptor
             clients += 1
     return clients
@@ -106,8 +106,8 @@ def send_acks(t, clients):  # type: ignore[no-untyped-def]
     """Send those that went with no answer."""
     for i in range(clients):
         descriptor = t.ready[i]
-        at = descriptor * ROW_WORDS
-        begin, end = t.connections[at + ACKS_BEGIN], t.connections[at + ACKS_END]
+        row_at = descriptor * ROW_WORDS
+        begin, end = t.connections[row_at + ACKS_BEGIN], t.connections[row_at + ACKS_END]
         if end > begin:
             offer(t, descriptor, t.acks, begin, end - begin, t.acks, 0, 0)
-        t.connections[at + ACKS_BEGIN] = t.connections[at + ACKS_END] = 0
+        t.connections[row_at + ACKS_BEGIN] = t.connections[row_at + ACKS_END] = 0

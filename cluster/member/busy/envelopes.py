@@ -11,8 +11,8 @@ from cluster.log.crc import extend_crc_32
 from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64, put_i64
+from cluster.member.busy import words as at
 from cluster.member.busy.system import send
-from cluster.member.busy.words import FRAME_AT, HEADER_AT, IS_TO_CLOSE, REASON, UNSENT, UNSENT_END
 from cluster.transport.envelopes import put_envelope
 
 FLAGS_AND_TYPE_AT, STREAM_AT = 4, 16
@@ -40,14 +40,14 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
         if taken == length:
             return True
         taken = max(taken, 0)  # Python's own attempt finds out why it was none
-    begin = t.words[UNSENT_END]
+    begin = t.words[at.UNSENT_END]
     rest = length - taken
     t.connections[row + STATE] |= IS_QUEUED
-    t.words[REASON] |= UNSENT
+    t.words[at.REASON] |= at.UNSENT
     put_i64(t.unsent, begin, descriptor)
     if rest + 24 > t.unsent.size - begin - t.connections.size:  # 16 bytes for the end of each connection
-        put_i64(t.unsent, begin + 8, IS_TO_CLOSE)
-        t.words[UNSENT_END] += 16
+        put_i64(t.unsent, begin + 8, at.IS_TO_CLOSE)
+        t.words[at.UNSENT_END] += 16
         t.connections[row + STATE] |= IS_CUT
         return False
     put_i64(t.unsent, begin + 8, rest)
@@ -57,7 +57,7 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
         begin += a_length - taken
         taken = a_length
     copy_bytes(t.unsent, begin, b_bytes, b + taken - a_length, length - taken)
-    t.words[UNSENT_END] += 16 + (rest + 7 & ~7)
+    t.words[at.UNSENT_END] += 16 + (rest + 7 & ~7)
     return True
 
 
@@ -67,11 +67,11 @@ def send_sealed(t, descriptor, has_position, source, begin, end):  # type: ignor
     row = descriptor * ROW_WORDS
     out = t.scratch
     length = POSITION_FRAME_LENGTH if has_position else 0
-    crc = extend_crc_32(t.connections[row + CRC], out, FRAME_AT, FRAME_AT + length)
+    crc = extend_crc_32(t.connections[row + CRC], out, at.FRAME_AT, at.FRAME_AT + length)
     crc = extend_crc_32(crc, source, begin, end)
     header_length = HEADER_LENGTH + length
-    put_envelope(out, HEADER_AT, length + end - begin, crc)
-    if not offer(t, descriptor, out, HEADER_AT, header_length, source, begin, end - begin):
+    put_envelope(out, at.HEADER_AT, length + end - begin, crc)
+    if not offer(t, descriptor, out, at.HEADER_AT, header_length, source, begin, end - begin):
         return False
     t.connections[row + CRC] = crc
     return True
@@ -80,8 +80,8 @@ def send_sealed(t, descriptor, has_position, source, begin, end):  # type: ignor
 @routine
 def set_position(t, term_id, position):  # type: ignore[no-untyped-def]
     """Fill in the AppendPosition or CommitPosition whose frame lies ready."""
-    put_i64(t.scratch, FRAME_AT + LEADERSHIP_TERM_AT, term_id)
-    put_i64(t.scratch, FRAME_AT + POSITION_AT, position)
+    put_i64(t.scratch, at.FRAME_AT + LEADERSHIP_TERM_AT, term_id)
+    put_i64(t.scratch, at.FRAME_AT + POSITION_AT, position)
 
 
 @routine

@@ -6,24 +6,15 @@ CommitPosition           messages counted, shown, served
 Clients are never read here, and the AppendPosition of every 200 ms is Python's (TIME).
 """
 
-from cluster.archive.recording_words import (
-    APPEND_POSITION,
-    SYNCED_POSITION,
-    TAKEN_POSITION,
-)
-from cluster.consensus.quorum import (
-    LAST_LEADER_MESSAGE_NS,
-    NOTIFIED_COMMIT_POSITION,
-    SENT_NS,
-    SENT_POSITION,
-    is_position,
-)
+from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION, TAKEN_POSITION
+from cluster.consensus import quorum
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
 from cluster.log.frames import HEADER_LENGTH, LOG_STREAM, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
 from cluster.log.scan import check_frames
+from cluster.member.busy import words as at
 from cluster.member.busy.buffer import make_room, poll_log
 from cluster.member.busy.envelopes import (
     COMMIT_POSITION_KIND,
@@ -37,16 +28,6 @@ from cluster.member.busy.envelopes import (
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
-from cluster.member.busy.words import (
-    COMMIT_COUNTER,
-    COMMIT_POSITION,
-    FAILED,
-    LEADER,
-    LEADER_OUT,
-    LEADERSHIP_TERM_ID,
-    NOW_NS,
-    REASON,
-)
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
 from cluster.transport.envelopes import open_envelope
 
@@ -58,7 +39,7 @@ def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
     row = descriptor * ROW_WORDS
     received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
-    is_leader = t.connections[row + OWNER] == w[LEADER]
+    is_leader = t.connections[row + OWNER] == w[at.LEADER]
     while is_leader and offset < end and follows != NOT_A_FRAME:
         envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
         if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
@@ -101,8 +82,8 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
         told = get_i64(buffer, begin + POSITION_AT) if end - begin >= 64 else -1
         if (
             not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
-            or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
-            or not is_position(told)
+            or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[at.LEADERSHIP_TERM_ID]
+            or not quorum.is_position(told)
         ):
             return False
         begin += align_frame(get_i32(buffer, begin))
@@ -115,16 +96,16 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
     while begin < end:
         log_end = _log_end(buffer, begin, end)
         if log_end > begin:
-            at = t.log_end[PUBLICATION_POSITION] - t.log_end[BASE]
-            copy_bytes(t.log, at, buffer, begin, log_end - begin)
-            if not append(t, at, at + log_end - begin):
+            place = t.log_end[PUBLICATION_POSITION] - t.log_end[BASE]
+            copy_bytes(t.log, place, buffer, begin, log_end - begin)
+            if not append(t, place, place + log_end - begin):
                 return False
             t.log_end[PUBLICATION_POSITION] = t.recording[APPEND_POSITION]
             begin = log_end
             continue
-        t.follower[LAST_LEADER_MESSAGE_NS] = w[NOW_NS]
-        t.follower[NOTIFIED_COMMIT_POSITION] = max(
-            t.follower[NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT)
+        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]
+        t.follower[quorum.NOTIFIED_COMMIT_POSITION] = max(
+            t.follower[quorum.NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT)
         )
         begin += align_frame(get_i32(buffer, begin))
     return True
@@ -134,18 +115,18 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
 def follower_work(t):  # type: ignore[no-untyped-def]
     """What follows the receives of a turn."""
     w = t.words
-    if w[REASON] & FAILED:
+    if w[at.REASON] & at.FAILED:
         return
     if not sync(t):
         return
-    if t.recording[SYNCED_POSITION] != t.follower[SENT_POSITION]:
-        set_position(t, w[LEADERSHIP_TERM_ID], t.recording[SYNCED_POSITION])
-        if send_sealed(t, w[LEADER_OUT], True, t.log, 0, 0):
-            t.follower[SENT_POSITION] = t.recording[SYNCED_POSITION]
-            t.follower[SENT_NS] = w[NOW_NS]
-    limit = min(t.follower[NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
+    if t.recording[SYNCED_POSITION] != t.follower[quorum.SENT_POSITION]:
+        set_position(t, w[at.LEADERSHIP_TERM_ID], t.recording[SYNCED_POSITION])
+        if send_sealed(t, w[at.LEADER_OUT], True, t.log, 0, 0):
+            t.follower[quorum.SENT_POSITION] = t.recording[SYNCED_POSITION]
+            t.follower[quorum.SENT_NS] = w[at.NOW_NS]
+    limit = min(t.follower[quorum.NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
     if t.cursor[TAKEN_POSITION] < limit:
         poll_log(t, limit, True)
-        w[COMMIT_POSITION] = t.counters[w[COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]
+        w[at.COMMIT_POSITION] = t.counters[w[at.COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]
         serve_committed(t)
     make_room(t)

@@ -6,21 +6,15 @@ quorum                  the commit position; messages counted, served, acknowled
 CommitPosition          with the log of the next turn, or after a millisecond
 """
 
-from cluster.archive.recording_words import (
-    APPEND_POSITION,
-    SYNCED_POSITION,
-)
-from cluster.consensus.quorum import HAS_NEWS, QUORUM_POSITION, commit, is_position, take_in, take_report
+from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
+from cluster.consensus import quorum
 from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
-from cluster.log.frames import (
-    HEADER_LENGTH,
-    OUT_FULL,
-    align_frame,
-)
+from cluster.log.frames import HEADER_LENGTH, OUT_FULL, align_frame
 from cluster.log.ingress import append_run
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u8
 from cluster.log.runs import NOT_A_FRAME
+from cluster.member.busy import words as at
 from cluster.member.busy.buffer import make_room, poll_log
 from cluster.member.busy.envelopes import (
     APPEND_POSITION_KIND,
@@ -36,28 +30,6 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
-from cluster.member.busy.words import (
-    CLUSTER_TIME,
-    COMMIT_COUNTER,
-    COMMIT_POSITION,
-    COMMIT_RISEN_NS,
-    COMMIT_TIME,
-    FAILED,
-    FOLLOWER_WORDS,
-    INPUT_LIMIT,
-    IS_COMMIT_UNSENT,
-    IS_LIVE,
-    LAGGARD,
-    LEADERSHIP_TERM_ID,
-    MEASURED_FROM_NS,
-    MEASURED_POSITION,
-    NOW_NS,
-    OUT,
-    REASON,
-    ROOM,
-    STREAM_POSITION,
-    UNCOMMITTED_MAX,
-)
 from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
 from cluster.transport.envelopes import open_envelope, piece_end
 
@@ -78,13 +50,13 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
             break
         frame = offset + HEADER_LENGTH
         while frame < envelope_end:
-            take_report(
+            quorum.take_report(
                 t.leadership,
                 t.members,
                 t.connections[row + OWNER],
-                w[LEADERSHIP_TERM_ID],
+                w[at.LEADERSHIP_TERM_ID],
                 get_i64(t.received, frame + POSITION_AT),
-                w[NOW_NS],
+                w[at.NOW_NS],
             )
             frame += align_frame(get_i32(t.received, frame))
         t.connections[row + CRC] = crc
@@ -101,8 +73,8 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
             return False
         position = get_i64(buffer, begin + POSITION_AT)
         if (
-            get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[LEADERSHIP_TERM_ID]
-            or not is_position(position)
+            get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[at.LEADERSHIP_TERM_ID]
+            or not quorum.is_position(position)
             or position > t.recording[APPEND_POSITION]
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
         ):
@@ -116,7 +88,7 @@ def may_take_input(t):  # type: ignore[no-untyped-def]
     """Whether clients are read: they wait in their sockets for the majority, and for room."""
     w = t.words
     position = t.log_end[PUBLICATION_POSITION]
-    return position < w[INPUT_LIMIT] and position - w[COMMIT_POSITION] < w[UNCOMMITTED_MAX]
+    return position < w[at.INPUT_LIMIT] and position - w[at.COMMIT_POSITION] < w[at.UNCOMMITTED_MAX]
 
 
 @routine
@@ -144,9 +116,9 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             end,
             t.sessions,
             t.connections[row + OWNER],
-            w[LEADERSHIP_TERM_ID],
-            w[CLUSTER_TIME],
-            w[NOW_NS],
+            w[at.LEADERSHIP_TERM_ID],
+            w[at.CLUSTER_TIME],
+            w[at.NOW_NS],
         )
         t.log_end[PUBLICATION_POSITION] = position
         if status != OUT_FULL:
@@ -156,7 +128,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             break
         make_room(t)
         if t.log_end[BASE] == base:
-            w[REASON] |= ROOM
+            w[at.REASON] |= at.ROOM
             break
     leave(t, descriptor, offset, received, end, follows)
 
@@ -169,22 +141,22 @@ def flush(t):  # type: ignore[no-untyped-def]
     if begin == end:
         return True
     if not has_room(t, end - begin):
-        w[REASON] |= ROOM
+        w[at.REASON] |= at.ROOM
         return False
-    if w[MEASURED_POSITION] == 0:
-        w[MEASURED_POSITION], w[MEASURED_FROM_NS] = end, read_clock(t)
+    if w[at.MEASURED_POSITION] == 0:
+        w[at.MEASURED_POSITION], w[at.MEASURED_FROM_NS] = end, read_clock(t)
     if not append(t, begin - t.log_end[BASE], end - t.log_end[BASE]):
         return False
     t.log_end[FLUSHED] = end
-    set_position(t, w[LEADERSHIP_TERM_ID], t.leadership[QUORUM_POSITION])
-    for row in range(0, t.followers.size, FOLLOWER_WORDS):
-        if t.followers[row + IS_LIVE]:
+    set_position(t, w[at.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
+    for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
+        if t.followers[row + at.IS_LIVE]:
             if not _send_log(t, row, begin, end):
-                w[REASON] |= LAGGARD
-        elif w[IS_COMMIT_UNSENT]:
+                w[at.REASON] |= at.LAGGARD
+        elif w[at.IS_COMMIT_UNSENT]:
             _send_position(t, row)
-    if not w[REASON] & LAGGARD:
-        w[IS_COMMIT_UNSENT] = 0
+    if not w[at.REASON] & at.LAGGARD:
+        w[at.IS_COMMIT_UNSENT] = 0
     return True
 
 
@@ -192,16 +164,16 @@ def flush(t):  # type: ignore[no-untyped-def]
 def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     """Send a follower the log that was just written; False when it does not take all of it."""
     base = t.log_end[BASE]
-    if t.followers[row + STREAM_POSITION] != begin:
+    if t.followers[row + at.STREAM_POSITION] != begin:
         return False
-    has_commit = t.words[IS_COMMIT_UNSENT] != 0
+    has_commit = t.words[at.IS_COMMIT_UNSENT] != 0
     while begin < end:
         piece = base + piece_end(t.log, begin - base, end - base)
-        if not send_sealed(t, t.followers[row + OUT], has_commit, t.log, begin - base, piece - base):
+        if not send_sealed(t, t.followers[row + at.OUT], has_commit, t.log, begin - base, piece - base):
             return False
         begin = piece
         has_commit = False
-        t.followers[row + STREAM_POSITION] = piece
+        t.followers[row + at.STREAM_POSITION] = piece
     return True
 
 
@@ -209,21 +181,21 @@ def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
 def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
-    position = take_in(t.leadership, t.members, t.recording[SYNCED_POSITION], w[NOW_NS])
-    if position <= w[COMMIT_POSITION]:
+    position = quorum.take_in(t.leadership, t.members, t.recording[SYNCED_POSITION], w[at.NOW_NS])
+    if position <= w[at.COMMIT_POSITION]:
         return
     if not poll_log(t, position, False):
-        t.leadership[HAS_NEWS] = 1
+        t.leadership[quorum.HAS_NEWS] = 1
         return
-    commit(t.leadership, position, w[NOW_NS])
-    w[COMMIT_POSITION] = position
-    if not w[IS_COMMIT_UNSENT] and t.followers.size > FOLLOWER_WORDS:
-        w[IS_COMMIT_UNSENT] = 1
-        w[COMMIT_RISEN_NS] = w[NOW_NS]
-    t.counters[w[COMMIT_COUNTER]] = position
-    if 0 < w[MEASURED_POSITION] <= position:
-        measure(t, w[COMMIT_TIME], read_clock(t) - w[MEASURED_FROM_NS])
-        w[MEASURED_POSITION] = 0
+    quorum.commit(t.leadership, position, w[at.NOW_NS])
+    w[at.COMMIT_POSITION] = position
+    if not w[at.IS_COMMIT_UNSENT] and t.followers.size > at.FOLLOWER_WORDS:
+        w[at.IS_COMMIT_UNSENT] = 1
+        w[at.COMMIT_RISEN_NS] = w[at.NOW_NS]
+    t.counters[w[at.COMMIT_COUNTER]] = position
+    if 0 < w[at.MEASURED_POSITION] <= position:
+        measure(t, w[at.COMMIT_TIME], read_clock(t) - w[at.MEASURED_FROM_NS])
+        w[at.MEASURED_POSITION] = 0
     serve_committed(t)
 
 
@@ -231,31 +203,31 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
 def is_commit_due(t):  # type: ignore[no-untyped-def]
     """Whether the commit position has waited long enough for log to go with."""
     w = t.words
-    return w[IS_COMMIT_UNSENT] and w[NOW_NS] - w[COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
+    return w[at.IS_COMMIT_UNSENT] and w[at.NOW_NS] - w[at.COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
 
 
 @routine
 def send_commit_position(t):  # type: ignore[no-untyped-def]
     """Send the followers CommitPosition, without log."""
     w = t.words
-    w[IS_COMMIT_UNSENT] = 0
-    set_position(t, w[LEADERSHIP_TERM_ID], t.leadership[QUORUM_POSITION])
-    for row in range(0, t.followers.size, FOLLOWER_WORDS):
+    w[at.IS_COMMIT_UNSENT] = 0
+    set_position(t, w[at.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
+    for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
         _send_position(t, row)
 
 
 @routine
 def _send_position(t, row):  # type: ignore[no-untyped-def]
     """Send one member the position that lies ready."""
-    if t.followers[row + OUT] >= 0:
-        send_sealed(t, t.followers[row + OUT], True, t.log, 0, 0)
+    if t.followers[row + at.OUT] >= 0:
+        send_sealed(t, t.followers[row + at.OUT], True, t.log, 0, 0)
 
 
 @routine
 def leader_work(t):  # type: ignore[no-untyped-def]
     """What follows the receives of a turn."""
     w = t.words
-    if w[REASON] & FAILED or not flush(t):
+    if w[at.REASON] & at.FAILED or not flush(t):
         return
     if not sync(t):
         return

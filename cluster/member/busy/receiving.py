@@ -18,18 +18,8 @@ from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.member.busy import words as at
 from cluster.member.busy.system import WOULD_BLOCK, receive
-from cluster.member.busy.words import (
-    EVENT,
-    FRAMES,
-    GIVEN,
-    GIVEN_BEGIN,
-    GIVEN_END,
-    KEPT_BYTES,
-    KEPT_COUNT,
-    NOW_NS,
-    REASON,
-)
 from cluster.transport.envelopes import is_envelope
 
 
@@ -42,19 +32,19 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
     row = descriptor * ROW_WORDS
     kept, slot = t.connections[row + KEPT_LENGTH], t.connections[row + KEPT_ROW]
     if kept > 0:
-        copy_bytes(t.received, 0, t.kept, slot * KEPT_BYTES, kept)
+        copy_bytes(t.received, 0, t.kept, slot * at.KEPT_BYTES, kept)
     length = receive(t, descriptor, kept)
     if length <= 0:
         if length != -WOULD_BLOCK:
-            t.words[REASON] |= EVENT
+            t.words[at.REASON] |= at.EVENT
         return 0, 0, 0
-    t.connections[row + HEARD_NS] = t.words[NOW_NS]
+    t.connections[row + HEARD_NS] = t.words[at.NOW_NS]
     if kept == 0:
         t.connections[row + IS_PART_NEW] = 1
     else:
         t.keepers[slot] = 0
         t.connections[row + KEPT_LENGTH] = 0
-        t.words[KEPT_COUNT] -= 1
+        t.words[at.KEPT_COUNT] -= 1
     end, follows = find_whole_frames(
         t.received, 0, kept + length, t.connections[row + FRAME_LENGTH_MAX], is_log_allowed
     )
@@ -69,12 +59,12 @@ def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-unty
     w = t.words
     if begin > 0:
         t.connections[descriptor * ROW_WORDS + IS_PART_NEW] = 1
-    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= KEPT_BYTES
+    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= at.KEPT_BYTES
     if is_part and t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
         is_part = received - begin < HEADER_LENGTH or is_envelope(t.received, begin)
     if not (is_part and _keep(t, descriptor, begin, received)):
-        w[GIVEN], w[GIVEN_BEGIN], w[GIVEN_END] = descriptor, begin, received
-        w[REASON] |= FRAMES
+        w[at.GIVEN], w[at.GIVEN_BEGIN], w[at.GIVEN_END] = descriptor, begin, received
+        w[at.REASON] |= at.FRAMES
 
 
 @routine
@@ -83,9 +73,9 @@ def _keep(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
     row = descriptor * ROW_WORDS
     for slot in range(t.keepers.size):
         if t.keepers[slot] == 0:
-            copy_bytes(t.kept, slot * KEPT_BYTES, t.received, begin, end - begin)
+            copy_bytes(t.kept, slot * at.KEPT_BYTES, t.received, begin, end - begin)
             t.keepers[slot] = descriptor + 1
             t.connections[row + KEPT_ROW], t.connections[row + KEPT_LENGTH] = slot, end - begin
-            t.words[KEPT_COUNT] += 1
+            t.words[at.KEPT_COUNT] += 1
             return True
     return False

@@ -14,25 +14,10 @@ from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
 from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.runs import NOT_A_FRAME
+from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, send_answers
 from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
 from cluster.member.busy.receiving import leave, receive_frames
-from cluster.member.busy.words import (
-    COMMIT_POSITION,
-    CYCLES_EXCEEDED_COUNTER,
-    LEADER_ROLE,
-    LIMIT_AT,
-    LIMIT_DUE_NS,
-    LIMIT_LENGTH,
-    MAX_CYCLE_COUNTER,
-    NEVER,
-    NOW_NS,
-    ROLE,
-    SERVICE_COUNTER,
-    SERVICE_LEADERSHIP_TERM_ID,
-    SERVICE_LINK,
-    SERVICE_ROWS,
-)
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
 
 LINK_STREAM = 1000
@@ -55,21 +40,21 @@ FOLLOWER_BYTES = 64 * 1024
 def give_log(t):  # type: ignore[no-untyped-def]
     """The log is committed further: let the process of a leader's service read it now, a follower's soon."""
     w = t.words
-    if w[ROLE] == LEADER_ROLE or w[COMMIT_POSITION] - t.limits[LIMIT] >= FOLLOWER_BYTES:
+    if w[at.ROLE] == at.LEADER_ROLE or w[at.COMMIT_POSITION] - t.limits[LIMIT] >= FOLLOWER_BYTES:
         send_limit(t)
-    elif w[COMMIT_POSITION] > t.limits[LIMIT] and w[LIMIT_DUE_NS] == NEVER:
-        w[LIMIT_DUE_NS] = w[NOW_NS] + FOLLOWER_PAUSE_NS
+    elif w[at.COMMIT_POSITION] > t.limits[LIMIT] and w[at.LIMIT_DUE_NS] == at.NEVER:
+        w[at.LIMIT_DUE_NS] = w[at.NOW_NS] + FOLLOWER_PAUSE_NS
 
 
 @routine
 def send_limit(t):  # type: ignore[no-untyped-def]
     """Let the process read what is committed, as long as it comes along."""
     w = t.words
-    w[LIMIT_DUE_NS] = NEVER
-    if not next_limit(t.limits, w[COMMIT_POSITION], w[NOW_NS]):
+    w[at.LIMIT_DUE_NS] = at.NEVER
+    if not next_limit(t.limits, w[at.COMMIT_POSITION], w[at.NOW_NS]):
         return
-    put_i64(t.scratch, LIMIT_AT + BLOCK_AT, w[COMMIT_POSITION])
-    offer(t, w[SERVICE_LINK], t.scratch, LIMIT_AT, LIMIT_LENGTH, t.scratch, 0, 0)
+    put_i64(t.scratch, at.LIMIT_AT + BLOCK_AT, w[at.COMMIT_POSITION])
+    offer(t, w[at.SERVICE_LINK], t.scratch, at.LIMIT_AT, at.LIMIT_LENGTH, t.scratch, 0, 0)
 
 
 @routine
@@ -107,9 +92,9 @@ def _take_position(t, block):  # type: ignore[no-untyped-def]
         return False
     if position > limits[SERVED]:
         limits[SERVED], limits[ANSWERED] = position, 0
-    t.counters[w[SERVICE_COUNTER]] = position
-    t.counters[w[MAX_CYCLE_COUNTER]] = get_i64(buffer, block + 8)
-    t.counters[w[CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, block + 16)
+    t.counters[w[at.SERVICE_COUNTER]] = position
+    t.counters[w[at.MAX_CYCLE_COUNTER]] = get_i64(buffer, block + 8)
+    t.counters[w[at.CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, block + 16)
     return True
 
 
@@ -117,9 +102,9 @@ def _take_position(t, block):  # type: ignore[no-untyped-def]
 def _take_answers(t, frame):  # type: ignore[no-untyped-def]
     w = t.words
     rows = _read_answers(t, frame)
-    if rows == 0 or w[ROLE] != LEADER_ROLE:
+    if rows == 0 or w[at.ROLE] != at.LEADER_ROLE:
         return False
-    w[SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
+    w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
     t.limits[ANSWERED] += rows
     send_answers(t, t.columns, t.received, rows, False)
     return True
@@ -133,25 +118,25 @@ def _read_answers(t, frame):  # type: ignore[no-untyped-def]
     length = get_u32(buffer, frame + COLUMNS_LENGTH_AT)
     begin = frame + COLUMNS_AT
     rows = length // ROW_BYTES
-    if length % ROW_BYTES != 0 or rows > w[SERVICE_ROWS] or begin + length + 4 > end:
+    if length % ROW_BYTES != 0 or rows > w[at.SERVICE_ROWS] or begin + length + 4 > end:
         return 0
     payloads = begin + length + 4
     payloads_length = get_u32(buffer, begin + length)
     if payloads + payloads_length > end:
         return 0
     for row in range(rows):
-        at = begin + 8 * row
-        offset, answer_length = get_i64(buffer, at + 16 * rows), get_i64(buffer, at + 24 * rows)
+        place = begin + 8 * row
+        offset, answer_length = get_i64(buffer, place + 16 * rows), get_i64(buffer, place + 24 * rows)
         if (
-            get_i64(buffer, at + 32 * rows) != 0
+            get_i64(buffer, place + 32 * rows) != 0
             or not 0 <= offset <= payloads_length
             or not 0 <= answer_length <= payloads_length - offset
             or not fits_egress(t, answer_length)
         ):
             return 0
-        columns[SESSION_IDS * w[SERVICE_ROWS] + row] = get_i64(buffer, at)
-        columns[TIMESTAMPS * w[SERVICE_ROWS] + row] = get_i64(buffer, at + 8 * rows)
-        columns[OFFSETS * w[SERVICE_ROWS] + row] = payloads + offset
-        columns[LENGTHS * w[SERVICE_ROWS] + row] = answer_length
-        columns[NUMBERS * w[SERVICE_ROWS] + row] = get_i64(buffer, at + 40 * rows)
+        columns[SESSION_IDS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place)
+        columns[TIMESTAMPS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place + 8 * rows)
+        columns[OFFSETS * w[at.SERVICE_ROWS] + row] = payloads + offset
+        columns[LENGTHS * w[at.SERVICE_ROWS] + row] = answer_length
+        columns[NUMBERS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place + 40 * rows)
     return rows

@@ -11,26 +11,9 @@ from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_co
 from cluster.log.message_columns import EXTRA, LENGTHS, NUMBERS, SESSION_IDS, TIMESTAMPS
 from cluster.log.message_numbers import number_messages, take_back_messages
 from cluster.log.session_table import SUPERVISED, find_slot
+from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, put_acks, send_acks, send_answers
 from cluster.member.busy.remote import give_log
-from cluster.member.busy.words import (
-    COMMIT_POSITION,
-    COMPILED_SERVICE,
-    ECHO,
-    HAS_SUPERVISED,
-    IS_SERVING,
-    LEADER_ROLE,
-    PYTHON_SERVICE,
-    REASON,
-    REMOTE_SERVICE,
-    ROLE,
-    SERVICE,
-    SERVICE_COUNTER,
-    SERVICE_FUNCTION,
-    SERVICE_ROWS,
-    SERVICE_TIME,
-    SERVICES,
-)
 from cluster.member.log.log_words import BASE
 
 
@@ -38,13 +21,13 @@ from cluster.member.log.log_words import BASE
 def serve_committed(t):  # type: ignore[no-untyped-def]
     """Have the service process what is committed; SERVICES leaves that to Python."""
     w = t.words
-    if w[SERVICE] == PYTHON_SERVICE:
-        w[REASON] |= SERVICES
+    if w[at.SERVICE] == at.PYTHON_SERVICE:
+        w[at.REASON] |= at.SERVICES
         return
-    if w[SERVICE] == REMOTE_SERVICE:
+    if w[at.SERVICE] == at.REMOTE_SERVICE:
         give_log(t)
-    acks = put_acks(t) if w[ROLE] == LEADER_ROLE else 0
-    if w[SERVICE] == COMPILED_SERVICE:
+    acks = put_acks(t) if w[at.ROLE] == at.LEADER_ROLE else 0
+    if w[at.SERVICE] == at.COMPILED_SERVICE:
         _deliver(t)
     if acks > 0:
         send_acks(t, acks)
@@ -58,41 +41,41 @@ def _deliver(t):  # type: ignore[no-untyped-def]
     not take, a long answer, damage) is left to Python by SERVICES.
     """
     w, cursor = t.words, t.service_cursor
-    while cursor[TAKEN_POSITION] < w[COMMIT_POSITION]:
-        rows, begin = w[SERVICE_ROWS], cursor[READ_POSITION] - t.log_end[BASE]
+    while cursor[TAKEN_POSITION] < w[at.COMMIT_POSITION]:
+        rows, base, position = w[at.SERVICE_ROWS], t.log_end[BASE], cursor[READ_POSITION]
         status, offset, count, is_in_side = deliver_run(
-            t.log, begin, w[COMMIT_POSITION] - t.log_end[BASE], cursor[READ_POSITION], t.columns, rows, t.side
+            t.log, position - base, w[at.COMMIT_POSITION] - base, position, t.columns, rows, t.side
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
-            taken = _unsupervised(t, count) if w[HAS_SUPERVISED] else count
+            taken = _unsupervised(t, count) if w[at.HAS_SUPERVISED] else count
             session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + taken]
             number_messages(t.numbers, session_ids, t.columns[NUMBERS * rows : NUMBERS * rows + taken])
-            if w[SERVICE_FUNCTION] == ECHO:
+            if w[at.SERVICE_FUNCTION] == at.ECHO:
                 served = _echo(t, payloads, taken, status != OUT_FULL)
             else:
                 served = _serve(t, payloads, taken, status != OUT_FULL)
             if served > 0:
-                w[SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
+                w[at.SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
                 cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.columns[EXTRA * rows + served - 1]
             take_back_messages(t.numbers, session_ids[served:])
             if served < count:
-                w[REASON] |= SERVICES
+                w[at.REASON] |= at.SERVICES
                 break
-            cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.log_end[BASE] + offset
+            cursor[READ_POSITION] = cursor[TAKEN_POSITION] = base + offset
         if status == DONE:
-            cursor[READ_POSITION] = t.log_end[BASE] + offset
-            cursor[TAKEN_POSITION] = w[COMMIT_POSITION]
+            cursor[READ_POSITION] = base + offset
+            cursor[TAKEN_POSITION] = w[at.COMMIT_POSITION]
         elif status != OUT_FULL or count == 0:
-            w[REASON] |= SERVICES
+            w[at.REASON] |= at.SERVICES
             break
-    t.counters[w[SERVICE_COUNTER]] = cursor[TAKEN_POSITION]
+    t.counters[w[at.SERVICE_COUNTER]] = cursor[TAKEN_POSITION]
 
 
 @routine
 def _unsupervised(t, count):  # type: ignore[no-untyped-def]
     """How many of the messages come before one of a supervised session, whose answers Python keeps."""
-    begin = SESSION_IDS * t.words[SERVICE_ROWS]
+    begin = SESSION_IDS * t.words[at.SERVICE_ROWS]
     for row in range(count):
         if row == 0 or t.columns[begin + row] != t.columns[begin + row - 1]:
             slot = find_slot(t.sessions, t.columns[begin + row])
@@ -104,8 +87,8 @@ def _unsupervised(t, count):  # type: ignore[no-untyped-def]
 @routine
 def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
     """Answer each message with itself; returns how many are served: none where one of them is too long."""
-    rows = t.words[SERVICE_ROWS]
-    if t.words[IS_SERVING]:
+    rows = t.words[at.SERVICE_ROWS]
+    if t.words[at.IS_SERVING]:
         for row in range(count):
             if not fits_egress(t, t.columns[LENGTHS * rows + row]):
                 return 0
@@ -117,11 +100,11 @@ def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
 def _serve(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
     """Give the messages to the service's function; returns how many are served, before one for Python."""
     w, call = t.words, t.service_call
-    set_columns(call, t.columns, w[SERVICE_ROWS])
+    set_columns(call, t.columns, w[at.SERVICE_ROWS])
     served = 0
     while served < count:
-        served = call_rows(w[SERVICE_FUNCTION], call, payloads, served, count)
-        if w[IS_SERVING]:
+        served = call_rows(w[at.SERVICE_FUNCTION], call, payloads, served, count)
+        if w[at.IS_SERVING]:
             send_answers(t, t.answers, t.answer_bytes, call[ANSWERED], is_last and served == count)
         if call[STATUS] != TAKEN:
             break

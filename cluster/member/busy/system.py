@@ -23,16 +23,7 @@ from cluster.log.calls import (
 from cluster.log.frames import wrap_i32
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, put_i64
-from cluster.member.busy.words import (
-    EPOLL,
-    ERROR,
-    EVENTS_AT,
-    FAILED,
-    PIECES_AT,
-    READY_MAX,
-    REASON,
-    TIME_AT,
-)
+from cluster.member.busy import words as at
 
 MONOTONIC = 1
 READABLE = 1  # EPOLLIN
@@ -51,23 +42,22 @@ def error_number(t):  # type: ignore[no-untyped-def]
 @routine
 def read_clock(t):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock."""
-    call_2(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, TIME_AT))
-    return get_i64(t.scratch, TIME_AT) * 1_000_000_000 + get_i64(t.scratch, TIME_AT + 8)
+    call_2(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, at.TIME_AT))
+    return get_i64(t.scratch, at.TIME_AT) * 1_000_000_000 + get_i64(t.scratch, at.TIME_AT + 8)
 
 
 @routine
 def wait(t, timeout_ms):  # type: ignore[no-untyped-def]
     """How many descriptors have events; below 0 when a signal came."""
-    return wrap_i32(
-        call_4(t.calls[WAIT], t.words[EPOLL], address_of(t.scratch, EVENTS_AT), READY_MAX, timeout_ms)
-    )
+    events = address_of(t.scratch, at.EVENTS_AT)
+    return wrap_i32(call_4(t.calls[WAIT], t.words[at.EPOLL], events, at.READY_MAX, timeout_ms))
 
 
 @routine
 def event(t, index):  # type: ignore[no-untyped-def]
     """Mask and descriptor of what the last ``wait`` found."""
-    at = EVENTS_AT + index * EVENT_LENGTH
-    return get_i32(t.scratch, at), get_i32(t.scratch, at + EVENT_DATA)
+    place = at.EVENTS_AT + index * EVENT_LENGTH
+    return get_i32(t.scratch, place), get_i32(t.scratch, place + EVENT_DATA)
 
 
 @routine
@@ -83,11 +73,11 @@ def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
 @routine
 def send(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
     """Send two pieces, given by their addresses; returns the bytes taken, below 0 an error."""
-    put_i64(t.scratch, PIECES_AT, a)
-    put_i64(t.scratch, PIECES_AT + 8, a_length)
-    put_i64(t.scratch, PIECES_AT + 16, b)
-    put_i64(t.scratch, PIECES_AT + 24, b_length)
-    taken = call_3(t.calls[SEND], descriptor, address_of(t.scratch, PIECES_AT), 2 if b_length > 0 else 1)
+    put_i64(t.scratch, at.PIECES_AT, a)
+    put_i64(t.scratch, at.PIECES_AT + 8, a_length)
+    put_i64(t.scratch, at.PIECES_AT + 16, b)
+    put_i64(t.scratch, at.PIECES_AT + 24, b_length)
+    taken = call_3(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
     if taken < 0:
         return -error_number(t)
     return taken
@@ -96,8 +86,8 @@ def send(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-de
 @routine
 def fail(t):  # type: ignore[no-untyped-def]
     """A file failed: nothing more is trusted to it."""
-    t.words[ERROR] = error_number(t)
-    t.words[REASON] |= FAILED
+    t.words[at.ERROR] = error_number(t)
+    t.words[at.REASON] |= at.FAILED
     return False
 
 

@@ -32,11 +32,12 @@ room is left to Python to write. What it does, and in which order, is what Pytho
 events, but CommitPosition waits about a millisecond for log to go with.
 """
 
+from cluster.consensus import quorum
 from cluster.consensus.cluster_time import TIME_NS, go_on
-from cluster.consensus.quorum import COMMIT_DUE_NS
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
+from cluster.member.busy import words as at
 from cluster.member.busy.following import follower_work, receive_log
 from cluster.member.busy.leading import (
     COMMIT_WAIT_NS,
@@ -49,51 +50,7 @@ from cluster.member.busy.leading import (
     send_commit_position,
 )
 from cluster.member.busy.remote import receive_from_service, send_limit
-from cluster.member.busy.system import (
-    READABLE,
-    event,
-    read_clock,
-    wait,
-)
-from cluster.member.busy.words import (
-    CLUSTER_TIME,
-    COMMIT_RISEN_NS,
-    CONTROL_TOGGLE,
-    DUE_NS,
-    EVENT,
-    FRAMES,
-    IDLE,
-    INTERRUPTED,
-    IS_COMMIT_UNSENT,
-    IS_STEPPED,
-    LAST_CLIENT,
-    LAST_NS,
-    LEADER_ROLE,
-    LIMIT_DUE_NS,
-    LONGEST_GAP_NS,
-    LOOKS_IN_VAIN,
-    NODE_TOGGLE,
-    NOW_NS,
-    QUIET_UNTIL_NS,
-    READY_COUNT,
-    REASON,
-    REMOTE_SERVICE,
-    ROLE,
-    ROOM,
-    RUN_TURNS,
-    SERVICE,
-    SLEEPS,
-    SLOW_TICK_NS,
-    SPIN_NS,
-    SPIN_UNTIL_NS,
-    TABLES,
-    TICK_NS,
-    TIME,
-    TIME_DIVISOR,
-    TOGGLE_NEUTRAL,
-    UNSENT_END,
-    WORK_TURNS,
-)
+from cluster.member.busy.system import READABLE, event, read_clock, wait
 
 # A wait looks for so long before it sleeps, since to be woken takes 10 to 20 us. After a look in vain the
 # next waits sleep at once, twice as many each time: whoever is awaited may need this very core.
@@ -148,27 +105,27 @@ MODULES = (
 def _await_events(t):  # type: ignore[no-untyped-def]
     """Wait for sockets, no longer than until something is due; how many have something."""
     w = t.words
-    w[LAST_NS] = w[NOW_NS]
+    w[at.LAST_NS] = w[at.NOW_NS]
     timeout_ms = 0
-    due_ns = min(w[SLOW_TICK_NS], w[DUE_NS], w[LIMIT_DUE_NS])
-    if not w[IS_STEPPED]:
-        w[NOW_NS] = read_clock(t)
-        is_look = w[SLEEPS] == 0
-        look_until_ns = max(w[SPIN_UNTIL_NS], w[NOW_NS] + LOOK_NS * is_look)
-        while w[NOW_NS] < look_until_ns and w[NOW_NS] < due_ns:
+    due_ns = min(w[at.SLOW_TICK_NS], w[at.DUE_NS], w[at.LIMIT_DUE_NS])
+    if not w[at.IS_STEPPED]:
+        w[at.NOW_NS] = read_clock(t)
+        is_look = w[at.SLEEPS] == 0
+        look_until_ns = max(w[at.SPIN_UNTIL_NS], w[at.NOW_NS] + LOOK_NS * is_look)
+        while w[at.NOW_NS] < look_until_ns and w[at.NOW_NS] < due_ns:
             found = wait(t, 0)
-            w[NOW_NS] = read_clock(t)
-            if found != 0 or (w[ROLE] == LEADER_ROLE and is_commit_due(t)):
-                w[LOOKS_IN_VAIN] *= found <= 0
+            w[at.NOW_NS] = read_clock(t)
+            if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and is_commit_due(t)):
+                w[at.LOOKS_IN_VAIN] *= found <= 0
                 return found
         _count_sleep(t, is_look)
-        if w[NOW_NS] < due_ns:
-            timeout_ms = (due_ns - w[NOW_NS] + 999_999) // 1_000_000
-            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNSENT]:
-                left_ns = max(w[COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[NOW_NS], 0)
+        if w[at.NOW_NS] < due_ns:
+            timeout_ms = (due_ns - w[at.NOW_NS] + 999_999) // 1_000_000
+            if w[at.ROLE] == at.LEADER_ROLE and w[at.IS_COMMIT_UNSENT]:
+                left_ns = max(w[at.COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[at.NOW_NS], 0)
                 timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
-    w[NOW_NS] = read_clock(t)
+    w[at.NOW_NS] = read_clock(t)
     return found
 
 
@@ -177,27 +134,28 @@ def _count_sleep(t, is_look):  # type: ignore[no-untyped-def]
     """A wait sleeps, after a look in vain or without one."""
     w = t.words
     if is_look:
-        w[SLEEPS] = min(SLEEPS_MIN << w[LOOKS_IN_VAIN], SLEEPS_MAX)
-        w[LOOKS_IN_VAIN] = min(w[LOOKS_IN_VAIN] + 1, 8)
+        w[at.SLEEPS] = min(SLEEPS_MIN << w[at.LOOKS_IN_VAIN], SLEEPS_MAX)
+        w[at.LOOKS_IN_VAIN] = min(w[at.LOOKS_IN_VAIN] + 1, 8)
     else:
-        w[SLEEPS] -= 1
+        w[at.SLEEPS] -= 1
 
 
 @routine
 def _is_time(t):  # type: ignore[no-untyped-def]
     """Whether something is due that is Python's. A slow tick is not while nothing waits for it."""
     w = t.words
-    if w[NOW_NS] >= w[DUE_NS] or (w[ROLE] == LEADER_ROLE and w[NOW_NS] >= t.leadership[COMMIT_DUE_NS]):
+    is_leader = w[at.ROLE] == at.LEADER_ROLE
+    if w[at.NOW_NS] >= w[at.DUE_NS] or (is_leader and w[at.NOW_NS] >= t.leadership[quorum.COMMIT_DUE_NS]):
         return True
-    if w[NOW_NS] < w[SLOW_TICK_NS]:
+    if w[at.NOW_NS] < w[at.SLOW_TICK_NS]:
         return False
     if (
-        w[NOW_NS] >= w[QUIET_UNTIL_NS]
-        or t.counters[w[CONTROL_TOGGLE]] > TOGGLE_NEUTRAL
-        or t.counters[w[NODE_TOGGLE]] > TOGGLE_NEUTRAL
+        w[at.NOW_NS] >= w[at.QUIET_UNTIL_NS]
+        or t.counters[w[at.CONTROL_TOGGLE]] > at.TOGGLE_NEUTRAL
+        or t.counters[w[at.NODE_TOGGLE]] > at.TOGGLE_NEUTRAL
     ):
         return True
-    w[SLOW_TICK_NS] = w[NOW_NS] + w[TICK_NS]
+    w[at.SLOW_TICK_NS] = w[at.NOW_NS] + w[at.TICK_NS]
     return False
 
 
@@ -212,8 +170,8 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
         if mask != READABLE or row >= connections.size:
             return False
         kind = connections[row + KIND]
-        is_client = kind == CLIENT and w[ROLE] == LEADER_ROLE
-        is_service = kind == SERVICE_LINK and w[SERVICE] == REMOTE_SERVICE
+        is_client = kind == CLIENT and w[at.ROLE] == at.LEADER_ROLE
+        is_service = kind == SERVICE_LINK and w[at.SERVICE] == at.REMOTE_SERVICE
         if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client or is_service):
             return False
         place = count
@@ -222,13 +180,13 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
             place -= 1
         t.ready[place] = descriptor
         count += 1
-    w[READY_COUNT] = count
+    w[at.READY_COUNT] = count
     return True
 
 
 @routine
 def _comes_before(t, descriptor, other):  # type: ignore[no-untyped-def]
-    connections, last = t.connections, t.words[LAST_CLIENT]
+    connections, last = t.connections, t.words[at.LAST_CLIENT]
     a, b = descriptor * ROW_WORDS, other * ROW_WORDS
     if connections[a + KIND] != connections[b + KIND]:
         return connections[a + KIND] == LINK_IN or connections[b + KIND] == SERVICE_LINK
@@ -241,7 +199,7 @@ def _comes_before(t, descriptor, other):  # type: ignore[no-untyped-def]
 @routine
 def _receive_as_leader(t):  # type: ignore[no-untyped-def]
     w = t.words
-    for i in range(w[READY_COUNT]):
+    for i in range(w[at.READY_COUNT]):
         descriptor = t.ready[i]
         kind = t.connections[descriptor * ROW_WORDS + KIND]
         if kind == LINK_IN:
@@ -249,22 +207,22 @@ def _receive_as_leader(t):  # type: ignore[no-untyped-def]
         elif kind == SERVICE_LINK:
             receive_from_service(t, descriptor)
         elif not may_take_input(t):
-            w[REASON] |= ROOM
+            w[at.REASON] |= at.ROOM
         elif fits_one_write(t):  # else it comes first in the next turn
             receive_ingress(t, descriptor)
-            w[LAST_CLIENT] = t.connections[descriptor * ROW_WORDS + OWNER]
-        if w[REASON] & FRAMES:
+            w[at.LAST_CLIENT] = t.connections[descriptor * ROW_WORDS + OWNER]
+        if w[at.REASON] & at.FRAMES:
             break
 
 
 @routine
 def _receive_as_follower(t):  # type: ignore[no-untyped-def]
-    for i in range(t.words[READY_COUNT]):
+    for i in range(t.words[at.READY_COUNT]):
         if t.connections[t.ready[i] * ROW_WORDS + KIND] == SERVICE_LINK:
             receive_from_service(t, t.ready[i])
         else:
             receive_log(t, t.ready[i])
-        if t.words[REASON] != 0:
+        if t.words[at.REASON] != 0:
             break
 
 
@@ -272,50 +230,51 @@ def _receive_as_follower(t):  # type: ignore[no-untyped-def]
 def _stamp(t):  # type: ignore[no-untyped-def]
     """Cluster time goes on; Python looks at clocks after the run."""
     w = t.words
-    go_on(t.time, w[NOW_NS])
-    w[CLUSTER_TIME] = max(w[CLUSTER_TIME], t.time[TIME_NS] // w[TIME_DIVISOR])
+    go_on(t.time, w[at.NOW_NS])
+    w[at.CLUSTER_TIME] = max(w[at.CLUSTER_TIME], t.time[TIME_NS] // w[at.TIME_DIVISOR])
 
 
-@kernel(I64(TABLES), modules=MODULES, nogil=True)
+@kernel(I64(at.TABLES), modules=MODULES, nogil=True)
 def busy_turns(t):  # type: ignore[no-untyped-def]
     """Turn until something is rare; returns why, bits of ``words.py``."""
     w = t.words
-    w[REASON] = w[UNSENT_END] = w[RUN_TURNS] = w[LONGEST_GAP_NS] = 0
+    w[at.REASON] = w[at.UNSENT_END] = w[at.RUN_TURNS] = w[at.LONGEST_GAP_NS] = 0
     while True:
-        w[LONGEST_GAP_NS] = max(w[LONGEST_GAP_NS], w[NOW_NS] - w[LAST_NS])  # the last one is Python's
+        # The last one is Python's.
+        w[at.LONGEST_GAP_NS] = max(w[at.LONGEST_GAP_NS], w[at.NOW_NS] - w[at.LAST_NS])
         found = _await_events(t)
         if found < 0:
-            w[REASON] |= INTERRUPTED
+            w[at.REASON] |= at.INTERRUPTED
             break
         if _is_time(t):
-            w[REASON] |= TIME
+            w[at.REASON] |= at.TIME
             break
         if not _find_ready(t, found):
-            w[REASON] |= EVENT
+            w[at.REASON] |= at.EVENT
             break
-        if w[NOW_NS] >= w[LIMIT_DUE_NS]:
+        if w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]:
             send_limit(t)
         if found == 0:
-            if w[ROLE] == LEADER_ROLE and w[IS_COMMIT_UNSENT]:
+            if w[at.ROLE] == at.LEADER_ROLE and w[at.IS_COMMIT_UNSENT]:
                 send_commit_position(t)
-            elif w[IS_STEPPED]:
-                w[REASON] |= IDLE
+            elif w[at.IS_STEPPED]:
+                w[at.REASON] |= at.IDLE
                 break
-            if w[REASON] != 0:
+            if w[at.REASON] != 0:
                 break
             continue
-        w[RUN_TURNS] += 1
-        w[SPIN_UNTIL_NS] = w[NOW_NS] + w[SPIN_NS]
-        if w[ROLE] == LEADER_ROLE:
+        w[at.RUN_TURNS] += 1
+        w[at.SPIN_UNTIL_NS] = w[at.NOW_NS] + w[at.SPIN_NS]
+        if w[at.ROLE] == at.LEADER_ROLE:
             _stamp(t)
             _receive_as_leader(t)
             leader_work(t)
         else:
             _receive_as_follower(t)
             follower_work(t)
-        if w[REASON] != 0 or w[IS_STEPPED]:
+        if w[at.REASON] != 0 or w[at.IS_STEPPED]:
             break
-    if w[ROLE] == LEADER_ROLE:
+    if w[at.ROLE] == at.LEADER_ROLE:
         _stamp(t)
-    w[WORK_TURNS] += w[RUN_TURNS]
-    return w[REASON]
+    w[at.WORK_TURNS] += w[at.RUN_TURNS]
+    return w[at.REASON]

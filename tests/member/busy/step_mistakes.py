@@ -32,19 +32,21 @@ class Mistake(NamedTuple):
 
 MISTAKES = (
     # what is written, proven and synced
-    Mistake("recorder", "if not sync_file(t, w[SEGMENT], w[SYNC_LEVEL] > 1)", "if False"),
-    Mistake("recorder", "w[SYNC_LEVEL] > 1", "w[SYNC_LEVEL] > 2"),
+    Mistake("recorder", "if not sync_file(t, w[at.SEGMENT], w[at.SYNC_LEVEL] > 1)", "if False"),
+    Mistake("recorder", "w[at.SYNC_LEVEL] > 1", "w[at.SYNC_LEVEL] > 2"),
     Mistake("recorder", "    r[UNPROVEN_CRC] = 0\n", ""),
-    Mistake("recorder", "        store(t.recorded, 0, length, w[CHECKSUM])\n", ""),
+    Mistake("recorder", "        store(t.recorded, 0, length, w[at.CHECKSUM])\n", ""),
     Mistake("recorder", "    elif has_proof and not _done(t):\n        return False\n", ""),
-    Mistake("recorder", "checksum = w[CHECKSUM_CODE] if r[IS_SINGLE_FRAME] else 0", "checksum = 0"),
+    Mistake("recorder", "checksum = w[at.CHECKSUM_CODE] if r[IS_SINGLE_FRAME] else 0", "checksum = 0"),
     Mistake("recorder", "if is_awaited and not _await_anything(t)", "if False"),
-    Mistake("recorder", "sync_range(t, w[SEGMENT], begin, length, START_WRITING)", "True"),
+    Mistake("recorder", "sync_range(t, w[at.SEGMENT], begin, length, START_WRITING)", "True"),
     # what is sent
     Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
     Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
-    Mistake("leading", "        t.followers[row + STREAM_POSITION] = piece\n", ""),
-    Mistake("egress", "[at + ACKS_END] = t.ranges[3 * i + 2]", "[at + ACKS_END] = t.ranges[3 * i + 1]"),
+    Mistake("leading", "        t.followers[row + at.STREAM_POSITION] = piece\n", ""),
+    Mistake(
+        "egress", "[row_at + ACKS_END] = t.ranges[3 * i + 2]", "[row_at + ACKS_END] = t.ranges[3 * i + 1]"
+    ),
     # what is taken and committed
     Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
     Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),
