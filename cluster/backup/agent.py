@@ -263,7 +263,7 @@ class ClusterBackupAgent:
 
     def _check_history(self, supplier: Supplier, source: RecordingStatus, committed: int) -> None:
         self._log.check_terms(supplier.name, source.terms)
-        position = self._log.place_to_compare(source.start_position)
+        position = self._log.place_to_compare(source.start_position, source.terms)
         if position is None:
             return
         end = min(position + COMPARED_BYTES, self._log.position, committed)

@@ -106,11 +106,14 @@ class CopiedLog:
                     f"backup: {OTHER_LOG}"
                 )
 
-    def place_to_compare(self, start_position: int) -> int | None:
-        """Where frames lie by which two logs are told apart, in one that begins at ``start_position``."""
+    def place_to_compare(self, start_position: int, terms: Iterable[TermEntry]) -> int | None:
+        """Where frames lie by which two logs are told apart, in one from ``start_position`` on: the begin of
+        the newest term that this one, or the other with its ``terms``, has before the end of this one.
+        """
         if self.recording is None:
             return None
-        bases = (entry.term_base_log_position for entry in self._known_terms())
+        bases = [entry.term_base_log_position for entry in self._known_terms()]
+        bases += [t.term_base_log_position for t in terms if t.log_position != t.term_base_log_position]
         begin = max(start_position, self.recording.start_position)
         position = max([begin, *(base for base in bases if base < self.position)])
         return position if position < self.position else None

@@ -294,13 +294,17 @@ def test_a_cluster_of_another_history_is_refused_before_a_byte_of_it_is_taken():
     cluster = a_busy_cluster()
     backup = Backup(cluster)
     backup.await_level()
-    backup.stop()
-    before = backup.disk, backup.files
     other = a_busy_cluster(seed=2)
     send(other, 100)
+    check_is_refused(backup, other)
+
+
+def check_is_refused(backup, other):
+    """What ``backup`` has, it does not go on with after another cluster."""
+    backup.stop()
     stranger = Backup(other)
     stranger.stop()
-    stranger.disk, stranger.files = before
+    stranger.disk, stranger.files = backup.disk, backup.files
     stranger.start()
     position = stranger.position
     stranger.run_until(lambda: stranger.errors)
@@ -308,6 +312,20 @@ def test_a_cluster_of_another_history_is_refused_before_a_byte_of_it_is_taken():
     assert isinstance(error, ConfigurationError)
     assert "of another cluster, or of another history; begin a new backup in an empty directory" in str(error)
     assert stranger.position == position
+
+
+def test_a_cluster_that_was_restored_to_within_the_last_term_of_the_backup_is_refused():
+    """One of the same seed has the same log up to where its next term begins."""
+    cluster = a_busy_cluster()
+    send(cluster, 10)
+    backup = Backup(cluster)
+    backup.await_level()
+    restored = a_busy_cluster()
+    restored.leader.kill()
+    restored.await_leader(timeout_ns=90_000 * MS)
+    send_on(restored, 100)
+    assert restored.leader.commit_position > backup.position
+    check_is_refused(backup, restored)
 
 
 def test_a_backup_goes_on_in_a_term_of_a_few_bytes():
