@@ -81,6 +81,7 @@ class LaneWriter:
         self.state = LaneState.OPENING
         self.end_position = -1  # after the last message of the lane in the log
         self.extra_rows = 0  # messages of the lane in the log that are none of the rows so far
+        self.lane = alias.lane
         self._alias = alias
         self._connect = connect
         self._entries = entries
@@ -99,6 +100,11 @@ class LaneWriter:
     def unsettled(self) -> int:
         """Rows that are not in the log."""
         return len(self._sent) + len(self._unsent)
+
+    @property
+    def owes(self) -> bool:
+        """Whether something is to come, of its session or of an earlier one."""
+        return self.state is not LaneState.WRITING or self.unsettled > 0
 
     def give(self, payload: bytes) -> None:
         """One more of the task's rows."""
@@ -121,7 +127,10 @@ class LaneWriter:
             self._has_advanced()
             return work_count + 1
         now_ns = self._now_ns()
-        if session.is_closed or (self._owes and now_ns - self._since_ns > STALLED_NS):
+        if not self.owes:
+            self._since_ns = now_ns
+        is_stalled = self.owes and now_ns - self._since_ns > STALLED_NS
+        if session.is_closed or (is_stalled and self.state is not LaneState.FENCED):
             self._leave()
         elif self.state is LaneState.FENCED and self._open[0] == session.session_id:
             self.state = LaneState.WRITING
@@ -177,7 +186,7 @@ class LaneWriter:
     def _on_open(self, entry: SessionEntry) -> None:
         assert entry.session_id is not None
         assert entry.response_channel is not None
-        alias, lane = LaneAlias.of(entry.response_channel), self._alias.lane
+        alias, lane = LaneAlias.of(entry.response_channel), self.lane
         if alias is None or alias.lane != lane:
             return
         is_of_this = alias.attempt == self._alias.attempt
@@ -212,11 +221,6 @@ class LaneWriter:
             self.extra_rows += 1
 
     # ---- the session
-
-    @property
-    def _owes(self) -> bool:
-        """Whether something is to come of its session, and not of another."""
-        return self.state is LaneState.OPENING or (self.state is LaneState.WRITING and self.unsettled > 0)
 
     def _offer(self, session: IngressSession) -> int:
         count = 0

@@ -85,6 +85,12 @@ def named_clusters(given: Mapping[str, str]) -> dict[str, SourceOptions]:
 def named_sinks(given: Mapping[str, str]) -> dict[str, SinkOptions]:
     """As ``named_clusters``, of a sink, which then needs ``routeBy``. Raises ConfigurationError."""
     sinks = {name: _parsed(SinkOptions, name, own) for name, own in _by_name(given).items()}
+    for name, options in sinks.items():
+        if options.consensus_endpoints is not None:
+            raise ConfigurationError(
+                f"cluster {name}: option consensusEndpoints is given; expected endpoints of each cluster: a "
+                "write to several knows no real Aeron Cluster"
+            )
     has_route = any(name.lower() == "routeby" for name in given)
     if sinks and not has_route:
         raise ConfigurationError(

@@ -1,8 +1,9 @@
-"""The options of a read of a real Aeron Cluster over its own medium."""
+"""The options of a read from, and of a write to, a real Aeron Cluster over its own medium."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cluster.aeron.consensus_endpoints import parse_archive_endpoint, parse_consensus_endpoints
 from cluster.errors import ConfigurationError
@@ -34,14 +35,42 @@ def parse_number(name: str, value: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AeronOptions(ConnectionOptions):
-    """Where a real Aeron Cluster is, and how much of its archives a read may take."""
+    """Where a real Aeron Cluster is."""
 
     consensus_endpoints: str | None = option_field(
         "consensusEndpoints",
         parse_consensus_endpoint_list,
-        "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is read over "
+        "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is met over "
         "its own medium while it runs",
     )
+    aeron_dir: str | None = option_field(
+        "aeronDir",
+        parse_text,
+        "of what goes over Aeron's medium: directory of the media driver on every host",
+        shown="`/dev/shm/aeron-USER`",
+    )
+
+    AERON_PLACES: ClassVar = "consensusEndpoints"
+
+    @property
+    def is_over_aeron(self) -> bool:
+        """Whether it goes over Aeron's own medium."""
+        return self.consensus_endpoints is not None
+
+    def __post_init__(self) -> None:
+        ConnectionOptions.__post_init__(self)
+        if not self.is_over_aeron:
+            check_goes_with(self.AERON_PLACES, ("aeronDir", self.aeron_dir))
+        elif self.endpoints is not None:
+            raise ConfigurationError(f"give either option {self.AERON_PLACES} or option endpoints")
+        elif self.tls is not None:
+            raise ConfigurationError(f"option {self.AERON_PLACES} is given, and tlsCaFile: Aeron has no TLS")
+
+
+@dataclass(frozen=True, slots=True)
+class AeronSourceOptions(AeronOptions):
+    """Where a recording of an Aeron Archive is, and how much a read may take of archives."""
+
     aeron_archive: str | None = option_field(
         "aeronArchive",
         parse_archive,
@@ -50,12 +79,6 @@ class AeronOptions(ConnectionOptions):
     )
     recording_id: int | None = option_field(
         "recordingId", parse_number, "of `aeronArchive`: which recording; without it an error lists them"
-    )
-    aeron_dir: str | None = option_field(
-        "aeronDir",
-        parse_text,
-        "of `consensusEndpoints` and `aeronArchive`: directory of the media driver on every host",
-        shown="`/dev/shm/aeron-USER`",
     )
     cluster_id: int = option_field(
         "clusterId",
@@ -78,19 +101,22 @@ class AeronOptions(ConnectionOptions):
         shown="the archive's own",
     )
 
-    def __post_init__(self) -> None:
-        ConnectionOptions.__post_init__(self)
-        if self.recording_id is not None and self.aeron_archive is None:
-            raise ConfigurationError("option recordingId goes with aeronArchive, which is not given")
-        if self.is_over_aeron:
-            return
-        for option, value in (("aeronDir", self.aeron_dir), ("aeronFileIoMax", self.aeron_file_io_max)):
-            if value is not None:
-                raise ConfigurationError(
-                    f"option {option} goes with consensusEndpoints or aeronArchive, and neither is given"
-                )
+    AERON_PLACES: ClassVar = "consensusEndpoints or aeronArchive"
 
     @property
     def is_over_aeron(self) -> bool:
-        """Whether it is read over Aeron's own medium."""
         return self.consensus_endpoints is not None or self.aeron_archive is not None
+
+    def __post_init__(self) -> None:
+        AeronOptions.__post_init__(self)
+        if not self.is_over_aeron:
+            check_goes_with(self.AERON_PLACES, ("aeronFileIoMax", self.aeron_file_io_max))
+        if self.aeron_archive is None:
+            check_goes_with("aeronArchive", ("recordingId", self.recording_id))
+
+
+def check_goes_with(needed: str, *options: tuple[str, object]) -> None:
+    """Raise ConfigurationError for the first that is given, while the option ``needed`` is not."""
+    for option, value in options:
+        if value is not None:
+            raise ConfigurationError(f"option {option} goes with {needed}, which is not given")

@@ -17,8 +17,8 @@ from cluster.protocol.token import parse_token
 from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
 from spark_connector.decoding.decoders import PERMISSIVE, Decoding, parse_decode, parse_decode_mode
-from spark_connector.options.aeron_options import AeronOptions
-from spark_connector.options.connection_options import ConnectionOptions, hint, option_field, unknown_option
+from spark_connector.options.aeron_options import AeronOptions, AeronSourceOptions, check_goes_with
+from spark_connector.options.connection_options import hint, option_field, unknown_option
 from spark_connector.options.places import (
     GROUP,
     Instant,
@@ -128,7 +128,7 @@ def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceOptions(AeronOptions):
+class SourceOptions(AeronSourceOptions):
     """The options of a read, as a stream or as a batch. ``None`` stands for an option not given."""
 
     cluster_dirs: tuple[str, ...] | None = option_field(
@@ -361,7 +361,7 @@ class SourceOptions(AeronOptions):
         return None if self.ending_offsets is None else NamedPlace("endingOffsets", self.ending_offsets)
 
     def __post_init__(self) -> None:
-        AeronOptions.__post_init__(self)
+        AeronSourceOptions.__post_init__(self)
         self._check_place()
         members = self.endpoints or self.consensus_endpoints
         for option, value, needed, place in (
@@ -370,8 +370,8 @@ class SourceOptions(AeronOptions):
             ("requestTimeoutMs", self.request_timeout_ms, "endpoints", members or self.aeron_archive),
             ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
         ):
-            if value is not None and place is None:
-                raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
+            if place is None:
+                check_goes_with(needed, (option, value))
         if self.archive_dirs is not None and len(self.archive_dirs) != len(self.cluster_dirs or ()):
             raise ConfigurationError(
                 f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
@@ -439,7 +439,7 @@ def _check_order(least: str, value: int, most: str, bound: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions(ConnectionOptions):
+class SinkOptions(AeronOptions):
     """The options of a write, as a stream or as a batch."""
 
     commit_timeout_ms: int = option_field(
@@ -484,9 +484,9 @@ class SinkOptions(ConnectionOptions):
     KIND = "sink"
 
     def __post_init__(self) -> None:
-        ConnectionOptions.__post_init__(self)
-        if not self.endpoints:
-            raise ConfigurationError("the sink needs option endpoints, which is not given")
+        AeronOptions.__post_init__(self)
+        if not self.endpoints and self.consensus_endpoints is None:
+            raise ConfigurationError("the sink needs option endpoints or consensusEndpoints; none is given")
         self._check_transaction(self.txn_app_id, self.txn_version)
 
     def _check_transaction(self, application: str | None, version: int | None) -> None:

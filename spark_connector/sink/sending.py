@@ -64,7 +64,7 @@ class Sender:
         if batch.num_rows == 0:
             return
         payloads = batch.column(0)
-        self._check_present(payloads)  # before a session is opened for rows that cannot be sent
+        check_present(payloads, self._rows)  # before a session is opened for rows that cannot be sent
         client = self._session()
         self._check_lengths(payloads, client.max_payload_length)
         unknown = payloads if self._known is None else self._known.skip(payloads)
@@ -130,14 +130,6 @@ class Sender:
                 f"{client.offered - client.acknowledged} of {client.offered} rows are not"
             )
 
-    def _check_present(self, payloads: pa.Array) -> None:
-        """Raise LocalProtocolError for the first row that is NULL."""
-        import pyarrow.compute as pc
-
-        if payloads.null_count:
-            row = pc.index(payloads.is_null(), True).as_py()
-            raise LocalProtocolError(f"row {self._rows + row} of the task has no payload (NULL)")
-
     def _check_lengths(self, payloads: pa.Array, length_max: int) -> None:
         """Raise LocalProtocolError for the first of the longest rows when it is longer than the log takes."""
         import pyarrow.compute as pc
@@ -150,6 +142,15 @@ class Sender:
                 f"row {self._rows + row} of the task has a payload of {longest} bytes; "
                 f"the cluster's log takes at most {length_max}"
             )
+
+
+def check_present(payloads: pa.Array, first_row: int) -> None:
+    """Raise LocalProtocolError for the first row that is NULL; ``first_row`` is the number of the first."""
+    import pyarrow.compute as pc
+
+    if payloads.null_count:
+        row = pc.index(payloads.is_null(), True).as_py()
+        raise LocalProtocolError(f"row {first_row + row} of the task has no payload (NULL)")
 
 
 class Ahead:

@@ -8,13 +8,16 @@ Each row is in the log once. A task's session holds the lane of its partition (`
 cluster counts. An attempt that runs again skips those that are in (``known_rows.py``). One that Spark gave up
 loses the lane to it. The driver registers a batch when all of its tasks are done: from then on nothing of it
 is sent. At least once means without a lane: every attempt sends all of its rows.
+
+A real Aeron Cluster counts no rows and acknowledges none. There a task reads in the log which of its lane's
+rows are in (``aeron_sending.py``), from a place on that follows from what the driver has read (``plan``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -26,6 +29,9 @@ from spark_connector.task import add_task_name, lane_of_batch, lane_of_stream, s
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from cluster.aeron.lane_index import LaneIndex
+    from spark_connector.sink.aeron_sending import AeronSender
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,18 @@ class _ClusterWriter:
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
+        self._index: LaneIndex | None = None  # of a real Aeron Cluster
+
+    def plan(self) -> Self:
+        """On the driver, before tasks: look which lanes the log of a real Aeron Cluster has.
+
+        Raises MediaDriverError, and TimedOut when no member answers.
+        """
+        if self.options.consensus_endpoints is not None:
+            from spark_connector.sink.aeron_sending import plan
+
+            self._index = plan(self.options)
+        return self
 
     def lane(self) -> Lane | None:
         """Of the task that runs; None where at least once was asked for."""
@@ -71,7 +89,7 @@ class _ClusterWriter:
             raise
 
     def _send(self, iterator: Iterator[pa.RecordBatch], lane: Lane | None) -> tuple[int, int]:
-        with Ahead(iterator) as batches, Sender(self.options, lane) as sender:
+        with Ahead(iterator) as batches, self._sender(lane) as sender:
             try:
                 while (batch := batches.next(sender.poll)) is not None:
                     sender.send(batch)
@@ -80,6 +98,13 @@ class _ClusterWriter:
                 while batches.next(sender.poll) is not None:
                     pass  # a worker that has not read its input to the end is of no more use to Spark
                 raise
+
+    def _sender(self, lane: Lane | None) -> Sender | AeronSender:
+        if self._index is None:
+            return Sender(self.options, lane)
+        from spark_connector.sink.aeron_sending import AeronSender
+
+        return AeronSender(self.options, lane, self._index)
 
     def register(
         self, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_empty_told: bool = False
@@ -98,11 +123,19 @@ class _ClusterWriter:
         if application:
             rows = sum(task.rows for task in tasks)
             lane = Lane(application, REGISTRATION, batch, partitions=len(messages), rows=rows)
-            try:
-                open_session(self.options, lane).close()
-            except BatchRegistered:
-                pass  # by an earlier driver
+            self._open_registration(lane, max(task.committed_position for task in tasks))
             spare_imports_to_the_collector()
+
+    def _open_registration(self, lane: Lane, written_to: int) -> None:
+        if self._index is not None:
+            from spark_connector.sink.aeron_sending import register
+
+            register(self.options, lane, self._index.end, written_to)
+            return
+        try:
+            open_session(self.options, lane).close()
+        except BatchRegistered:
+            pass  # by an earlier driver
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int = -1) -> None:
         """Nothing can be undone: what the cluster committed stays in the log; the next attempt finds it."""

@@ -6,86 +6,23 @@ import pytest
 
 from cluster.aeron.lane_index import LaneAlias
 from cluster.aeron.lane_writer import STALLED_NS, LaneState, LaneWriter
-from cluster.aeron.session_entries import EntryKind, SessionEntry
 from cluster.errors import ClientClosed
-from cluster.protocol.enums import Offer
 from cluster.protocol.lane import Lane
+from tests.aeron.scripted_log import ScriptedLog
 
 LANE = Lane("orders", 3, 17)
 
 
-class Session:
-    def __init__(self, session_id, term):
-        self.session_id, self.leadership_term_id = session_id, term
-        self.sent = []
-        self.is_closed = False
-
-    def offer(self, payload, leadership_term_id):
-        if self.is_closed or leadership_term_id != self.leadership_term_id:
-            return Offer.NOT_CONNECTED
-        self.sent.append(payload)
-        return 96 * len(self.sent)
-
-    def follow_leader(self, leadership_term_id, member_id):
-        self.leadership_term_id = leadership_term_id
-
-    def close(self):
-        self.is_closed = True
-
-
-class Cluster:
-    """Its log is what a test writes; sessions are opened in it, if it has a leader for them."""
-
-    def __init__(self):
-        self.log, self.term, self.now_ns = [], 4, 0
-        self.sessions = []
-        self.keeps_opens = True
-
-    def append(self, entry_type, **fields):
-        end = 64 * len(self.log)
-        self.log.append(SessionEntry(entry_type, end, end + 64, self.term, **fields))
-
-    def open(self, alias, session_id):
-        channel = f"aeron:udp?endpoint=a:1|alias={alias}"
-        self.append(EntryKind.OPEN, session_id=session_id, response_channel=channel)
-
-    def close(self, session_id):
-        self.append(EntryKind.CLOSE, session_id=session_id)
-
-    def messages(self, session_id, *payloads):
-        for payload in payloads:
-            self.append(EntryKind.MESSAGE, session_id=session_id, payload=payload)
-
-    def new_term(self):
-        self.term += 1
-        self.append(EntryKind.TERM, leader_member_id=2)
-
-    def connect(self, alias):
-        session = Session(100 + len(self.sessions), self.term)
-        self.sessions.append(session)
-        if self.keeps_opens:
-            self.open(alias, session.session_id)
-        return session
-
-    def entries(self):
-        at = 0
-        while True:
-            if at < len(self.log):
-                at += 1
-                yield self.log[at - 1]
-            else:
-                yield None
-
-    def writer(self, *rows):
-        writer = LaneWriter(LaneAlias(LANE, "mine"), self.connect, self.entries(), lambda: self.now_ns)
-        for row in rows:
-            writer.give(row)
-        return writer
-
-
 @pytest.fixture
 def cluster():
-    return Cluster()
+    return ScriptedLog()
+
+
+def writer_of(cluster, *rows):
+    writer = LaneWriter(LaneAlias(LANE, "mine"), cluster.connect, cluster.entries(), lambda: cluster.now_ns)
+    for row in rows:
+        writer.give(row)
+    return writer
 
 
 def turn(writer, times=5):
@@ -98,7 +35,7 @@ def other(lane=LANE, attempt="other"):
 
 
 def test_a_row_is_settled_when_its_message_is_in_the_log(cluster):
-    writer = cluster.writer(b"a", b"b")
+    writer = writer_of(cluster, b"a", b"b")
     turn(writer)
     assert (cluster.sessions[0].sent, writer.unsettled) == ([b"a", b"b"], 2)
     cluster.messages(100, b"a")
@@ -116,7 +53,7 @@ def test_rows_that_earlier_attempts_have_in_the_log_are_not_sent_whatever_their_
     cluster.open(other(attempt="another"), 2)
     cluster.messages(2, b"a")
     cluster.close(2)
-    writer = cluster.writer(b"a", b"b", b"a", b"a", b"c")
+    writer = writer_of(cluster, b"a", b"b", b"a", b"a", b"c")
     turn(writer)
     assert cluster.sessions[0].sent == [b"b", b"a"]
     writer.give(b"d")
@@ -128,7 +65,7 @@ def test_messages_of_the_lane_that_are_no_rows_of_the_task_are_counted(cluster):
     cluster.open(other(), 1)
     cluster.messages(1, b"x", b"a", b"x")
     cluster.close(1)
-    writer = cluster.writer()
+    writer = writer_of(cluster)
     turn(writer)
     writer.give(b"a")
     assert (writer.unsettled, writer.extra_rows) == (0, 2)
@@ -136,7 +73,7 @@ def test_messages_of_the_lane_that_are_no_rows_of_the_task_are_counted(cluster):
 
 def test_nothing_is_sent_while_the_session_of_an_earlier_attempt_is_open(cluster):
     cluster.open(other(), 1)
-    writer = cluster.writer(b"a", b"b")
+    writer = writer_of(cluster, b"a", b"b")
     turn(writer)
     assert (writer.state, cluster.sessions[0].sent) == (LaneState.FENCED, [])
     cluster.messages(1, b"a")
@@ -155,7 +92,7 @@ def test_nothing_is_sent_while_the_session_of_an_earlier_attempt_is_open(cluster
 def test_sessions_of_other_lanes_and_batches_are_none_of_its_own(cluster, lane):
     cluster.open(other(lane), 1)
     cluster.messages(1, b"a")
-    writer = cluster.writer(b"a")
+    writer = writer_of(cluster, b"a")
     turn(writer)
     cluster.open(other(lane), 2)
     turn(writer)
@@ -163,7 +100,7 @@ def test_sessions_of_other_lanes_and_batches_are_none_of_its_own(cluster, lane):
 
 
 def test_an_attempt_gives_up_when_it_sees_a_later_one(cluster):
-    writer = cluster.writer(b"a")
+    writer = writer_of(cluster, b"a")
     turn(writer)
     cluster.open(other(), 1)
     with pytest.raises(
@@ -173,7 +110,7 @@ def test_an_attempt_gives_up_when_it_sees_a_later_one(cluster):
 
 
 def test_in_a_new_term_what_is_not_in_the_log_is_sent_again_to_its_leader(cluster):
-    writer = cluster.writer(b"a", b"b", b"c")
+    writer = writer_of(cluster, b"a", b"b", b"c")
     turn(writer)
     session = cluster.sessions[0]
     session.leadership_term_id = 5  # its egress has said so
@@ -189,7 +126,7 @@ def test_in_a_new_term_what_is_not_in_the_log_is_sent_again_to_its_leader(cluste
 
 
 def test_a_message_that_is_missing_between_others_is_sent_by_another_session(cluster):
-    writer = cluster.writer(b"a", b"b", b"c", b"d")
+    writer = writer_of(cluster, b"a", b"b", b"c", b"d")
     turn(writer)
     cluster.messages(100, b"a", b"c")
     turn(writer)
@@ -215,7 +152,7 @@ def lost_by_the_client(cluster):
 
 @pytest.mark.parametrize("what", [stalled, ended, lost_by_the_client])
 def test_a_session_that_is_over_or_stands_still_is_followed_by_another(cluster, what):
-    writer = cluster.writer(b"a")
+    writer = writer_of(cluster, b"a")
     turn(writer)
     what(cluster)
     turn(writer)
@@ -228,7 +165,7 @@ def test_a_session_that_is_over_or_stands_still_is_followed_by_another(cluster, 
 
 def test_a_session_whose_open_is_lost_with_the_leader_is_followed_by_another(cluster):
     cluster.keeps_opens = False
-    writer = cluster.writer(b"a")
+    writer = writer_of(cluster, b"a")
     turn(writer)
     cluster.keeps_opens = True
     cluster.new_term()
@@ -237,12 +174,14 @@ def test_a_session_whose_open_is_lost_with_the_leader_is_followed_by_another(clu
 
 
 def test_a_session_that_owes_nothing_is_kept(cluster):
-    writer = cluster.writer(b"a")
+    writer = writer_of(cluster, b"a")
     turn(writer)
     cluster.messages(100, b"a")
     turn(writer)
     stalled(cluster)
     turn(writer)
-    assert len(cluster.sessions) == 1
+    writer.give(b"b")
+    turn(writer)
+    assert [session.sent for session in cluster.sessions] == [[b"a", b"b"]]
     writer.close()
     assert cluster.sessions[0].is_closed

@@ -1,0 +1,53 @@
+"""What the log of a running Aeron Cluster says of lanes, for who plans a batch and for who writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from cluster.aeron.aeron_log import AeronLog
+from cluster.aeron.lane_index import LaneAlias, LaneIndex, search_begin
+from cluster.aeron.session_entries import EntryKind, SessionEntries, SessionEntry
+from cluster.protocol.lane import Lane
+
+
+def planned_index(log: AeronLog) -> LaneIndex:
+    """The lanes in the term of the log that is written now, up to the commit position."""
+    end = log.end_position()
+    return indexed(log, max(end - end % log.term_length, log.start_position), end)
+
+
+def indexed(log: AeronLog, begin: int, end: int) -> LaneIndex:
+    """The lanes that were opened from ``begin`` to ``end``. Raises LogPurged, TimedOut, MediaDriverError."""
+    index = LaneIndex(begin, end)
+    sessions = SessionEntries(lambda _: False)
+    for position, block in log.blocks(begin, end, is_committed=True):
+        for entry in sessions.of_block(position, block):
+            if entry.entry_type == EntryKind.OPEN and entry.position < end:
+                assert entry.response_channel is not None
+                index.on_open(entry.position, entry.response_channel)
+    index.forget_registered()
+    return index
+
+
+def begin_of(log: AeronLog, lane: Lane, index: LaneIndex) -> int:
+    """No session of the lane's batch was opened before. Raises as ``search_begin`` and ``indexed``."""
+    return search_begin(lane, index, partial(indexed, log), log.await_start(), log.term_length)
+
+
+def lane_entries(log: AeronLog, lane: Lane, begin: int) -> Iterator[SessionEntry | None]:
+    """The committed log from ``begin`` on, without end, and without the messages of other lanes' sessions.
+
+    None whenever nothing more has come.
+    """
+
+    def is_of_lane(response_channel: str) -> bool:
+        alias = LaneAlias.of(response_channel)
+        return alias is not None and alias.lane == lane
+
+    sessions = SessionEntries(is_of_lane)
+    for block in log.follow(begin):
+        if block is None:
+            yield None
+        else:
+            yield from sessions.of_block(*block)
