@@ -18,7 +18,7 @@ from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import IDLE_S
 from cluster.transport.clock import pause
 from cluster.transport.credentials import CredentialsSupplier
-from cluster.transport.dialler import Dialler
+from cluster.transport.dialler import NEVER, Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
 from cluster.transport.sockets import Connection, Explanation
@@ -44,6 +44,7 @@ class AeronDialler(Dialler):
             gateway = self._gateway = _GatewayThread(endpoint.path, *self._settings)
             sock = gateway.connect()
         assert sock is not None
+        self._spin_rest = NEVER  # its threads want the interpreter
         return Connection(sock, self._poller, self._receive_buffer, explain=gateway.explain)
 
     def close(self) -> None:

@@ -455,28 +455,38 @@ class AeronLog:
     def follow(self, from_position: int) -> Iterator[tuple[int, np.ndarray] | None]:
         """Blocks of whole messages from ``from_position`` on, as they are committed; None when nothing came.
 
-        Has no end. A member whose replay ends gives way to the next, and one that has been silent is asked
-        whether it still hears of its leader. Raises as ``blocks``.
+        Has no end. A member whose replay ends gives way to the next, and so does one that has been silent and
+        has recorded more, or hears no more of its leader. Raises as ``blocks``.
         """
         received = _Received(from_position, BLOCK_LENGTH, self.has_messages)
         while True:
             replay = self._with_a_source(methodcaller("replay", received.end, WITHOUT_END - received.end))
-            quiet_ns = self._now_ns() + int(self._timeout_s * 1e9)
+            member, heard_ns = next(iter(self._members.values())), self._now_ns()
             try:
-                while self._now_ns() < quiet_ns:
+                while True:
                     if received.take(replay):
-                        quiet_ns = self._now_ns() + int(self._timeout_s * 1e9)
+                        heard_ns = self._now_ns()
                         yield from received.messages(WITHOUT_END)
                     elif replay.is_over and not received.take(replay):
                         self._let_go(next(iter(self._members)))
                         break
-                    else:
+                    elif self._now_ns() - heard_ns < self._timeout_s * 1e9:
                         yield None
+                    elif self._is_level(member, received.end):
+                        heard_ns = self._now_ns()
+                    else:
+                        break
             except MediaDriverError:
                 self._close_client()
             finally:
                 with contextlib.suppress(ClusterError):
                     replay.stop()
+
+    def _is_level(self, member: AeronMember, end: int) -> bool:
+        """Whether this member answers before all others, as one does that has a leader, and has no more."""
+        self.backup_response()
+        recorded = self._with_a_member(AeronMember.recorded_end)
+        return recorded <= end and next(iter(self._members.values())) is member
 
     def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
         """Take what comes until nothing has for a while; yields after each piece."""

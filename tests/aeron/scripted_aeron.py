@@ -32,6 +32,7 @@ class Script:
     term_length: int
     is_leader: bool = False
     commit: int = 0  # by default all
+    recorded: int = 0  # by default all
     start: int = 0
     answers: bool = True
     refuses: bool = True  # a replay from beyond the commit position; else it waits
@@ -45,6 +46,7 @@ class Script:
 
     def __post_init__(self) -> None:
         self.commit = self.commit or len(self.data)
+        self.recorded = self.recorded or len(self.data)
 
     def descriptor(self) -> RecordingDescriptor:
         """Of its recording, whose id is the member's."""
@@ -136,7 +138,7 @@ class ScriptedMember:
 
     def recorded_end(self) -> int:
         self.query()
-        return len(self.script.data)
+        return self.script.recorded
 
     def replay(self, position: int, length: int) -> ScriptedReplay:
         self.query()

@@ -134,6 +134,30 @@ def test_what_is_committed_follows_whatever_member_fails(monkeypatch, whole, scr
         assert followed(reader, begin, end) == expected.tobytes()
 
 
+def test_a_member_that_is_silent_is_followed_on_while_it_is_level_and_left_when_it_hears_no_leader(
+    monkeypatch, whole, scripts
+):
+    _, entries, data = whole
+    committed = entries[40]["endPosition"]
+    for script in scripts:
+        script.commit, script.recorded = committed, committed
+    with open_scripted(monkeypatch, scripts) as reader:
+        following = reader.log.follow(committed)
+        for _ in range(60):
+            assert next(following) is None
+            reader.log._wait(1)
+        assert len(scripts[1].replays) == 1
+        scripts[1].answers = False
+        for script in scripts[::2]:
+            script.commit = script.recorded = len(data)
+        for _ in range(30):
+            if (found := next(following)) is not None:
+                break
+            reader.log._wait(1)
+        assert found[0] == committed
+        assert len(scripts[1].replays) == 1
+
+
 def test_nothing_beyond_the_commit_position_follows_before_it_moves(monkeypatch, whole, scripts):
     _, entries, _ = whole
     committed = entries[40]["endPosition"]
