@@ -95,6 +95,7 @@ def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> L
             aeron_dir=options.aeron_dir,
             cluster_id=options.cluster_id,
             file_io_max_length=options.aeron_file_io_max,
+            credentials=options.credentials,
             **asking,
         )
     return LogReader.open(

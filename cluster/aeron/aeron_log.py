@@ -41,6 +41,7 @@ from cluster.protocol.frame import FLAG_END, FRAME_ALIGNMENT, MTU_MAX, TYPE_PAD,
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.preference import FOLLOWER, LEADER, ReadPreference
 
 TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends nothing
@@ -64,6 +65,7 @@ class AeronLog:
         cluster_id: int = 0,
         read_preference: ReadPreference = FOLLOWER,
         file_io_max_length: int | None = None,
+        credentials: bytes | CredentialsSupplier | None = None,
         timeout_s: float = TIMEOUT_S,
         give_up_s: float = GIVE_UP_S,
         spread: int | None = None,
@@ -73,8 +75,9 @@ class AeronLog:
         """``aeron_dir`` is that of a media driver on this host, by default the user's.
 
         ``cluster_id`` is the cluster's, which its members tell nobody: it is part of the log's identity.
-        ``file_io_max_length`` is how many bytes a member's archive reads at once for us.
-        Raises MediaDriverError, TimedOut when no member answers, ConfigurationError.
+        ``file_io_max_length`` is how many bytes a member's archive reads at once for us, ``credentials`` are
+        for archives that ask for them, by default those that the environment names.
+        Raises MediaDriverError, TimedOut when no member answers, AuthenticationRejected, ConfigurationError.
         """
         self.warnings: list[str] = []
         self._given = parse_consensus_endpoints(consensus_endpoints)
@@ -82,6 +85,7 @@ class AeronLog:
         self._cluster_id = cluster_id
         self._preference = read_preference
         self._file_io_max_length = file_io_max_length
+        self._credentials = supplier_of(credentials)
         self._timeout_s = timeout_s
         self._give_up_ns = int(give_up_s * 1e9)
         self._spread = os.getpid() if spread is None else spread
@@ -174,7 +178,7 @@ class AeronLog:
                 failures[endpoint] = error
 
     def _source(self, aeron: Aeron, endpoint: str) -> RecordingSource:
-        return AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s)
+        return AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s, self._credentials)
 
     def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:
         """Consensus endpoints that a member has named first, of members that none was given of."""

@@ -19,6 +19,7 @@ from cluster.protocol import decode
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.transport.credentials import CredentialsSupplier
 
 CONSENSUS_STREAM = 108
 RESPONSE_STREAM = 109
@@ -40,15 +41,23 @@ def member_endpoints(cluster_members: str) -> dict[int, list[str]]:
 class RecordingSource(ABC):
     """Who has the recording that is read: its archive, reached by a driver's client.
 
-    Raises TimedOut, ArchiveRefusal, MediaDriverError.
+    Raises TimedOut, ArchiveRefusal, AuthenticationRejected, MediaDriverError.
     """
 
-    def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
-        """``endpoint`` is ``host:port``, where it is asked."""
+    def __init__(
+        self,
+        aeron: Aeron,
+        endpoint: str,
+        file_io_max_length: int | None,
+        timeout_s: float,
+        credentials: CredentialsSupplier,
+    ) -> None:
+        """``endpoint`` is ``host:port``, where it is asked; ``credentials`` are for the archive."""
         self.endpoint = endpoint
         self._aeron = aeron
         self._file_io_max_length = file_io_max_length
         self._timeout_s = timeout_s
+        self._credentials = credentials
         self._archive: AeronArchive | None = None
 
     @property
@@ -105,7 +114,7 @@ class RecordingSource(ABC):
             self._archive.close()
             self._archive = None
         if self._archive is None:
-            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s)
+            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s, self._credentials)
         return self._archive
 
     def close(self) -> None:
@@ -117,8 +126,15 @@ class RecordingSource(ABC):
 class AeronMember(RecordingSource):
     """A member: asked at its consensus endpoint, its log read as far as it is committed."""
 
-    def __init__(self, aeron: Aeron, endpoint: str, file_io_max_length: int | None, timeout_s: float) -> None:
-        super().__init__(aeron, endpoint, file_io_max_length, timeout_s)
+    def __init__(
+        self,
+        aeron: Aeron,
+        endpoint: str,
+        file_io_max_length: int | None,
+        timeout_s: float,
+        credentials: CredentialsSupplier,
+    ) -> None:
+        super().__init__(aeron, endpoint, file_io_max_length, timeout_s, credentials)
         self.response: BackupResponse | None = None  # the last
         self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
         self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)

@@ -30,6 +30,7 @@ from cluster.protocol.log import (
 )
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.token import LogIdentity
+from cluster.transport.credentials import CredentialsSupplier
 
 ENTRIES = (
     SessionMessageHeader,
@@ -54,9 +55,10 @@ class ArchivedRecording(RecordingSource):
         endpoint: str,
         file_io_max_length: int | None,
         timeout_s: float,
+        credentials: CredentialsSupplier,
         recording_id: int | None,
     ) -> None:
-        super().__init__(aeron, endpoint, file_io_max_length, timeout_s)
+        super().__init__(aeron, endpoint, file_io_max_length, timeout_s, credentials)
         self._recording_id = recording_id
 
     def begin_query(self) -> None:
@@ -114,7 +116,12 @@ class AeronRecording(AeronLog):
 
     def _source(self, aeron: Aeron, endpoint: str) -> RecordingSource:
         return ArchivedRecording(
-            aeron, endpoint, self._file_io_max_length, self._timeout_s, self._recording_id
+            aeron,
+            endpoint,
+            self._file_io_max_length,
+            self._timeout_s,
+            self._credentials,
+            self._recording_id,
         )
 
     def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:

@@ -15,7 +15,13 @@ from typing import Self, TypeVar
 
 import numpy as np
 
-from cluster.errors import AuthenticationRejected, MediaDriverError, RemoteProtocolError, TimedOut
+from cluster.errors import (
+    AuthenticationRejected,
+    ClusterError,
+    MediaDriverError,
+    RemoteProtocolError,
+    TimedOut,
+)
 from cluster.media.aeron import Aeron
 from cluster.media.image import Image
 from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, Publication
@@ -24,6 +30,7 @@ from cluster.protocol.archive_control import (
     ARCHIVE_CONTROL_VERSION,
     ArchiveAnswer,
     ArchiveChallenge,
+    ArchiveChallengeResponse,
     ArchiveKeepAliveRequest,
     AuthConnectRequest,
     BoundedReplayRequest,
@@ -40,21 +47,20 @@ from cluster.protocol.archive_control import (
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.sbe import NULL_I32, Message
 from cluster.protocol.versions import major, version_text
+from cluster.transport.credentials import CredentialsSupplier, FixedCredentials
 
 CONTROL_STREAM = 10
 CONTROL_RESPONSE_STREAM = 20
 REPLAY_STREAM = 100
+NOBODY = FixedCredentials(b"")
 CLIENT_INFO = "name=cluster reader"
 LIST_COUNT = 100  # recordings, in one request
+REJECTED = (10, 13)  # error codes of who does not come in, and who may not do it
 T = TypeVar("T")
 
 
 class ArchiveRefusal(RemoteProtocolError):
     """The archive says no to a request, and goes on."""
-
-    def __init__(self, what: str, error_code: int) -> None:
-        self.error_code = error_code
-        super().__init__(what)
 
 
 class BoundedReplay:
@@ -103,17 +109,22 @@ class AeronArchive:
         self._answer: ArchiveAnswer  # the last
 
     @classmethod
-    def connect(cls, aeron: Aeron, endpoint: str, timeout_s: float = 5.0) -> Self:
-        """Open a control session at ``host:port``. Raises AuthenticationRejected where one has to log in."""
+    def connect(
+        cls, aeron: Aeron, endpoint: str, timeout_s: float = 5.0, credentials: CredentialsSupplier = NOBODY
+    ) -> Self:
+        """Open a control session at ``host:port``; ``credentials`` say who comes.
+
+        Raises AuthenticationRejected where the archive does not let them in.
+        """
         archive = cls(aeron, endpoint, timeout_s)
         try:
-            archive._open_session()
+            archive._open_session(credentials)
         except BaseException:
             archive.close()
             raise
         return archive
 
-    def _open_session(self) -> None:
+    def _open_session(self, credentials: CredentialsSupplier) -> None:
         correlation_id = self.aeron.next_correlation_id()
         self._send(
             AuthConnectRequest(
@@ -121,11 +132,20 @@ class AeronArchive:
                 CONTROL_RESPONSE_STREAM,
                 ARCHIVE_CONTROL_VERSION,
                 self._answers.channel,
-                b"",
+                credentials.encoded_credentials(),
                 CLIENT_INFO,
             )
         )
-        response = self._await_response(correlation_id)
+        answer = self._await_answer(correlation_id)
+        if isinstance(answer, ArchiveChallenge):
+            shown = credentials.on_challenge(answer.encoded_challenge)
+            if not shown:
+                what = "asks for credentials, and none are given"
+                raise AuthenticationRejected(f"archive {self.endpoint} {what}")
+            correlation_id = self.aeron.next_correlation_id()
+            self._send(ArchiveChallengeResponse(answer.control_session_id, correlation_id, shown))
+            answer = self._await_answer(correlation_id)
+        response = self._checked(answer)
         if response.version is not None and major(response.version) != major(ARCHIVE_CONTROL_VERSION):
             raise RemoteProtocolError(
                 f"archive {self.endpoint} speaks version {version_text(response.version)}, expected 1.x"
@@ -156,7 +176,7 @@ class AeronArchive:
         answer = self._await_answer(correlation_id)
         if isinstance(answer, RecordingDescriptor):
             return answer
-        raise ArchiveRefusal(f"archive {self.endpoint} has no recording {recording_id}", answer.relevant_id)
+        raise ArchiveRefusal(f"archive {self.endpoint} has no recording {recording_id}")
 
     def recorded_position(self, recording_id: int) -> int | None:
         """How far the recording is that is written now; None where it is not."""
@@ -259,30 +279,27 @@ class AeronArchive:
         self._await(is_sent, "a connection")
 
     def _await_response(self, correlation_id: int) -> ControlResponse:
-        answer = self._await_answer(correlation_id)
+        return self._checked(self._await_answer(correlation_id))
+
+    def _checked(self, answer: ArchiveAnswer) -> ControlResponse:
         if not isinstance(answer, ControlResponse):
             raise RemoteProtocolError(f"archive {self.endpoint} answers with a {type(answer).__name__}")
         if answer.code is not ControlResponseCode.OK:
             raise self._refused(answer)
         return answer
 
-    def _await_answer(
-        self, correlation_id: int, *, is_checked: bool = True
-    ) -> ControlResponse | RecordingDescriptor:
+    def _await_answer(self, correlation_id: int, *, is_checked: bool = True) -> ArchiveAnswer:
         self._await(partial(self._poll, correlation_id), "an answer")
         answer = self._answer
-        if isinstance(answer, ArchiveChallenge):
-            why = "wants credentials, and none are given here"
-            raise AuthenticationRejected(f"archive {self.endpoint} {why}")
-        if isinstance(answer, RecordingDescriptor):
-            return answer
-        if answer.code is ControlResponseCode.ERROR and is_checked:
+        if isinstance(answer, ControlResponse) and answer.code is ControlResponseCode.ERROR and is_checked:
             raise self._refused(answer)
         return answer
 
-    def _refused(self, answer: ControlResponse) -> ArchiveRefusal:
-        why = answer.error_message or answer.code.name
-        return ArchiveRefusal(f"archive {self.endpoint} refuses: {why}", answer.relevant_id)
+    def _refused(self, answer: ControlResponse) -> ClusterError:
+        what = f"archive {self.endpoint} refuses: {answer.error_message or answer.code.name}"
+        if answer.code is ControlResponseCode.ERROR and answer.relevant_id in REJECTED:
+            return AuthenticationRejected(what)
+        return ArchiveRefusal(what)
 
     def _poll(self, correlation_id: int) -> bool:
         """Whether the next answer to this request is there; others were given up."""

@@ -124,12 +124,18 @@ class AuthConnectRequest(Message, template_id=58, schema=ARCHIVE):
 
 
 class ArchiveChallenge(Message, template_id=59, schema=ARCHIVE):
-    """The archive wants credentials that were not given."""
+    """The archive wants other credentials than those of the request, or any."""
 
     control_session_id: i64
     correlation_id: i64
     version: Version
     encoded_challenge: Blob = b""
+
+
+class ArchiveChallengeResponse(Message, template_id=60, schema=ARCHIVE):
+    control_session_id: i64
+    correlation_id: i64
+    encoded_credentials: Blob
 
 
 class ArchiveKeepAliveRequest(Message, template_id=61, schema=ARCHIVE):

@@ -26,16 +26,18 @@ QUERY_OPTIONS = (
     "asyncProgressTrackingEnabled",
     "asyncProgressTrackingCheckpointIntervalMs",
 )
-# Options that say something of another one.
-NEEDS = {
-    "decodeMode": "decode",
-    "startingOffsetsByTimestampStrategy": "startingTimestamp",
-    "maxTriggerDelay": "minEntriesPerTrigger",
-    "readUncommitted": "clusterDir",
-    "clusterId": "consensusEndpoints",
-    "tlsCaFile": "endpoints",
-    "authTokenFile": "endpoints",
-    "user": "endpoints",
+OVER_AERON = ("consensusEndpoints", "aeronArchive")
+# Options that say something of one of others.
+NEEDS: dict[str, tuple[str, ...]] = {
+    "decodeMode": ("decode",),
+    "startingOffsetsByTimestampStrategy": ("startingTimestamp",),
+    "maxTriggerDelay": ("minEntriesPerTrigger",),
+    "readUncommitted": ("clusterDir",),
+    "clusterId": OVER_AERON,
+    "aeronReplaysMax": OVER_AERON,
+    "tlsCaFile": ("endpoints",),
+    "authTokenFile": ("endpoints", *OVER_AERON),
+    "user": ("endpoints", *OVER_AERON),
 }
 
 
@@ -108,5 +110,5 @@ def _unused(given: Mapping[str, str], parsed: Sequence[SourceOptions], is_stream
             if is_given(name) and not (name == "consumerGroup" and begins_at_group):
                 yield f"option {name} does nothing in a batch read; it is for a stream"
     for name, needed in NEEDS.items():
-        if is_given(name) and not is_given(needed) and (is_stream or name not in STREAM_OPTIONS):
-            yield f"option {name} does nothing without {needed}, which is not given"
+        if is_given(name) and not any(map(is_given, needed)) and (is_stream or name not in STREAM_OPTIONS):
+            yield f"option {name} does nothing without {', '.join(needed)}, which is not given"

@@ -147,7 +147,7 @@ class ScriptedMember:
         if position < script.start:
             raise LogPurged(f"position {position} was purged", script.start)
         if position > script.commit and script.refuses:
-            raise ArchiveRefusal("beyond the limit", 0)
+            raise ArchiveRefusal("beyond the limit")
         return ScriptedReplay(script, position, length)
 
     def close(self) -> None:
@@ -163,7 +163,7 @@ class ScriptedArchive:
 
     def recording(self, recording_id: int) -> RecordingDescriptor:
         if recording_id not in self._scripts:
-            raise ArchiveRefusal(f"no recording {recording_id}", 0)
+            raise ArchiveRefusal(f"no recording {recording_id}")
         return self._scripts[recording_id].descriptor()
 
     def list_recordings(self) -> list[RecordingDescriptor]:
@@ -176,7 +176,7 @@ class ScriptedArchive:
     def replay(self, recording_id: int, position: int, length: int, io_max: int | None) -> ScriptedReplay:
         script = self._scripts[recording_id]
         if position < script.start or (script.is_stopped and position >= script.commit):
-            raise ArchiveRefusal("outside the recording", 0)
+            raise ArchiveRefusal("outside the recording")
         end = script.commit - position if script.is_stopped else length
         return ScriptedReplay(script, position, min(length, end))
 
@@ -236,9 +236,7 @@ def open_recording(
 
 
 def _of(scripts: dict[str, Script]) -> Any:
-    def init(
-        self: ScriptedMember, aeron: Any, endpoint: str, file_io_max: int | None, timeout_s: float
-    ) -> None:
+    def init(self: ScriptedMember, aeron: Any, endpoint: str, *_: Any) -> None:
         if endpoint not in scripts:
             raise ChannelRefused(f"{endpoint} is not reached")
         ScriptedMember.__init__(self, scripts[endpoint])

@@ -225,10 +225,14 @@ def cluster_node(directory: Path, member_id: int, *options: str) -> RealNode:
 
 
 @contextmanager
-def media_driver() -> Iterator[Path]:
-    """A media driver of Aeron's that serves clients on this host; its directory."""
+def media_driver(main: str = "io.aeron.driver.MediaDriver", **more: object) -> Iterator[Path]:
+    """A media driver of Aeron's that serves clients on this host; its directory.
+
+    ``main`` is another class that runs one, with settings of its own, ``_`` for the dots in their names.
+    """
     aeron_dir = SHARED_MEMORY / f"interop-driver-{os.getpid()}"
     settings = {
+        **{name.replace("_", "."): value for name, value in more.items()},
         "aeron.dir": aeron_dir,
         "aeron.threading.mode": "SHARED",
         "aeron.term.buffer.sparse.file": "true",
@@ -236,7 +240,7 @@ def media_driver() -> Iterator[Path]:
         "aeron.dir.delete.on.shutdown": "true",
     }
     properties = [f"-D{name}={value}" for name, value in settings.items()]
-    command = [_java(), *JVM, *properties, "-cp", str(jar()), "io.aeron.driver.MediaDriver"]
+    command = [_java(), *JVM, *properties, "-cp", f"{classes()}:{jar()}", main]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield aeron_dir

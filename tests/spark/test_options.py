@@ -426,13 +426,17 @@ def test_an_option_that_does_nothing_without_another_is_told(cluster, capsys):
         if name != "maxTriggerDelay":
             assert of_batch(**{name.upper(): value}) == alone
             assert of_batch(**{name: value, needed: other}) == []
-    ways_in = {"tlsCaFile": "ca", "authTokenFile": "t"}, {"user": "u", "passwordFile": "p"}
-    for given in ways_in:
+    anybody_s = "endpoints, consensusEndpoints, aeronArchive"
+    ways_in = (
+        ({"tlsCaFile": "ca", "authTokenFile": "t"}, ("endpoints", anybody_s)),
+        ({"user": "u", "passwordFile": "p"}, (anybody_s, "")),
+    )
+    for given, ways in ways_in:
         source = ClusterDataSource({f"clusterDir{cluster}": "/members/0", **given})
         source.reader(StructType().add("position", "long"))
         assert capsys.readouterr().err.splitlines() == [
-            f"cluster source: option {name} does nothing without endpoints, which is not given"
-            for name in given
+            f"cluster source: option {name} does nothing without {endpoints}, which is not given"
+            for name, endpoints in zip(given, ways)
             if name != "passwordFile"
         ]
         assert of_batch(**given) == []
