@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import struct
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from cluster.errors import ClusterError
+from cluster.media.aeron import Aeron
 from cluster.media.broadcast_receiver import BroadcastReceiver
 from cluster.media.cnc_file import CncFile
 from cluster.media.driver_proxy import DriverProxy
@@ -26,8 +29,14 @@ from cluster.protocol.media import (
     OnAvailableImage,
     decode_driver_event,
 )
-from tests.fuzz.targets import Target, named
+from cluster.protocol.session import SessionConnectRequest
+from cluster.transport.aeron_client_link import AeronClient
+from cluster.transport.aeron_clients import AeronClients
+from cluster.transport.bounds import DEFAULT_BOUNDS
+from cluster.transport.message_frames import message_frame
+from tests.fuzz.targets import FRAMES, Target, named
 from tests.media.made_driver import TERM_LENGTH, MadeDriver, log_buffer
+from tests.transport.scripted_media import ScriptedAeron
 
 _WRITTEN = 1024  # of the term, in an input
 
@@ -86,6 +95,51 @@ class MediaDriverFiles(Target):
         heard += [str(min(publication.offer(bytes(length)), 0)) for length in (1, 5000)]
         DriverProxy(ManyToOneRingBuffer(cnc.buffer, cnc.regions.to_driver)).add_subscription("aeron:ipc", 1)
         return " ".join(heard)
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class AeronIngressImage(Target):
+    """The begin of an image, of which a member makes ingress of its clients."""
+
+    slice = 150
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="fuzz-")
+        folder = Path(self._folder.name)
+        driver = MadeDriver(folder, ring=1024, broadcast=1024, counters=4)
+        self._position = driver.counter(4)
+        self._cnc, self._log = CncFile(str(folder), 0), folder / "log"
+        request = SessionConnectRequest(1, 102, 768, "aeron:udp?endpoint=a:1", b"name:word", "name=x")
+        self.corpus = [message_frame(request, 101) + data for data in (*FRAMES[:6], FRAMES[-1])]
+
+    def feed(self, data: bytes) -> str:
+        written = data[:TERM_LENGTH].ljust(TERMS * TERM_LENGTH, b"\0")
+        self._log.write_bytes(written + log_buffer()[-LOG_METADATA_LENGTH:])
+        at = self._cnc.value_offset(self._position)
+        self._cnc.buffer[at : at + 8] = 0
+        image = Image(self._cnc, 2, 5, self._position, LogBuffers(str(self._log)), "10.0.0.7:1")
+        aeron = ScriptedAeron()
+        errors: list[ClusterError] = []
+        members: list[socket.socket] = []
+
+        def connect(*_: object) -> socket.socket:
+            member, client = socket.socketpair()
+            members.append(member)
+            return client
+
+        clients = AeronClients(cast(Aeron, aeron), "", 2, connect, 2048, DEFAULT_BOUNDS, errors.append)
+        clients.open(AeronClient("aeron:udp?endpoint=b:1", 102, "b", session_id=1))
+        clients.do_work()
+        aeron.images[5] = image
+        for _ in range(2):
+            clients.do_work()
+        told = [str(len(member.recv(1 << 20))) for member in members]
+        clients.close()
+        for member in members:
+            member.close()
+        return " ".join([*told, *map(named, errors)])
 
     def close(self) -> None:
         self._folder.cleanup()
