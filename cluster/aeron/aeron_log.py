@@ -486,10 +486,10 @@ class AeronLog:
                 with contextlib.suppress(ClusterError):
                     replay.stop()
 
-    def _is_level(self, member: AeronMember, end: int) -> bool:
+    def _is_level(self, member: RecordingSource, end: int) -> bool:
         """Whether this member answers before all others, as one does that has a leader, and has no more."""
         self.backup_response()
-        recorded = self._with_a_member(AeronMember.recorded_end)
+        recorded = self._with_a_source(methodcaller("recorded_end"))
         return recorded <= end and next(iter(self._members.values())) is member
 
     def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
