@@ -77,6 +77,28 @@ def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when
     assert has_said(cluster, "input is taken again") or has_said(cluster, "there is room again")
 
 
+def test_a_follower_whose_service_takes_no_snapshots_exceeds_the_bound_and_says_why_until_it_takes_one():
+    cluster = a_cluster(log_bytes_max=MAX)
+    failing = cluster.followers[0]
+
+    def on_take_snapshot(publication):
+        raise RuntimeError("no memory left")
+
+    failing.service.on_take_snapshot = on_take_snapshot
+    for _ in range(3):
+        send(cluster, 700)
+        cluster.run(2 * SECOND)
+    assert taken(failing) > MAX > taken(cluster.leader), "the others need not wait for it"
+    assert has_said(cluster, "bytes and no snapshot (log_bytes_max")
+    assert not has_said(cluster, "bytes and a snapshot")
+
+    del failing.service.on_take_snapshot
+    send(cluster, 500)
+    cluster.run(2 * SECOND)
+    assert taken(failing) < MAX
+    assert has_said(cluster, "there is room again")
+
+
 def test_a_disk_without_free_bytes_stops_the_input_and_free_bytes_let_it_go_on():
     cluster = a_cluster(disk_free_min=MIN)
     send(cluster, 700)

@@ -88,7 +88,9 @@ class LogRoom:
             taken = self._taken
             states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
             left = min(left, max(limit - taken, 0))
-            why.append(f"the log has {taken} bytes (log_bytes_max {limit})")
+            snapshot = self._log.recording_log.latest_snapshot()
+            newest = "no snapshot" if snapshot is None else f"a snapshot at {snapshot.log_position}"
+            why.append(f"the log has {taken} bytes and {newest} (log_bytes_max {limit})")
         if least := self._disk_free_min:
             free = self._free_bytes()
             states.append(_state(free < 4 * least, free < 2 * least, free < least))
