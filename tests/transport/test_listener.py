@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import PortInUse
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
 from cluster.transport.poller import Poller
@@ -129,6 +130,14 @@ def test_nor_past_the_kernels_word_where_somebody_has_opened_the_file_to_all(ope
     (told,) = listening.turned_away
     assert told.endswith(f"is of user {NOBODY}, expected 0")
     listening.close()
+
+
+def test_the_file_of_a_process_that_listens_is_left_to_it(listening, path):
+    with pytest.raises(PortInUse):
+        Listening(path)
+    with connect(path) as sock:
+        sock.sendall(b"x")
+        assert [accepted.recv(1) for accepted in listening.accept()][-1] == b"x"
 
 
 def test_the_file_of_a_process_that_is_gone_is_replaced(path):

@@ -19,6 +19,9 @@ from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, 
 from tests.transport.name_server import NameServer, hosts, of
 
 
+HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
+
+
 def test_the_last_good_answer_is_dialled_until_there_is_another():
     server = NameServer()
     assert hosts(server, of("db0")) == []
@@ -142,3 +145,38 @@ def test_a_question_that_fails_in_whatever_way_is_answered(monkeypatch):
     answers = queue.Queue()
     names_module.ask_in_thread("db0", lambda *answer: answers.put(answer))
     assert answers.get(timeout=DEADLINE_S) == ((), "MemoryError: ")
+
+
+def test_a_dial_that_fails_late_does_not_pass_over_the_address_that_is_next():
+    server = NameServer()
+    hosts(server, of("db0"))
+    server.answer(*HOSTS)
+    for late in ("10.0.0.2", "10.0.0.3", "10.0.0.9"):
+        server.names.on_failed(of("db0"), of(late))
+        assert hosts(server, of("db0"))[0] == "10.0.0.1"
+
+
+def test_each_address_has_its_share_of_the_time_that_is_left_and_a_connection_all_of_it(monkeypatch):
+    timeouts, now_s = [], [0.0]
+
+    class Silent:
+        def __init__(self, *_):
+            timeouts.append([])
+
+        def settimeout(self, timeout_s):
+            timeouts[-1].append(timeout_s)
+
+        def connect(self, address):
+            if address[0] != "10.0.0.3":
+                now_s[0] += timeouts[-1][-1]
+                raise TimeoutError
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(names_module, "ask_in_thread", lambda host, answer: answer(HOSTS, ""))
+    monkeypatch.setattr(names_module.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(names_module.socket, "socket", Silent)
+    connect_within(of("db0"), 12.0)
+
+    assert timeouts == [[4.0], [4.0], [4.0, 12.0]]

@@ -1,11 +1,13 @@
 """Links on which nothing comes: TCP waits for long, members do not."""
 
+import socket
+
 import pytest
 
 from cluster.protocol import link
 from cluster.transport import link_hellos
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.links import MS
+from cluster.transport.links import DIAL_TIMEOUT_NS, FIRST_CONTACT_TIMEOUT_NS, MS, REFUSALS_OF_GONE
 from tests.transport.linked_members import LinkedMember, free_port, linked, turn_until
 
 TIMEOUT_MS = 10_000  # the default
@@ -72,3 +74,39 @@ def test_a_member_of_an_earlier_release_may_be_silent(clock, monkeypatch):
     assert link.KEEPS_ALIVE_VERSION > 1 << 16
     a.stop()
     b.stop()
+
+
+def test_a_silent_dial_is_no_refusal_and_ends_a_row_of_them(clock, monkeypatch):
+    """A member is gone after three in a row: its process is known to be dead."""
+    endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
+    a = LinkedMember(0, endpoints, clock_ns=clock)
+    peer, ended = a.links._peers[1], []
+    on_dial_failed = a.links._on_dial_failed
+    monkeypatch.setattr(
+        a.links, "_on_dial_failed", lambda *failed: (ended.append(peer), on_dial_failed(*failed))
+    )
+
+    def refused(times):
+        for count in range(len(ended) + 1, len(ended) + times + 1):
+            clock.ns = max(clock.ns, peer.next_dial_ns)
+            turn_until(lambda count=count: len(ended) == count, a)
+
+    clock.ns += FIRST_CONTACT_TIMEOUT_NS
+    refused(REFUSALS_OF_GONE - 1)
+    with socket.create_server(("127.0.0.1", endpoints[1].port)):
+        clock.ns = max(clock.ns, peer.next_dial_ns)
+        turn_until(lambda: peer.outgoing is not None and peer.outgoing.is_connected, a)
+        clock.ns += DIAL_TIMEOUT_NS + 1
+        a.turn()
+    refused(REFUSALS_OF_GONE - 1)
+    assert a.told == []
+    refused(1)
+    assert a.told == [("gone", 1)]
+    a.stop()
+
+
+def test_a_link_that_has_ended_is_lent_to_no_kernel_before_that_is_seen(two):
+    a, _ = two
+    assert a.links.serve(1) is not None
+    a.links._peers[1].incoming.close()
+    assert a.links.serve(1) is None
