@@ -78,7 +78,6 @@ class LinkPeer:
         incoming, outgoing = self._connections()
         self.up_since_ns = incoming.heard_ns = self.sent_ns = now_ns
         self.sent_crc = outgoing.crc
-        self.refusals = 0
 
     def on_lost(self, now_ns: int) -> None:
         """A connection of the link that was up has ended: it is dialled again at once."""
