@@ -114,6 +114,17 @@ def test_who_resets_streams_without_end_loses_his_connection_and_others_keep_the
     assert len(told) == 1
 
 
+def test_each_window_counts_for_itself_and_cuts_the_same_peer_off_again(monkeypatch):
+    cut_off, told = [], []
+    monkeypatch.setattr(grpc_guard, "_reset", cut_off.append)
+    guard = grpc_guard.ResetGuard(told.append)
+    for windows in range(1, 4):
+        for _ in range(grpc_guard.RESETS_MAX + 5):
+            guard._on_reset(Watcher(), windows * grpc_guard.RESETS_WINDOW_S)
+        assert cut_off == ["ipv4:10.0.0.1:1"] * windows
+        assert len(told) == windows
+
+
 def test_a_connection_that_resets_a_few_streams_goes_on(gateway):
     endpoint, told = gateway
     client = Http2(endpoint)

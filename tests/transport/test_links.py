@@ -144,11 +144,13 @@ def test_a_successor_of_a_process_that_went_silent_is_believed_when_its_address_
     turn_until(lambda: linked(a, b), a, b)
     for listener in b.links._listeners:
         listener.close()
+    a.links._peers[1].is_kept_alive = False  # as of an earlier release
     again = members(1, two, incarnation=6)
     turn_until(lambda: linked(a, again) and a.told[-1] == ("up", 1, 6), a, again)
 
     assert a.told == [("up", 1, 5), ("down", 1), ("gone", 1), ("up", 1, 6)]
     assert a.errors == []
+    assert a.links._peers[1].is_kept_alive, "the successor keeps it alive"
 
 
 def hello_of(member_id, secret):

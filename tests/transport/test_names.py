@@ -18,7 +18,6 @@ from cluster.transport.sockets import ReceiveBuffer
 from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, linked, turn_until
 from tests.transport.name_server import NameServer, hosts, of
 
-
 HOSTS = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
 
 
