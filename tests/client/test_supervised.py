@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from cluster.client.answer_progress import SAY_BYTES, SAY_INTERVAL_NS, AnswerProgress
 from cluster.client.egress_dispatch import EgressBatch
 from cluster.client.held_egress import HELD_BYTES_MAX, HeldEgress
+from cluster.client.session_conductor import ClientState, SessionConductor
 from cluster.client.window import UnacknowledgedWindow
 from cluster.protocol.link import TakenNumber, answer_id_of
 
@@ -57,6 +60,22 @@ def test_the_leader_is_told_at_once_of_much_soon_of_little_and_of_nothing_not():
     assert progress.rest_ns(100, is_held=True) == 0
     take(progress, *ids(0, 2), length=SAY_BYTES)
     assert progress.rest_ns(100, is_held=False) == 0
+
+
+def test_a_client_that_is_left_alone_says_soon_what_it_has_taken_and_its_sign_of_life_in_time():
+    conductor = SessionConductor.__new__(SessionConductor)
+    conductor.state, conductor.window = (
+        ClientState.CONNECTED,
+        SimpleNamespace(is_flushed=True, is_paused=False),
+    )
+    conductor._world = SimpleNamespace(now_ns=lambda: 100)
+    conductor.last_sent_ns, conductor._keep_alive_ns = 100, 60 * SAY_INTERVAL_NS
+    conductor._taken = progress = AnswerProgress()
+    progress.on_said(100)
+    assert conductor.rest_s() == 60 * SAY_INTERVAL_NS / 1e9
+
+    take(progress, *ids(0, 1))
+    assert conductor.rest_s() == SAY_INTERVAL_NS / 1e9
 
 
 class Socket:

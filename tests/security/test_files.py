@@ -271,3 +271,15 @@ def test_two_secrets_of_a_principal_are_good_until_the_next_is_put_alone(file, p
     three = ", ".join([str(digest(b"x"))] * 3)
     with pytest.raises(ConfigurationError, match="alice has 3 secrets, expected 2 at most"):
         parse({"alice": three}, "F")
+
+
+def test_a_secret_that_is_put_in_place_is_on_the_disk_before_the_old_one_is_gone(file, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        call = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *given, call=call, name=name: (calls.append(name), call(*given))[1]
+        )
+    put(str(file), "alice", token_digest(b"one"))
+
+    assert calls == ["fsync", "replace"]
