@@ -59,7 +59,7 @@ class AeronGateway:
         self._committed_position = -1
         self._found_term_id = -1  # the last that has begun
         self._told_term_id = -1  # the last that the client was told of
-        self._is_sought = False  # the client looks for the leader of its session
+        self._is_sought = True  # the client asks for its session, and hears nothing but the answer
         self._resume: link.SessionResume | None = None  # to be answered
 
     @property
@@ -71,14 +71,15 @@ class AeronGateway:
         """From now on this is the client's connection; what was not read of the one before is dropped."""
         if self._connection is not None:
             self._connection.close()
-        self._resume = None
+        self._resume, self._is_sought = None, True
         self._connection = Connection(sock, self._poller, self._receive_buffer)
 
     def do_work(self) -> int:
         """One turn; returns how much was done."""
         session, connection = self._session, self._connection
         has_room = connection is not None and connection.queued_bytes < QUEUED_BYTES_MAX
-        work_count = session.do_work(is_reading=has_room and not self._is_sought)
+        is_connecting = session.state is AeronClusterState.CONNECTING
+        work_count = session.do_work(is_reading=is_connecting or (has_room and not self._is_sought))
         if self._follower.session_id < 0 <= session.session_id:
             self._follower.session_id = session.session_id
             self._told_term_id = session.leadership_term_id
@@ -195,6 +196,7 @@ class AeronGateway:
 
     def _answer_connect(self, correlation_id: int) -> None:
         session = self._session
+        self._is_sought = False
         if not session.is_closed:
             code = EventCode.OK
         elif isinstance(session.refusal, AuthenticationRejected):
@@ -226,13 +228,15 @@ class AeronGateway:
             return
         of_session = session.session_id, session.leadership_term_id
         leader = session.leader_member_id, session.ingress_endpoints
-        if session.leadership_term_id > self._told_term_id:
-            self._told_term_id, self._is_sought = session.leadership_term_id, True
+        if session.leadership_term_id > self._told_term_id and not self._is_sought:
+            self._is_sought = True
             self._put(NewLeaderEvent(session.leadership_term_id, session.session_id, *leader), streams.EGRESS)
         if self._resume is not None:
             if self._is_settled and session.state is AeronClusterState.CONNECTED:
                 correlation_id, self._resume, self._is_sought = self._resume.correlation_id, None, False
                 self._put(link.SessionResumed(correlation_id, *of_session, self._committed, *leader))
+                self._told_term_id = session.leadership_term_id
+                self._acknowledged = 0  # what was said over a connection that broke is said again
         elif self._acknowledged < self._committed and not self._is_sought:
             self._acknowledged = self._committed
             self._put(link.CommitAck(*of_session, self._committed, self._committed_position))

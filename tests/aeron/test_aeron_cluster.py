@@ -212,7 +212,7 @@ def test_back_pressure_is_returned_and_the_end_of_a_buffer_s_term_is_passed(memb
 
 def test_a_session_that_the_cluster_closes_says_why(members):
     session = members.open_session()
-    members.say(members.answer(EventCode.CLOSED, 0, "", correlation_id=99))
+    members.say(members.answer(EventCode.CLOSED, 0))  # it has the number of the request that opened it
     members.turn(session)
     assert session.why_closed == "closed by the cluster"
     with pytest.raises(ClientClosed, match="session 7 is closed: closed by the cluster"):

@@ -54,6 +54,8 @@ class Gateway:
         self.turn()
         members.say(members.answer(answer, 0, "not you"))
         self.turn(3)
+        self.greeting = self.heard()
+        self.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
 
     def dial(self) -> None:
         self.client, theirs = socket.socketpair()
@@ -133,10 +135,9 @@ def gateway(members):
 
 
 def test_a_client_is_greeted_once_there_is_a_session_and_its_request_is_answered_with_that(gateway):
-    (reply,) = gateway.heard()
+    (reply,) = gateway.greeting
     assert (reply.code, reply.member_id) == (link.LinkErrorCode.OK, 0)
     assert reply.message_length_max == LOG_MESSAGE_MAX, "the log takes less than the way there"
-    gateway.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
     (event,) = gateway.heard()
     assert (event.code, event.correlation_id, event.cluster_session_id) == (EventCode.OK, 5, SESSION)
     assert (event.leadership_term_id, event.leader_member_id) == (3, 0)
@@ -148,8 +149,6 @@ def test_a_client_is_greeted_once_there_is_a_session_and_its_request_is_answered
 @pytest.mark.parametrize("code", [EventCode.ERROR, EventCode.AUTHENTICATION_REJECTED])
 def test_a_client_that_the_cluster_refuses_hears_its_words(members, code):
     gateway = Gateway(members, code)
-    assert gateway.heard(link.HelloReply)
-    gateway.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
     (event,) = gateway.heard()
     assert (event.code, event.correlation_id) == (code, 5)
     assert "not you" in event.detail
@@ -224,6 +223,49 @@ def test_what_an_old_term_still_brings_into_the_log_is_counted(gateway, members)
     assert gateway.heard(link.SessionResumed)[0].appended_messages == 2
 
 
+def test_what_is_on_its_way_when_the_log_shows_a_new_term_goes_to_no_leader(gateway, members):
+    header = SessionMessageHeader(3, SESSION, 0).encode()
+    gateway.client.sendall(message_frame(_Raw(header + b"one"), streams.INGRESS))  # type: ignore[arg-type]
+    gateway.follower.found.append(FoundTerm(4, 0))
+    gateway.turn(3)
+    gateway.resume()
+    assert gateway.heard(link.SessionResumed)[0].appended_messages == 0
+    assert members.to(0).payloads == []
+
+
+def test_messages_of_a_new_term_that_the_log_has_not_begun_yet_are_not_taken(gateway, members):
+    members.say(members.new_leader(4, 0))
+    gateway.turn()
+    gateway.resume()
+    assert gateway.heard(link.SessionResumed) == []
+    gateway.find(FoundTerm(4, 0))
+    gateway.offer(b"one", term_id=4)
+    gateway.find(b"one")
+    assert gateway.heard(link.CommitAck)[0].committed_messages == 1
+
+
+def test_over_another_connection_nothing_comes_before_the_greeting_and_the_acknowledgement_again(
+    gateway, members
+):
+    """A client that has heard nothing for long takes another connection to the same leader."""
+    gateway.offer(b"one")
+    gateway.find(b"one")
+    gateway.client.close()
+    gateway.client, theirs = socket.socketpair()
+    gateway.client.setblocking(False)
+    gateway.gateway.take(theirs)
+    members.say(SessionMessageHeader(3, SESSION, 11).encode() + b"answer")
+    gateway.find(FoundTerm(4, 0))
+    assert gateway.heard() == []
+    gateway.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
+    gateway.resume()
+    gateway.turn(2)
+    greeting, resumed, *others = gateway.heard()
+    assert (greeting.code, resumed.appended_messages) == (link.LinkErrorCode.OK, 1)
+    assert resumed.leadership_term_id == 4
+    assert sorted(type(each).__name__ for each in others) == ["CommitAck", "SessionMessageHeader"]
+
+
 @pytest.mark.parametrize("is_asked", [False, True])
 def test_a_lost_connection_goes_on_in_its_term_when_the_log_has_all(gateway, members, is_asked):
     gateway.offer(b"one")
@@ -263,7 +305,7 @@ def test_the_end_of_a_session_is_said_to_its_client(gateway, members, how):
     else:
         members.lost = "TIMEOUT of the driver"
     gateway.turn(2)
-    (closed,) = gateway.heard(SessionEvent)
+    closed = gateway.heard(SessionEvent)[-1]
     assert (closed.code, closed.cluster_session_id) == (EventCode.CLOSED, SESSION)
     assert closed.detail.startswith("TIMEOUT")
     assert gateway.is_ended()
@@ -300,7 +342,7 @@ def test_no_answer_is_lost_while_the_client_looks_for_its_leader(gateway, member
     gateway.turn(2)
     members.say(SessionMessageHeader(4, SESSION, 11).encode() + b"answer")
     gateway.turn(2)
-    assert len(gateway.heard()) == 2, "the greeting, and who leads"
+    assert len(gateway.heard(NewLeaderEvent)) == 1
     gateway.dial()
     gateway.find(FoundTerm(4, 1))
     gateway.resume()
@@ -324,7 +366,7 @@ def test_a_client_that_closes_has_the_cluster_close_the_session_after_its_last_m
     assert members.to(0).payloads == [(3, b"last")]
     gateway.client.shutdown(socket.SHUT_WR)
     gateway.turn(2)
-    assert [event for event in gateway.heard() if isinstance(event, SessionEvent)] == []
+    assert [event.code for event in gateway.heard(SessionEvent)] == [EventCode.OK]
     assert gateway.gateway.is_over
 
 

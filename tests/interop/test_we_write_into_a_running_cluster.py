@@ -26,7 +26,7 @@ OPTIONS = [
 MARK_SECONDS = 11  # for so long a real member that was killed seems to run, by its mark files
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def aeron_dir():
     with media_driver() as aeron_dir:
         yield str(aeron_dir)
