@@ -39,6 +39,7 @@ def test_the_page_does_what_it_says_with_each_version_of_aeron(tmp_path, version
     assert version != VERSION or re.search(r"SESSION_MESSAGE\| *\d+\| *5\|", printed), printed
     assert len(re.findall(r"^\d+ SESSION_MESSAGE$", printed, re.M)) == 5
     assert re.search(r"^0 NEW_LEADERSHIP_TERM$", printed, re.M)
+    assert "bid 1 8 10000 True" in printed
 
 
 def _remove_drivers() -> None:
