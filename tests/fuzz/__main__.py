@@ -14,12 +14,18 @@ import resource
 import sys
 import time
 
-from tests.fuzz.media import AeronIngressImage, MediaDriverFiles
+from tests.fuzz.media import AeronEgress, AeronIngressImage, MediaDriverFiles
 from tests.fuzz.mutator import Mutator
 from tests.fuzz.ports import PORTS
 from tests.fuzz.targets import TARGETS, Target
 
-ALL = {**TARGETS, "media-driver": MediaDriverFiles, "aeron-ingress": AeronIngressImage, **PORTS}
+ALL = {
+    **TARGETS,
+    "media-driver": MediaDriverFiles,
+    "aeron-ingress": AeronIngressImage,
+    "aeron-egress": AeronEgress,
+    **PORTS,
+}
 INPUT_S_MAX = 5.0  # an input takes milliseconds; far beyond them on a busy machine
 GROWTH_MIB_MAX = 256
 CHECK_INTERVAL = 50

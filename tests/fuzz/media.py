@@ -1,4 +1,4 @@
-"""The files of a media driver, whatever is in them: what it tells, its counters, a log buffer."""
+"""The files of a media driver, whatever is in them, and the egress of a session, whoever sends there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
+import pytest
 
 from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron
@@ -21,6 +22,7 @@ from cluster.media.log_buffers import LogBuffers
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.media.publication import Publication
 from cluster.protocol.cnc import CncHeader, consumer_heartbeat_offset, decode_cnc_header
+from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import frame
 from cluster.protocol.media import (
     LOG_METADATA_LENGTH,
@@ -29,11 +31,12 @@ from cluster.protocol.media import (
     OnAvailableImage,
     decode_driver_event,
 )
-from cluster.protocol.session import SessionConnectRequest
+from cluster.protocol.session import Challenge, SessionConnectRequest, SessionMessageHeader
 from cluster.transport.aeron_client_link import AeronClient
 from cluster.transport.aeron_clients import AeronClients
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.message_frames import message_frame
+from tests.aeron.scripted_cluster import SESSION, ScriptedMembers
 from tests.fuzz.targets import FRAMES, Target, named
 from tests.media.made_driver import TERM_LENGTH, MadeDriver, log_buffer
 from tests.transport.scripted_media import ScriptedAeron
@@ -143,6 +146,40 @@ class AeronIngressImage(Target):
 
     def close(self) -> None:
         self._folder.cleanup()
+
+
+class AeronEgress(Target):
+    """What anybody sends to the port of a session's egress, the cluster's own messages among it."""
+
+    slice = 300
+
+    def __init__(self) -> None:
+        self._patch = pytest.MonkeyPatch()
+        self._open()
+        members = self._members
+        said = [members.answer(code, 1, "0=host:9002") for code in EventCode]
+        said += [members.new_leader(4, leader) for leader in (1, 9)]
+        said += [Challenge(1, SESSION, b"who?"), SessionMessageHeader(3, SESSION, 11)]
+        self.corpus = [message.encode() for message in said]
+
+    def _open(self) -> None:
+        self._members = ScriptedMembers(self._patch)
+        self._session = self._members.open_session()
+
+    def feed(self, data: bytes) -> str:
+        session, heard = self._session, len(self._members.heard)
+        self._members.say(data)
+        session.do_work()
+        outcome = f"{session.state} {session.leader_member_id} {len(self._members.heard) - heard}"
+        if session.is_closed or session.leader_member_id != 0 or len(self._members.heard) > 100:
+            self._open()
+        return outcome
+
+    def check(self) -> None:
+        assert self._session.offer(b"x") > 0
+
+    def close(self) -> None:
+        self._patch.undo()
 
 
 def _beat(cnc: bytearray) -> None:
