@@ -16,12 +16,14 @@ from cluster.archive.archive import Archive, LentRecording
 from cluster.archive.files import Buffer
 from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import RecordingWriter
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import LocalProtocolError, LogDamaged, StorageError
 from cluster.log.append import BACK_PRESSURED, append_message
 from cluster.log.deliver import read_message
 from cluster.log.frames import LogParams
 from cluster.protocol import streams
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 
 INITIAL_TERM_ID = 0
 FLUSH_BYTES = 1024 * 1024
@@ -37,6 +39,22 @@ def snapshot_session_id(stream_id: int, service_id: int, log_position: int) -> i
 def digest(message: bytes, digest_before: int) -> int:
     """CRC-32 of messages in a row, each with its length."""
     return zlib.crc32(message, zlib.crc32(len(message).to_bytes(8, "little"), digest_before))
+
+
+def drop_snapshots_before(archive: Archive, recording_log: RecordingLog, log_position: int) -> int:
+    """Remove older snapshots, the module's entry first; returns how many recordings. Raises StorageError."""
+    old = [
+        entry
+        for entry in recording_log.entries
+        if entry.entry_type is SNAPSHOT and entry.log_position < log_position
+    ]
+    old.sort(key=lambda entry: (entry.log_position, entry.service_id != CONSENSUS_MODULE_SERVICE_ID))
+    for entry in old:
+        recording_log.remove(entry)
+    for entry in old:
+        if archive.has_recording(entry.recording_id):
+            archive.purge_recording(entry.recording_id)
+    return len(old)
 
 
 class SnapshotPublication:

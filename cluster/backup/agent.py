@@ -24,13 +24,16 @@ from cluster.backup.directory import BackupDirectory, named_entry
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, StorageError
 from cluster.member.disk.fetched_recording import append_checked
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
-from cluster.protocol.enums import ClusterBackupState, Role
+from cluster.protocol.enums import ClusterBackupState, ClusterTimeUnit, Role
 from cluster.protocol.link import LogStatus, RecordingStatus
 from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.supplier import SourceType, Supplier, described, event_error, frames_of
+
+# The least position that somebody reads here; None when nobody does.
+NeededPosition = Callable[[], int | None]
 
 LATEST_POSITION = 2**63 - 1
 BLOCKS_PER_TURN = 16
@@ -46,6 +49,8 @@ class BackupContext:
     interval_ns: int = 3_600_000 * MS
     response_timeout_ns: int = 5_000 * MS
     cool_down_interval_ns: int = 30_000 * MS
+    retained_snapshots: int = 0  # with neither of the two all of them stay, and all of the log
+    retained_for_ns: int = 0
 
 
 @dataclass(slots=True)
@@ -72,8 +77,11 @@ class ClusterBackupAgent:
         *,
         on_event: Callable[[str], None],
         on_error: Callable[[ClusterError], None],
+        needed_position: NeededPosition = lambda: None,
     ) -> None:
         self._context = context
+        self._needed_position = needed_position
+        self._time_unit = ClusterTimeUnit.MILLIS  # of the cluster, as members say
         self._directory = directory
         self._log = directory.log
         self._suppliers = list(suppliers)
@@ -254,6 +262,7 @@ class ClusterBackupAgent:
         """Raise ClusterError where a member is not, or no more, one to copy from."""
         assert self._supplier is not None
         name, context = self._supplier.name, self._context
+        self._time_unit = status.time_unit
         if status.cluster_id != context.cluster_id:
             raise ConfigurationError(
                 f"{name} is of cluster {status.cluster_id}, expected {context.cluster_id} (cluster_id)"
@@ -320,7 +329,18 @@ class ClusterBackupAgent:
         interval_ms = self._context.interval_ns // MS
         self._counters.next_query_deadline_ms.set(now_ms + interval_ms)
         self._on_event(f"is level at {self.position}")
+        self._prune(now_ms)
         return self._enter(ClusterBackupState.BACKING_UP)
+
+    def _prune(self, now_ms: int) -> None:
+        """Drop what is not to be retained: neither among the newest snapshots nor young enough."""
+        count, age_ns = self._context.retained_snapshots, self._context.retained_for_ns
+        if count == age_ns == 0:
+            return
+        since = (now_ms * MS - age_ns) // self._time_unit.nanoseconds if age_ns else None
+        begin = self._directory.prune(max(count, 1), since, self._needed_position())
+        if begin is not None:
+            self._on_event(f"the log begins at {begin} now")
 
     def _back_up(self, now_ms: int) -> int:
         if self._frames is None and now_ms >= self._counters.next_query_deadline_ms.get():

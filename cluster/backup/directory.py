@@ -1,7 +1,7 @@
 """A backup's directory, as that of a member: our tools and Aeron's read it, and a member can be made of it.
 
     cluster/   recording.log, cluster-mark.dat of type BACKUP
-    archive/   the log, and every snapshot that was retrieved: nothing is ever deleted
+    archive/   the log, and every snapshot that was retrieved, but for what ``prune`` has dropped
 
 What is here counts when recording.log names it. A snapshot is named when all of its recordings are whole and
 the log reaches its position; what a crash left unnamed is removed by the next start.
@@ -16,7 +16,7 @@ from cluster.archive.files import Files
 from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.archive.snapshot_archive import SnapshotArchive, drop_snapshots_before
 from cluster.backup.copied_log import CopiedLog
 from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
 from cluster.log.checksum import Checksum
@@ -27,7 +27,7 @@ from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.link import RecordingStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
-from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
 
 
 class BackupDirectory:
@@ -129,6 +129,29 @@ class BackupDirectory:
             return
         for entry in reversed(ordered):
             self.recording_log.append_snapshot(*entry[:6])
+
+    def prune(self, count: int, since: int | None, needed_position: int | None) -> int | None:
+        """Drop all but the newest ``count`` snapshots and those of cluster time ``since`` or later, and whole
+        segments of the log before the oldest that stays; returns the new begin of the log, if it has one.
+
+        Log from ``needed_position`` on stays, for whom it is read. Raises StorageError.
+        """
+        taken = sorted(
+            (entry.log_position, entry.timestamp)
+            for entry in self.recording_log.entries
+            if entry.is_valid
+            and entry.entry_type is SNAPSHOT
+            and entry.service_id == CONSENSUS_MODULE_SERVICE_ID
+        )
+        newest_first = enumerate(reversed(taken))
+        kept = [at for i, (at, time) in newest_first if i < count or (since is not None and time >= since)]
+        recording = self.log.recording
+        if not kept or recording is None or self.log.is_replacement:
+            return None
+        drop_snapshots_before(self.archive, self.recording_log, kept[-1])
+        before = recording.start_position
+        begin = recording.purge_to(min(kept[-1], kept[-1] if needed_position is None else needed_position))
+        return begin if begin > before else None
 
     def discard(self, recordings: Sequence[Recording]) -> None:
         """Drop what was retrieved and will not be named. Raises StorageError."""

@@ -54,7 +54,7 @@ class BackupConfig(BaseModel):
     dir: str = key(
         "backup",
         """The backup's directory, made when missing: cluster/, archive/ and driver/ in it, as a member's.
-        Nothing in it is deleted, unless the members' logs begin after its end: then it starts over.""",
+        retained_snapshots says what it keeps. If the members' logs begin after its end, it starts over.""",
         aeron="aeron.cluster.dir, aeron.archive.dir",
     )
     source_type: SourceType = key(
@@ -84,6 +84,20 @@ class BackupConfig(BaseModel):
         "file_sync_level",
         "As a member's: 0 written, 1 synced (fdatasync), 2 synced with metadata (fsync).",
         section="Disk",
+    )
+    retained_snapshots: int = key(
+        DEFAULTS.retained_snapshots,
+        """Snapshots older than the n-th last are dropped, and segments of the log before it, each interval;
+        not those of retained_for. 0, and no retained_for, keeps everything.""",
+        unit="snapshots",
+        ge=0,
+        le=1_000_000,
+    )
+    retained_for_ns: Duration = duration(
+        "0s",
+        """Snapshots of this last while stay, and the log since the oldest of them, however many they are. The
+        newest snapshot always stays.""",
+        ge=0,
     )
     services: Names = key(
         [],
@@ -207,6 +221,8 @@ class BackupConfig(BaseModel):
             interval_ns=self.interval_ns,
             response_timeout_ns=self.response_timeout_ns,
             cool_down_interval_ns=self.cool_down_interval_ns,
+            retained_snapshots=self.retained_snapshots,
+            retained_for_ns=self.retained_for_ns,
         )
 
     @property

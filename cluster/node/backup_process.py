@@ -57,7 +57,8 @@ class BackupProcess:
         self._activity_ms = 0
         self.standby: Standby | None = None  # of a backup with services
         self._announcements: Announcements | None = None  # of a standby with an endpoint
-        self._readers: ReaderAdmission | None = None  # at the endpoint
+        self._gateway: GrpcGateway | None = None  # at the endpoint
+        self._readers: ReaderAdmission | None = None  # there
         self._audit: AuditLog | None = None  # of the endpoint
         self._is_reopen_asked = False
         self._certificates: FileLook | None = None  # of the endpoint
@@ -94,10 +95,12 @@ class BackupProcess:
             SystemRandom(),
             on_event=self._log.info,
             on_error=self._on_error,
+            needed_position=self._needed_position,
         )
         opened.callback(self.agent.close)
         if config.endpoint:
-            opened.callback(self._open_gateway(opened).stop)
+            self._gateway = self._open_gateway(opened)
+            opened.callback(self._gateway.stop)
         if config.services:
             announcements = self._open_announcements(opened) if config.endpoint else None
             self.standby = self._open_standby(counters, announcements)
@@ -182,6 +185,13 @@ class BackupProcess:
             endpoint, timeout_s, config.tls_files, credentials=credentials.encoded_credentials
         )
         return MemberSupplier(endpoint, client, self._world, credentials, config.cluster_id)
+
+    def _needed_position(self) -> int | None:
+        """Of the services of a standby, and of readers."""
+        positions = [None if self._gateway is None else self._gateway.least_reader_position]
+        if self.standby is not None and self.standby.life is not None:
+            positions.append(self.standby.life.position)
+        return min((position for position in positions if position is not None), default=None)
 
     def _on_error(self, error: Exception) -> None:
         text = self._log.error("backup", error)

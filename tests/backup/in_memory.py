@@ -97,7 +97,10 @@ class MemberInMemory:
 class Backup:
     """One backup of a ``SimulatedCluster``, in one life after the other on its own disk."""
 
-    def __init__(self, cluster, context=CONTEXT, members=None, directory=DIRECTORY):
+    def __init__(
+        self, cluster, context=CONTEXT, members=None, directory=DIRECTORY, needed_position=lambda: None
+    ):
+        self.needed_position = needed_position
         self.cluster = cluster
         self.context = context
         self.path = directory
@@ -111,7 +114,7 @@ class Backup:
 
     @property
     def now_ms(self):
-        return self.cluster.world.now_ns // MS
+        return self.cluster.members[0].clock.epoch_ms(self.cluster.world.now_ns)
 
     def start(self):
         self.directory = BackupDirectory(
@@ -132,6 +135,7 @@ class Backup:
             Random(1),
             on_event=self.events.append,
             on_error=self.errors.append,
+            needed_position=self.needed_position,
         )
 
     def kill(self):

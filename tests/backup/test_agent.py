@@ -346,6 +346,47 @@ def test_a_backup_goes_on_in_a_term_of_a_few_bytes():
     assert backup.errors == []
 
 
+def test_snapshots_stay_by_count_and_age_and_the_log_from_the_oldest_of_them():
+    cluster = a_busy_cluster()
+    kept = [
+        ({}, 3),
+        ({"retained_snapshots": 2}, 2),
+        ({"retained_for_ns": 1}, 1),
+        ({"retained_for_ns": 3_600_000 * MS}, 3),
+        ({"retained_snapshots": 1, "retained_for_ns": 3_600_000 * MS}, 3),
+    ]
+    backups = [Backup(cluster, replace(CONTEXT, **retained)) for retained, _ in kept]
+    positions = []
+    for _ in range(3):
+        send(cluster, 300)
+        positions.append(take_snapshot(cluster))
+        for backup in backups:
+            backup.await_query()
+            backup.await_level()
+    for backup, (_, count) in zip(backups, kept, strict=True):
+        oldest = positions[-count]
+        assert [at for service, at in backup.snapshots() if service == -1] == positions[-count:]
+        recording = backup.directory.log.recording
+        assert recording.start_position == (0 if count == 3 else oldest - oldest % recording.segment_length)
+        assert len(backup.directory.archive.recordings()) == 1 + 2 * count
+        assert backup.errors == []
+    backups[1].kill()
+    backups[1].start()
+    check_copy(backups[1])
+
+
+def test_log_that_somebody_reads_stays_though_its_snapshots_go():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster, replace(CONTEXT, retained_snapshots=1), needed_position=lambda: 64)
+    for _ in range(2):
+        send(cluster, 300)
+        take_snapshot(cluster)
+        backup.await_query()
+        backup.await_level()
+    assert len(backup.snapshots()) == 2
+    assert backup.directory.log.recording.start_position == 0
+
+
 def test_a_query_that_is_refused_is_told_and_tried_again_after_the_pause():
     cluster = a_busy_cluster()
     for member in cluster.members:

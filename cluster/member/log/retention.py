@@ -13,12 +13,12 @@ from collections.abc import Callable
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
+from cluster.archive.snapshot_archive import drop_snapshots_before
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.room import LogRoom, RoomState
 from cluster.member.log.streams import LogStreams
 from cluster.protocol.consumer import Consumer
-from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 
 INTERVAL_NS = 1 * SECOND
 SHORT_INTERVAL_NS = SECOND // 10  # where room is short, and somebody may wait for it
@@ -113,19 +113,8 @@ class Retention:
         return position
 
     def _drop_snapshots(self) -> int:
-        """Remove the snapshots that are older than those to be kept; the module's entry goes first."""
+        """Remove the snapshots that are older than those to be kept."""
         recording_log = self._log.recording_log
         sets = list(recording_log.snapshot_sets(self._service_count))
         oldest = sets[self._kept_snapshots - 1][0].log_position
-        old = [
-            entry
-            for entry in recording_log.entries
-            if entry.entry_type is SNAPSHOT and entry.log_position < oldest
-        ]
-        old.sort(key=lambda entry: (entry.log_position, entry.service_id != CONSENSUS_MODULE_SERVICE_ID))
-        for entry in old:
-            recording_log.remove(entry)
-        for entry in old:
-            if self._archive.has_recording(entry.recording_id):
-                self._archive.purge_recording(entry.recording_id)
-        return len(old)
+        return drop_snapshots_before(self._archive, recording_log, oldest)
