@@ -244,7 +244,7 @@ def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:
     mark = mark_of(str(member))
     with live_counters(str(member), mark, write=True) as counters:
         try:
-            MemberControl(counters, mark.cluster_id, mark.member_id).carry_out(action)
+            MemberControl(counters, mark.cluster_id, mark.member_id, member / "node.log").carry_out(action)
         except NotLeader as error:
             status = status_over_ipc(str(member), mark)
             if status is None or status.leader_member_id < 0:

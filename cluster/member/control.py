@@ -20,6 +20,7 @@ from cluster.protocol.recording_log import SNAPSHOT
 # Ours, beside the reference's: in the lower half of the control toggle; above it 1 + the member, 0 for any.
 TRANSFER_LEADERSHIP = 1111
 _HALF = 32
+GOES_ON_LEADING = "goes on leading"  # begins the event that says why a transfer was given up
 
 
 def transfer_toggle(target_id: int = NULL_VALUE) -> int:

@@ -8,14 +8,17 @@ when an administrator asks it over the network (``ControlPort``). Neither decide
 
 from __future__ import annotations
 
+import contextlib
+import json
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 from cluster.consensus.authentication import OnAdministered
 from cluster.counters import Counter, CountersReader
 from cluster.errors import ClusterError, NotLeader, TimedOut
-from cluster.member.control import transfer_target
+from cluster.member.control import GOES_ON_LEADING, transfer_target
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import (
     ClusterControlToggle,
@@ -32,6 +35,7 @@ from cluster.transport.log_server import Administrator
 POLL_S = 0.01
 TIMEOUT_S = 30.0
 NONE = -1
+TAIL_BYTES = 64 * 1024
 # Ours, of the node toggle; it is never in the counters file, the member's process is asked itself.
 RESTART = 1112
 # What ends the cluster is done, as far as its leader can tell, when it is begun.
@@ -96,8 +100,9 @@ def _name(toggle: int, is_of_node: bool) -> str:
 class MemberControl:
     """The toggles of one running member, in its counters file, which is open for writing."""
 
-    def __init__(self, counters: CountersReader, cluster_id: int, member_id: int) -> None:
+    def __init__(self, counters: CountersReader, cluster_id: int, member_id: int, node_log: Path) -> None:
         """Raises ClusterError when a counter is missing."""
+        self._node_log = node_log
         self._counters = counters
         self._cluster_id = cluster_id
         self._who = f"member {member_id}"
@@ -143,7 +148,17 @@ class MemberControl:
             raise ClusterError(f"{self._who} replicated no snapshot: `cluster tool errors` says why")
 
         if action.is_transfer and self._leads:
-            raise ClusterError(f"{self._who} goes on leading, its node.log says why")
+            raise ClusterError(f"{self._who} {GOES_ON_LEADING}: {self._why_it_leads()}")
+
+    def _why_it_leads(self) -> str:
+        """As the member has just noted it, where its log has the level info."""
+        begin = f"{GOES_ON_LEADING}: "
+        with contextlib.suppress(OSError):
+            for line in reversed(self._node_log.read_bytes()[-TAIL_BYTES:].splitlines()):
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                    if (event := json.loads(line)["event"]).startswith(begin):
+                        return str(event.removeprefix(begin))
+        return "its node.log says why"
 
     @property
     def _leads(self) -> bool:
@@ -198,6 +213,7 @@ class ControlPort:
         endpoints: Mapping[Medium, str],
         restart: Callable[[], None],
         on_administered: OnAdministered,
+        node_log: Path,
     ) -> None:
         """``path`` is that of the member's counters file; ``endpoints`` are the members', as known.
 
@@ -210,6 +226,7 @@ class ControlPort:
         self._endpoints = endpoints
         self._restart = restart
         self._on_administered = on_administered
+        self._node_log = node_log
 
     def __call__(self, request: ControlRequest, who: Administrator) -> ControlOutcome:
         """What came of the request, when it is done."""
@@ -222,7 +239,8 @@ class ControlPort:
                 self._restart()
             else:
                 with CountersReader(self._path, write=True) as counters:
-                    MemberControl(counters, self._cluster_id, self._member_id).carry_out(action)
+                    control = MemberControl(counters, self._cluster_id, self._member_id, self._node_log)
+                    control.carry_out(action)
             if action.is_transfer:
                 leader_id = next_leader(self._member_id, self._status)
         except NotLeader as error:

@@ -282,6 +282,7 @@ class Machine:
             {Medium.GRPC: config.ingress_endpoints, Medium.TCP: config.tcp_endpoints},
             self._restart,
             self.security.on_administered,
+            config.path / "node.log",
         )
 
     def _open_log(self) -> ServedMember:

@@ -1,5 +1,6 @@
 """The toggles of a member, as they are set from outside in the counters file: when they may, and why not."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +8,10 @@ import pytest
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, NotLeader, TimedOut
+from cluster.member.control import transfer_toggle
 from cluster.member.counters import MemberCounters
 from cluster.node.control import ControlAction, MemberControl
+from cluster.node.node_log import NodeLog
 from cluster.protocol.enums import (
     ClusterControlToggle,
     ConsensusModuleState,
@@ -39,8 +42,8 @@ class ALeader:
         self.counters.module_state.set(state)
         self.counters.control_toggle.set(toggle)
 
-    def asked(self, toggle, is_of_node=False):
-        MemberControl(self.file, 0, 2).carry_out(ControlAction(toggle, is_of_node))
+    def asked(self, toggle, is_of_node=False, node_log=Path("no log")):
+        MemberControl(self.file, 0, 2, node_log).carry_out(ControlAction(toggle, is_of_node))
 
 
 @pytest.mark.conformance("C-284")
@@ -102,6 +105,25 @@ def test_a_request_returns_when_it_is_done_and_an_end_when_it_has_begun(monkeypa
     assert to_come == []
 
 
+def test_a_transfer_that_is_given_up_fails_with_the_reason_that_the_member_has_noted(monkeypatch, tmp_path):
+    node_log, wanted = tmp_path / "node.log", transfer_toggle(1)
+
+    def give_up(why):
+        leader = ALeader()
+        acts(monkeypatch, leader, [(T.NEUTRAL, State.ACTIVE)])
+        with pytest.raises(ClusterError, match=f"(?m)^member 2 goes on leading: {why}$"):
+            leader.asked(wanted, node_log=node_log)
+
+    give_up("its node.log says why")
+    log = NodeLog(node_log, "info")
+    log.info("goes on leading: of the last time")
+    log.info("goes on leading: member 1 does not follow")
+    log.info("snapshot at 1024: recordings [1, 2]")
+    log.close()
+    node_log.write_bytes(node_log.read_bytes() + b'not a line\n{"event": 7}\n')
+    give_up("member 1 does not follow")
+
+
 def test_a_leader_that_is_deposed_meanwhile_has_done_nothing(monkeypatch):
     leader = ALeader()
     acts(monkeypatch, leader, [(T.SUSPEND, State.ACTIVE), (T.INACTIVE, State.ACTIVE)])
@@ -124,7 +146,7 @@ def test_who_does_not_lead_is_in_another_state_or_says_nothing_is_told_so(patien
 def test_of_two_operators_at_once_one_is_told_what_the_other_asks_for(patience):
     """The second sees NEUTRAL, and the first sets the toggle before it does."""
     leader = ALeader()
-    second = MemberControl(leader.file, 0, 2)
+    second = MemberControl(leader.file, 0, 2, Path("no log"))
     find, seen = second._find, []
 
     def find_late(type_id):

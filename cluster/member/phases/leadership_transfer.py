@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
-from cluster.member.control import Toggles
+from cluster.member.control import GOES_ON_LEADING, Toggles
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
@@ -99,6 +99,6 @@ class LeadershipTransfer:
         return self._is_asked and member_id == self.target_id
 
     def _give_up(self, why: str) -> None:
-        self._reporter.event(f"goes on leading: {why}")
+        self._reporter.event(f"{GOES_ON_LEADING}: {why}")
         self.reset()
         self._toggles.done()
