@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -147,7 +148,8 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Make a folder with a service, its test, a client and a query, all of which run."""
-    if not name.isidentifier() or keyword.iskeyword(name) or name in ("client", "cluster", "query"):
+    is_module = name.isidentifier() and not keyword.iskeyword(name) and name not in ("client", "query")
+    if not is_module or find_spec(name) is not None:
         raise ConfigurationError(f"{name}: expected the name of a module of your own, such as order_book")
     names = {"name": name, "type": "".join(word.capitalize() for word in name.split("_")) or "Service"}
     folder = Path(name)

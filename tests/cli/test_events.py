@@ -64,6 +64,13 @@ def test_lines_are_chosen_by_time_level_and_member_and_stay_as_they_were_in_json
     }
 
 
+def test_an_error_is_one_line_that_leaves_its_traceback_to_json(run, here):
+    with (here / "member-1/node.log").open("a") as log:
+        log.write(line(7, "expected 17 bytes", "error", where="service 0", trace="Traceback …\n  File …"))
+    assert run("--since", "2026-01-27T12:00:07Z")[1][28:] == "1  ERROR: expected 17 bytes where=service 0\n"
+    assert '"trace": "Traceback' in run("--since", "2026-01-27T12:00:07Z", "--json")[1]
+
+
 def test_what_is_no_json_keeps_its_place_and_moves_no_cursor(run, here):
     with (here / "member-1/node.log").open("ab") as log:
         log.write(b"\x9b2J torn \xff\n" + line(3, "of a clock that was set back").encode())

@@ -18,17 +18,19 @@ from tests.node.processes import environment
 def test_a_new_service_passes_the_test_that_comes_with_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["new", "word_count"]) == 0
+    assert main(["new", "word_count"]) == 1
+    said = capsys.readouterr()
+    assert said.out == "word_count: cd word_count, and go on with README.md\n"
+    assert "word_count: cannot be made: File exists" in said.err
     monkeypatch.syspath_prepend(str(tmp_path / "word_count"))
 
     runpy.run_path("word_count/test_word_count.py", run_name="__main__")
 
-    assert capsys.readouterr().out == "word_count: cd word_count, and go on with README.md\npassed\n"
-    assert main(["new", "word_count"]) == 1
-    assert "word_count: cannot be made: File exists" in capsys.readouterr().err
+    assert capsys.readouterr().out == "passed\n"
 
 
-@pytest.mark.parametrize("name", ["two words", "class", "client", "../x", ""])
-def test_a_name_that_is_no_module_is_refused(tmp_path, monkeypatch, capsys, name):
+@pytest.mark.parametrize("name", ["two words", "class", "client", "../x", "", "json", "numpy"])
+def test_a_name_that_is_no_module_or_another_one_s_is_refused(tmp_path, monkeypatch, capsys, name):
     monkeypatch.chdir(tmp_path)
     assert main(["new", name]) == 2
     assert "expected the name of a module of your own" in capsys.readouterr().err
