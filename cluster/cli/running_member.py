@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from cluster.archive.directory_lock import DirectoryLock
@@ -51,11 +52,16 @@ def live_counters(
             return counters
         counters.close()
     if holds_lock(files, cluster):
-        raise NotAClusterDirectory(
-            f"{directory}: process {mark.pid} lives and takes no turns, as while its disk is full: "
-            "see node.log"
-        )
+        raise NotAClusterDirectory(f"{directory}: {why_held_up(mark.pid)}")
     raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
+
+
+def why_held_up(pid: int) -> str:
+    """Of a member whose process lives and takes no turns."""
+    with suppress(OSError):
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
+            return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"
+    return f"process {pid} lives and takes no turns, as while its disk is full: see node.log"
 
 
 def leads(directory: str) -> bool:

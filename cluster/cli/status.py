@@ -93,18 +93,21 @@ def _is_there(awaited: Awaited | None, document: dict[str, Any]) -> bool:
 
 def _text(document: dict[str, Any]) -> str:
     cluster, may_fail = document["cluster"], document["mayFail"]
-    leader = cluster["leader"]
+    leader, committed = cluster["leader"], f"{cluster['commitPosition'] or 0:,} bytes"
     leads = "nobody leads" if leader is None else f"member {leader} leads"
     count = cluster["memberCount"]
+    members = f"{count} member{'s' * (count != 1)}"
     term = "" if cluster["leadershipTermId"] is None else f"term {cluster['leadershipTermId']}, "
-    lines = [
-        f"{document['verdict']}: {count} member{'s' * (count != 1)}, {leads}, {term}"
-        f"{cluster['commitPosition']:,} bytes committed",
-        f"  {may_fail['withoutStopping']} may stop without stopping the cluster, "
-        f"{may_fail['withoutLoss']} may lose their disks without losing what was acknowledged",
-    ]
     if not document["members"]:
-        lines = [f"{document['verdict']}: a backup, {cluster['commitPosition']:,} bytes of committed log"]
+        lines = [f"{document['verdict']}: a backup, {committed} of committed log"]
+    elif may_fail["withoutLoss"] is None:
+        lines = [f"{document['verdict']}: nothing is known of {members}"]
+    else:
+        lines = [
+            f"{document['verdict']}: {members}, {leads}, {term}{committed} committed",
+            f"  {may_fail['withoutStopping']} may stop without stopping the cluster, "
+            f"{may_fail['withoutLoss']} may lose their disks without losing what was acknowledged",
+        ]
     lines += [f"  {line}" for line in table_lines([*document["members"], *document["backups"]])]
     for message in document["messages"]:
         lines += [f"{message['severity']}: {printable(message['text'])}", f"  {message['fix']}"]

@@ -60,7 +60,7 @@ def status_document(
             "memberCount": seen.member_count,
             "leader": None if leader is None else leader["memberId"],
             "leadershipTermId": _newest(seen.members, "leadershipTermId"),
-            "commitPosition": committed,
+            "commitPosition": _newest(seen.members or seen.backups, "commitPosition"),
         },
         "members": seen.members,
         "clients": {"sessions": 0 if leader is None else leader.get("sessions")},

@@ -195,16 +195,15 @@ class Directories:
     def _why_held_up(folder: Path) -> dict[str, str]:
         """Of a member whose process lives and turns nothing: it waits for its disk, or was stopped."""
         from cluster.archive.files import OsFiles
-        from cluster.cli.running_member import mark_of
+        from cluster.cli.running_member import mark_of, why_held_up
         from cluster.reader.member_directory import find_cluster_directory, holds_lock
 
         try:
             if not holds_lock(OsFiles(), find_cluster_directory(OsFiles(), str(folder))):
                 return {}
-            pid = mark_of(str(folder)).pid
+            return {"error": why_held_up(mark_of(str(folder)).pid)}
         except ClusterError:
             return {}
-        return {"error": f"process {pid} lives and takes no turns, as while its disk is full: see node.log"}
 
     def close(self) -> None:
         for reader in self._readers.values():

@@ -33,11 +33,14 @@ class Finding(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """``may_stop`` and ``may_be_lost`` count members: without stopping the cluster, without losing data."""
+    """``may_stop`` and ``may_be_lost`` count members: without stopping the cluster, without losing data.
+
+    ``may_be_lost`` is None where no member is known to have any log.
+    """
 
     verdict: str
     may_stop: int
-    may_be_lost: int
+    may_be_lost: int | None
     leader: Member | None
     messages: list[Finding]
 
@@ -58,7 +61,8 @@ def judge_members(
     level = [member for member in members if _is_level(member, leader, committed_before)]
     may_stop = max(0, len(level) - quorum) if leader else 0
     copies = sum(_has_all(member, members, committed_before) for member in members)
-    may_be_lost = max(copies, quorum if leader else 0, 1) - 1
+    is_known = any(member.get("commitPosition") is not None for member in members)
+    may_be_lost = max(copies, quorum if leader else 0, 1) - 1 if is_known else None
     if leader is None or leader["moduleState"] not in ("ACTIVE", "SNAPSHOT"):
         verdict = UNAVAILABLE
     elif may_stop == 0 < member_count - quorum:
@@ -174,27 +178,18 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
     who = "a member" if member_id is None else f"member {member_id}"
     if not member["isAlive"]:
         if error := member.get("error"):
-            return [
-                Finding(
-                    "no-answer",
-                    WARNING,
-                    member_id,
-                    f"{who} does not answer: {error}",
-                    "See whether its process runs, its host is reachable and its right `read` is given.",
-                )
-            ]
+            fix = "See whether its process runs, its host is reachable and its right `read` is given."
+            if "dir" in member:
+                fix = f"See {member['dir']}/node.log."
+            why = Finding("no-answer", WARNING, member_id, f"{who} does not answer: {error}", fix)
+            return [why, *_about_its_host(member, who, now)]
         if damage := member.get("damage"):
             text = f"the log of {who} cannot be read: {damage}"
             return [Finding("not-readable", ERROR, member_id, text, "See docs/damage.md.")]
-        return [
-            Finding(
-                "not-running",
-                WARNING,
-                member_id,
-                f"{who} does not run",
-                "Start it: cluster node --config FILE.",
-            )
-        ]
+        fix = "Start it: cluster node --config FILE"
+        if "dir" in member:
+            fix += f"; of `cluster up` it is {member['dir']}/node.toml"
+        return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
     return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
 
 

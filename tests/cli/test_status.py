@@ -12,6 +12,7 @@ from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli import running_member, status, status_document
 from cluster.cli.lags import with_missing_entries
+from cluster.errors import TimedOut
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -54,6 +55,18 @@ def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tm
     assert [member["lag"] for member in found["members"]] == [0, 0, ends[0] - ends[2]]
     assert [message["text"] for message in found["messages"]] == ["no member runs"]
     assert run("--dir", "cluster-data")[1].startswith("unavailable: 3 members, nobody leads, term ")
+
+
+def test_of_members_that_do_not_answer_nothing_is_said_but_that(run, monkeypatch):
+    refused = TimedOut("db0:9000: Connection refused")
+    monkeypatch.setattr(status_document, "ask_members", lambda *_: {-1: refused})
+
+    lines = run("--endpoints", "db0:9000")[1].splitlines()
+    found = json.loads(run("--endpoints", "db0:9000", "--json")[1])
+
+    assert lines[0] == "unavailable: nothing is known of 1 member"
+    assert lines[-2] == "error: no member answers: db0:9000: Connection refused"
+    assert found["cluster"]["commitPosition"] is found["mayFail"]["withoutLoss"] is None
 
 
 def messages(count):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import signal
+import subprocess
 
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.cli.main import main
+from cluster.cli.running_member import why_held_up
 from cluster.counters import CountersFile
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterComponentType
@@ -36,6 +39,20 @@ def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_th
     lock.release()
     assert main(["top", "--dir", str(tmp_path), "--once"]) == 1
     assert "not running" in capsys.readouterr().out
+
+
+def test_of_a_process_that_a_signal_has_stopped_it_is_said_how_it_goes_on():
+    child = subprocess.Popen(["sleep", "60"])
+    try:
+        child.send_signal(signal.SIGSTOP)
+        os.waitpid(child.pid, os.WUNTRACED)
+        assert (
+            why_held_up(child.pid)
+            == f"process {child.pid} was stopped by a signal: kill -CONT {child.pid} has it go on"
+        )
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_a_stopped_member_has_the_id_of_its_mark_file_and_no_sessions(tmp_path):

@@ -66,6 +66,30 @@ def test_a_member_that_lacks_only_what_was_committed_since_a_moment_ago_is_level
     assert judged(members, committed=1_000) == ("healthy", 1, [])
 
 
+def test_of_members_of_which_nothing_is_known_it_is_not_said_how_many_may_be_lost():
+    refused = [gone(None, error="db0:9000: Connection refused")]
+    assert judge_members(refused, 1, NOW).may_be_lost is None
+    assert judge_members([gone(0, commitPosition=96), gone(1)], 2, NOW).may_be_lost == 0
+
+
+@pytest.mark.parametrize(
+    "known, fix",
+    [
+        ({"error": "db0:9000: Connection refused"}, "See whether its process runs, its host is reachable"),
+        ({"error": "process 7 is stopped", "dir": "d"}, "See d/node.log"),
+        ({"dir": "d"}, "cluster node --config FILE; of `cluster up` it is d/node.toml"),
+    ],
+)
+def test_what_to_do_about_a_member_goes_by_what_is_known_of_it(known, fix):
+    found = judge_members([*a_cluster(3)[:2], gone(2, **known)], 3, NOW)
+    assert fix in found.messages[0].fix
+
+
+def test_of_a_member_that_its_full_disk_holds_up_the_disk_is_named_too():
+    held_up = gone(2, error="process 7 takes no turns", dir="d", diskFree=3 << 20, diskTotal=1 << 40)
+    assert judged([*a_cluster(3)[:2], held_up]) == ("at-risk", 0, ["no-answer", "disk-low"])
+
+
 def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
     canvass = {"electionState": "CANVASS"}
     texts = [
