@@ -126,6 +126,7 @@ class AeronSender:
             attempt.writer.give(payload)
             while attempt.writer.unsettled >= window:
                 attempt.turn()
+        attempt.turn()
         self._rows += len(payloads)
 
     def poll(self) -> None:

@@ -224,6 +224,16 @@ def cluster_node(directory: Path, member_id: int, *options: str) -> RealNode:
     return RealNode(directory / f"member-{member_id}", aeron_dir, [*identity, *options])
 
 
+def leader_of(nodes: list[RealNode]) -> int:
+    """Which of these members leads, once one does."""
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        for member_id, node in enumerate(nodes):
+            if cluster_tool(node.directory / "cluster", "is-leader").status == 0:
+                return member_id
+        assert time.monotonic() < deadline, "no member leads"
+
+
 @contextmanager
 def media_driver(main: str = "io.aeron.driver.MediaDriver", **more: object) -> Iterator[Path]:
     """A media driver of Aeron's that serves clients on this host; its directory.

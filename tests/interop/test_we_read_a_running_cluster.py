@@ -20,6 +20,7 @@ from tests.interop.aeron import (
     START_SECONDS,
     RealNode,
     cluster_tool,
+    leader_of,
     media_driver,
     real_cluster,
     workload,
@@ -83,15 +84,6 @@ def await_level(node: RealNode, end: int) -> None:
             if reader.is_live and reader.commit_position() >= end:
                 return
         time.sleep(0.05)
-
-
-def leader_of(nodes: list[RealNode]) -> int:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        for member_id, node in enumerate(nodes):
-            if cluster_tool(node.directory / "cluster", "is-leader").status == 0:
-                return member_id
-        assert time.monotonic() < deadline, "no member leads"
 
 
 @pytest.mark.conformance("M-41", "M-42", "M-43", "M-45", "M-46", "M-47")

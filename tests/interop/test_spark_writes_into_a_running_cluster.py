@@ -1,0 +1,145 @@
+"""Spark writes into three real members while leader, tasks and driver are killed: each row is there once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from cluster.errors import BatchRegistered, ClientClosed
+from cluster.protocol.lane import REGISTRATION, Lane
+from cluster.reader import LogReader
+from spark_connector.options.cluster_options import SinkOptions
+from spark_connector.sink.aeron_sending import AeronSender, plan, register
+from tests.interop.aeron import ROOT, RealNode, leader_of, media_driver, real_cluster
+
+pytestmark = pytest.mark.interop
+PORT = 26800
+CONSENSUS = ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(3))
+MEMBER = [
+    *("--service", "echo", "--base-port", str(PORT), "--term-length", "256k", "--segment-length", "256k"),
+    *("--heartbeat-timeout", "4s", "--heartbeat-interval", "100ms", "--session-timeout", "4s"),
+]
+BATCHES, ROWS = 5, 4000
+SECONDS = 120  # for a step
+
+
+@contextmanager
+def query(folder: Path, aeron_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The program, in a group of its own, which is killed in the end."""
+    arguments = [CONSENSUS, str(aeron_dir), str(folder / "lines"), str(folder / "checkpoint")]
+    with (folder / "query.err").open("ab") as err:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.interop.write_into_aeron", *arguments],
+            cwd=ROOT,
+            stdout=err,
+            stderr=err,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def await_file(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """Until Spark has written it into the checkpoint."""
+    deadline = time.monotonic() + SECONDS
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < deadline, f"no {path.name}"
+        time.sleep(0.02)
+
+
+def payloads_in(node: RealNode) -> Counter[bytes]:
+    with LogReader.open(dir=str(node.directory)) as reader:
+        entries = reader.entries(columns=("payload", "entryType"), entry_types=("SESSION_MESSAGE",))
+        return Counter(entry["payload"] for entry in entries)
+
+
+@pytest.fixture(scope="module")
+def aeron_dir() -> Iterator[Path]:
+    with media_driver() as aeron_dir:
+        yield aeron_dir
+
+
+@pytest.mark.conformance("M-39")
+def test_attempts_of_a_task_that_overlap_and_lose_their_leader_have_each_row_in_the_log_once(
+    tmp_path, aeron_dir
+):
+    rows = [b"%d" % (row % 2900) for row in range(3000)]
+    options = SinkOptions.parse({"consensusEndpoints": CONSENSUS, "aeronDir": str(aeron_dir)})
+    lane, is_killed, second = Lane("orders", 0, 0), threading.Event(), []
+
+    def send_all() -> None:
+        with AeronSender(options, lane, planned) as sender:
+            sender.send(record_batch(rows[:2000]))
+            while not is_killed.is_set():
+                sender.poll()
+            sender.send(record_batch(rows[2000:]))
+            second.append(sender.finish())
+
+    with real_cluster(tmp_path, *MEMBER) as nodes:
+        planned = plan(options)
+        other = threading.Thread(target=send_all)
+        with AeronSender(options, lane, planned) as first:
+            first.send(record_batch(rows[:1000]))
+            other.start()
+            with pytest.raises(ClientClosed, match="another attempt has opened batch 0 of lane orders/0"):
+                poll_for_long(first)
+        nodes.pop(leader_of(nodes)).stop(signal.SIGKILL)
+        is_killed.set()
+        other.join()
+        assert [count for count, _ in second] == [len(rows)]
+        with AeronSender(options, lane, planned) as late:
+            late.send(record_batch(rows))
+            assert late.finish()[0] == len(rows)
+        register(options, Lane("orders", REGISTRATION, 0), planned.end, second[0][1])
+        with pytest.raises(BatchRegistered), AeronSender(options, lane, plan(options)) as later:
+            later.send(record_batch(rows))
+        assert [payloads_in(node) for node in nodes] == [Counter(rows)] * 2
+
+
+def record_batch(rows: list[bytes]) -> pa.RecordBatch:
+    return pa.record_batch({"payload": rows})
+
+
+def poll_for_long(sender: AeronSender) -> None:
+    deadline = time.monotonic() + SECONDS
+    while time.monotonic() < deadline:
+        sender.poll()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3 * SECONDS)
+def test_each_row_is_once_in_the_archives_of_a_cluster_whose_leader_was_killed(tmp_path, aeron_dir):
+    (tmp_path / "lines").mkdir()
+    lines = [b"%d %d" % (batch, row % (ROWS - 9)) for batch in range(BATCHES) for row in range(ROWS)]
+    for batch in range(BATCHES):
+        text = b"\n".join(lines[batch * ROWS : (batch + 1) * ROWS])
+        (tmp_path / "lines" / f"{batch}.txt").write_bytes(text)
+        os.utime(tmp_path / "lines" / f"{batch}.txt", (batch, batch))
+    planned, done = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
+    with real_cluster(tmp_path, *MEMBER) as nodes:
+        with query(tmp_path, aeron_dir) as process:
+            await_file(planned / "2", process)
+            leader = nodes.pop(leader_of(nodes))
+            leader.stop()
+            await_file(planned / "3", process)
+        with query(tmp_path, aeron_dir) as process:
+            assert process.wait(SECONDS) == 0, (tmp_path / "query.err").read_text()[-3000:]
+        assert done.joinpath(str(BATCHES - 1)).exists()
+        assert [payloads_in(node) for node in nodes] == [Counter(lines)] * 2
