@@ -87,7 +87,7 @@ class _Attempt:
         elif writer.owes and now - self._since > self._timeout_s:
             raise TimedOut(
                 f"nothing was committed for {self._timeout_s:g} s (option commitTimeoutMs): "
-                f"{writer.state.value}; {writer.unsettled} rows are not in the log"
+                f"{writer.state.value}; {writer.unsettled} rows are on their way"
             )
 
     def close(self) -> None:
@@ -158,4 +158,7 @@ class AeronSender:
         else:
             lane, begin = self._lane, begin_of(log, self._lane, self._index)
         attempt = _Attempt(self._options, log, LaneAlias(lane, _unique()), begin)
-        return self._opened.enter_context(closing(attempt))
+        self._opened.enter_context(closing(attempt))
+        while attempt.writer.state is not LaneState.WRITING:  # what is in the log is known before the rows
+            attempt.turn()
+        return attempt

@@ -30,11 +30,13 @@ class ScriptedSession:
         self.leadership_term_id = leadership_term_id
 
     def close(self):
+        if self._log.commits and not self.is_closed:
+            self._log.close(self.session_id)
         self.is_closed = True
 
 
 class ScriptedLog:
-    """``keeps_opens``: of sessions that ask for it; ``commits``: what they offer. Else the test writes it."""
+    """``keeps_opens``: of sessions that ask for it; ``commits``: what they do. Else the test writes it."""
 
     def __init__(self):
         self.log, self.term, self.now_ns = [], 4, 0
@@ -45,6 +47,11 @@ class ScriptedLog:
     @property
     def end(self):
         return LENGTH * len(self.log)
+
+    @property
+    def message_end(self):
+        """After the last message."""
+        return max(entry.end_position for entry in self.log if entry.payload is not None)
 
     @property
     def aliases(self):

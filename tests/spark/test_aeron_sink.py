@@ -56,7 +56,7 @@ def write(*columns, kind=None, **options):
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
 def test_a_task_reports_how_many_of_its_rows_are_committed_and_closes_its_session(log, kind):
-    assert write([b"a", b"b"], [], [b"c", b""], kind=kind) == RowsCommitted(4, log.end, "q")
+    assert write([b"a", b"b"], [], [b"c", b""], kind=kind) == RowsCommitted(4, log.message_end, "q")
     assert [(session.sent, session.is_closed) for session in log.sessions] == [
         ([b"a", b"b", b"c", b""], True)
     ]
@@ -96,7 +96,7 @@ def test_a_row_without_payload_is_refused_before_a_session_is_opened_in_a_real_c
 def test_a_task_waits_for_the_session_of_an_attempt_that_goes_on_and_says_so_in_the_end(log):
     log.open(LaneAlias(LANE, "zombie").text, 1)
     says = (
-        r"for 0.05 s \(option commitTimeoutMs\): the session of an earlier attempt is still open .*; 1 rows"
+        r"for 0.05 s \(option commitTimeoutMs\): the session of an earlier attempt is still open .*; 0 rows"
     )
     with pytest.raises(TimedOut, match=says):
         write([b"a"])
@@ -117,7 +117,7 @@ def test_a_task_that_a_later_attempt_has_replaced_ends(log):
 
 def test_at_least_once_every_attempt_sends_all_under_a_name_of_its_own(log):
     for _ in range(2):
-        assert write([b"a"], deliveryMode="at-least-once") == RowsCommitted(1, log.end)
+        assert write([b"a"], deliveryMode="at-least-once") == RowsCommitted(1, log.message_end)
     assert [session.sent for session in log.sessions] == [[b"a"], [b"a"]]
     assert len({alias.lane.application for alias in log.aliases}) == 2
 
