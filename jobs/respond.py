@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from jobs.command import JobOptions
 
+MEMBERS = ("endpoints", "consensusEndpoints", "aeronDir")  # how source and sink name those of a cluster
 Transform = Callable[["DataFrame"], "DataFrame"]
 
 EXAMPLE = """python -m jobs.respond --endpoints 0=127.0.0.1:9000 --transform my:answers --checkpoint answers
@@ -63,13 +64,21 @@ def answers(transform: Transform, entries: DataFrame, name: str) -> DataFrame:
     return made.select("payload")
 
 
+def cluster_of(options: JobOptions) -> dict[str, str]:
+    """Where the answers go: options of the sink. Raises ConfigurationError where no option says it."""
+    to: str | None = options.arguments.to
+    found = {name: options.source[name] for name in MEMBERS if name in options.source}
+    if not to and not found:
+        raise ConfigurationError("--to is not given, and without --endpoints there is nobody to answer to")
+    return {"endpoints": to} if to else found
+
+
 def respond(spark: SparkSession, options: JobOptions) -> None:
     """Run the answers of the user's function into the cluster."""
     given = options.arguments
     entries = read_log(spark, starting_at(options.source, None))
     made = answers(transform_named(given.transform), entries, given.transform)
-    writer = made.writeStream.format("cluster").outputMode("append")
-    writer = writer.option("endpoints", given.to or options.source["endpoints"])
+    writer = made.writeStream.format("cluster").outputMode("append").options(**cluster_of(options))
     run(spark, writer, "respond", options)
 
 
@@ -88,8 +97,7 @@ def main() -> None:
     made.add_argument("--to", metavar="LIST", help="endpoints to answer to; default: those of --endpoints")
     options = options_of(made)
     transform_named(options.arguments.transform)
-    if not options.arguments.to and "endpoints" not in options.source:
-        raise ConfigurationError("--to is not given, and without --endpoints there is nobody to answer to")
+    cluster_of(options)
     respond(start("respond", options), options)
 
 
