@@ -62,6 +62,13 @@ def check_is_alone(given: str | None, *others: object, option: str = "--consensu
         raise typer.BadParameter("give it without --endpoints and directories", param_hint=option)
 
 
+class AeronPlace(NamedTuple):
+    """A real Aeron Cluster that runs, and the directory of the media driver by which it is reached."""
+
+    consensus_endpoints: str
+    aeron_dir: str | None
+
+
 def text_or_none(path: Path | None) -> str | None:
     return None if path is None else str(path)
 

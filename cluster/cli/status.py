@@ -12,7 +12,16 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
-from cluster.cli.members import OptionalEndpoints, optional_directory, place
+from cluster.cli.members import (
+    AeronPlace,
+    ConsensusEndpoints,
+    MediaDriverDirectory,
+    OptionalEndpoints,
+    check_is_alone,
+    optional_directory,
+    place,
+    text_or_none,
+)
 from cluster.cli.status_document import status_document
 from cluster.cli.top_screen import table_lines
 from cluster.cli.verdict import HEALTHY, UNAVAILABLE
@@ -29,6 +38,7 @@ Examples:
   cluster status --endpoints 127.0.0.1:9000
   cluster status --wait healthy --timeout 30
   cluster status --dir backup
+  cluster status --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron
 
 Without --dir and --endpoints CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
 ./cluster-data. The directory may be a whole cluster's, a member's, a backup's or a copy of one; its members
@@ -54,6 +64,8 @@ def status(
         optional_directory("A whole cluster's directory, a member's, or a copy of one."),
     ] = None,
     endpoints: OptionalEndpoints = None,
+    consensus_endpoints: ConsensusEndpoints = None,
+    aeron_directory: MediaDriverDirectory = None,
     wait: Annotated[
         Awaited | None,
         typer.Option(help="Wait until a member leads, all members are level, or the cluster is healthy."),
@@ -62,11 +74,16 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object.")] = False,
 ) -> None:
     """Say whether the cluster is healthy, how much it can lose, and what to do."""
+    aeron = None
+    if consensus_endpoints is not None:
+        check_is_alone(consensus_endpoints, endpoints, directory)
+        aeron = AeronPlace(consensus_endpoints, text_or_none(aeron_directory))
     deadline = time.monotonic() + timeout
     while True:
         is_last = wait is None or time.monotonic() >= deadline
         try:
-            document = status_document(*place(directory, endpoints))
+            here = place(directory, endpoints) if aeron is None else (None, None)
+            document = status_document(*here, aeron=aeron)
         except ClusterError:
             if is_last:
                 raise

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.cli.lags import with_missing_entries
-from cluster.cli.members import FROM_ENVIRONMENT, Shown, ask_members
+from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
 
@@ -23,22 +23,28 @@ SECOND_LOOK_S = 0.25
 
 
 def status_document(
-    directory: Path | None, endpoints: str | None = None, shown: Shown = FROM_ENVIRONMENT
+    directory: Path | None,
+    endpoints: str | None = None,
+    shown: Shown = FROM_ENVIRONMENT,
+    *,
+    aeron: AeronPlace | None = None,
 ) -> dict[str, Any]:
-    """Look at the members in a directory or at endpoints, and judge them.
+    """Look at the members in a directory, at endpoints or of a real Aeron Cluster, and judge them.
 
     Members that are asked are ``shown`` who asks. Looks twice where somebody lags: who has by then what was
     committed before does not. Raises ClusterError.
     """
-    seen = _seen(directory, endpoints, shown)
+    seen = _seen(directory, endpoints, shown, aeron)
     committed = _newest(seen.members or seen.backups, "commitPosition") or 0
     if any(member["isAlive"] and _is_short_of(member, committed) for member in seen.members):
         time.sleep(SECOND_LOOK_S)
-        seen = _seen(directory, endpoints, shown)
+        seen = _seen(directory, endpoints, shown, aeron)
     now = datetime.now(UTC)
     for member in seen.members:
         _add_outlook(member, committed)
-    with_missing_entries(seen.members, committed, now, lambda: _log_of(seen.members, committed, endpoints))
+    with_missing_entries(
+        seen.members, committed, now, lambda: _log_of(seen.members, committed, endpoints, aeron)
+    )
     judged = judge_members(seen.members, seen.member_count, now, committed)
     of_backups = judge_backups(seen.backups)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
@@ -81,10 +87,14 @@ def _add_outlook(member: Member, committed: int) -> None:
     member["logDays"] = round(room / per_day, 1) if per_day and room is not None else None
 
 
-def _log_of(members: list[Member], committed: int, endpoints: str | None) -> LogReader:
+def _log_of(
+    members: list[Member], committed: int, endpoints: str | None, aeron: AeronPlace | None
+) -> LogReader:
     """The log of a member that has all of it. Raises ClusterError."""
     from cluster.reader.log_reader import LogReader
 
+    if aeron is not None:
+        return LogReader.open(consensus_endpoints=aeron.consensus_endpoints, aeron_dir=aeron.aeron_dir)
     folders = [m["dir"] for m in members if "dir" in m and (m.get("commitPosition") or 0) >= committed]
     return LogReader.open(dir=folders[0]) if folders else LogReader.open(endpoints=endpoints)
 
@@ -123,13 +133,15 @@ class _Seen:
         self.identity = None if identity is None else identity_text(*identity)
 
 
-def _seen(directory: Path | None, endpoints: str | None, shown: Shown) -> _Seen:
+def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: AeronPlace | None) -> _Seen:
     from cluster.cli.top import with_lag
     from cluster.transport.endpoint import parse_endpoints
 
     seen = _Seen()
     known: dict[int, Endpoint] = {}
-    if endpoints is not None:  # without their ids: each of them says who the others are
+    if aeron is not None:
+        _survey(aeron, seen)
+    elif endpoints is not None:  # without their ids: each of them says who the others are
         known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
     else:
         assert directory is not None
@@ -141,6 +153,38 @@ def _seen(directory: Path | None, endpoints: str | None, shown: Shown) -> _Seen:
     with_lag([*seen.members, *seen.backups])
     seen.members.sort(key=lambda member: -1 if member["memberId"] is None else member["memberId"])
     return seen
+
+
+def _survey(aeron: AeronPlace, seen: _Seen) -> None:
+    """Ask the members of a real Aeron Cluster. Of what is committed they have what they have recorded."""
+    from cluster.aeron.aeron_survey import committed_position, survey
+
+    standings = survey(*aeron)
+    seen.member_count = len(standings)
+    committed = committed_position(standings, seen.member_count)
+    for each in standings:
+        member: Member = {"memberId": each.member_id, "isAlive": each.response is not None}
+        if each.error is not None:
+            member["error"] = f"{each.endpoint}: {each.error}"
+        if each.response is not None:
+            leads = each.member_id == each.response.leader_member_id
+            member |= {
+                "role": "LEADER" if leads else "FOLLOWER",
+                "electionState": "CLOSED",
+                "moduleState": None,
+            }
+            member["leaderMemberId"] = each.response.leader_member_id
+            member["leadershipTermId"] = each.response.last_leadership_term_id
+            snapshots = [snapshot for snapshot in each.response.snapshots if snapshot.service_id == -1]
+            newest = max(snapshots, key=lambda snapshot: snapshot.log_position, default=None)
+            member["snapshotPosition"] = None if newest is None else newest.log_position
+            member["snapshotTimestamp"] = None if newest is None else newest.timestamp
+        if each.recorded_end is not None and each.start_position is not None:
+            member["appendPosition"] = each.recorded_end
+            member["commitPosition"] = min(each.recorded_end, committed)
+            member["logBytes"] = each.recorded_end - each.start_position
+            member["replayBytes"] = each.recorded_end - (member["snapshotPosition"] or 0)
+        seen.take(member)
 
 
 def _ask(endpoints: dict[int, Endpoint], here: set[int], seen: _Seen, shown: Shown) -> None:

@@ -19,6 +19,8 @@ DISK_SHARE_MIN = 0.05
 REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
 CERTIFICATE_DAYS_MIN = 14
 
+TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
+
 Member = dict[str, Any]  # as ``cluster top --json`` has it; what is not known is None or missing
 
 
@@ -63,7 +65,7 @@ def judge_members(
     copies = sum(_has_all(member, members, committed_before) for member in members)
     is_known = any(member.get("commitPosition") is not None for member in members)
     may_be_lost = max(copies, quorum if leader else 0, 1) - 1 if is_known else None
-    if leader is None or leader["moduleState"] not in ("ACTIVE", "SNAPSHOT"):
+    if leader is None or leader["moduleState"] not in TAKES_MESSAGES:
         verdict = UNAVAILABLE
     elif may_stop == 0 < member_count - quorum:
         verdict = AT_RISK
@@ -167,7 +169,7 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
                 "cluster tool resume",
             )
         )
-    elif leader["moduleState"] not in ("ACTIVE", "SNAPSHOT"):
+    elif leader["moduleState"] not in TAKES_MESSAGES:
         text = f"the leader's state is {leader['moduleState']}: it takes no message"
         messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))
     return messages

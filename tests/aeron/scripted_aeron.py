@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from cluster.aeron import aeron_log
+from cluster.aeron import aeron_log, aeron_survey
 from cluster.aeron.aeron_log import AeronLog
 from cluster.errors import LogPurged, MediaDriverError, TimedOut
 from cluster.log.scan import frame_starts, scan
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
-from cluster.protocol.backup import BackupResponse
+from cluster.protocol.backup import BackupResponse, BackupSnapshotRecording
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import DATA_FRAME_HEADER
 from cluster.reader import LogReader
@@ -43,6 +43,9 @@ class Script:
     members: str = ""  # as the member names them
     stream_id: int = 100
     is_stopped: bool = False
+    term_id: int = 0
+    leader_id: int = 0
+    snapshots: tuple[BackupSnapshotRecording, ...] = ()
 
     def __post_init__(self) -> None:
         self.commit = self.commit or len(self.data)
@@ -120,8 +123,10 @@ class ScriptedMember:
 
     def poll_response(self) -> bool:
         if self.script.answers:
+            script = self.script
+            terms = 0, 0, script.term_id, 0
             self.response = BackupResponse(
-                1, 0, 0, 0, 0, 0, 7, 0, self.script.member_id, cluster_members=self.script.members
+                1, 0, *terms, 7, script.leader_id, script.member_id, script.snapshots, script.members
             )
         return self.response is not None
 
@@ -200,6 +205,12 @@ class _Aeron:
     def close(self) -> None:
         pass
 
+    def __enter__(self) -> _Aeron:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
 
 class Clock:
     """Passes when somebody waits."""
@@ -221,6 +232,24 @@ def open_scripted(monkeypatch: Any, scripts: list[Script], **options: Any) -> Lo
     clock = Clock()
     options = {"spread": 0, "now_ns": lambda: clock.now_ns, "wait": clock.wait, **options}
     return LogReader(AeronLog(",".join(by_endpoint), **options))
+
+
+def survey_scripted(monkeypatch: Any, scripts: list[Script]) -> None:
+    """Let these be the members that are asked how they stand; time passes while they are waited for."""
+    by_endpoint = {f"host:{9000 + script.member_id}": script for script in scripts}
+    members = "|".join(f"{s.member_id},i:1,host:{9000 + s.member_id},l:1,c:1,a:1" for s in scripts)
+    for script in scripts:
+        script.members = members
+    clock = Clock()
+    member = type("Member", (ScriptedMember,), {"__init__": _of(by_endpoint)})
+    of_module = {
+        "Aeron": _Aeron,
+        "AeronMember": member,
+        "monotonic_ns": lambda: clock.now_ns,
+        "pause": clock.wait,
+    }
+    for name, value in of_module.items():
+        monkeypatch.setattr(aeron_survey, name, value)
 
 
 def open_recording(

@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cluster.archive import OsFiles
@@ -13,6 +14,7 @@ from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli import running_member, status, status_document
 from cluster.cli.lags import with_missing_entries
 from cluster.errors import TimedOut
+from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -20,6 +22,7 @@ from cluster.reader.directory import DirectoryLog
 from cluster.reader.log_reader import LogReader
 from cluster.reader.standing import by_log, standing_text
 from cluster.transport.clock import epoch_ms
+from tests.aeron.scripted_aeron import Script, survey_scripted
 from tests.archive.logs import T0, LogWriter, a_log, log_params
 from tests.archive.members import live_counters, write_member
 
@@ -67,6 +70,65 @@ def test_of_members_that_do_not_answer_nothing_is_said_but_that(run, monkeypatch
     assert lines[0] == "unavailable: nothing is known of 1 member"
     assert lines[-2] == "error: no member answers: db0:9000: Connection refused"
     assert found["cluster"]["commitPosition"] is found["mayFail"]["withoutLoss"] is None
+
+
+def test_a_real_cluster_has_the_same_verdict_and_document(run, monkeypatch):
+    log = np.zeros(8192, np.uint8)
+    scripts = [
+        Script(member, log, 65536, is_leader=member == 1, term_id=4, leader_id=1) for member in range(3)
+    ]
+    scripts[0].snapshots = (BackupSnapshotRecording(3, 4, 0, 4096, T0, -1),)
+    survey_scripted(monkeypatch, scripts)
+    status, out, _ = run("--json", "--consensus-endpoints", "host:9000")
+    found = json.loads(out)
+    assert (status, found["verdict"], found["mayFail"]) == (
+        0,
+        "healthy",
+        {"withoutStopping": 1, "withoutLoss": 2},
+    )
+    assert found["cluster"] == {
+        "id": None,
+        "identity": None,
+        "memberCount": 3,
+        "leader": 1,
+        "leadershipTermId": 4,
+        "commitPosition": 8192,
+    }
+    first = found["members"][0]
+    expected = {
+        "role": "FOLLOWER",
+        "appendPosition": 8192,
+        "lag": 0,
+        "snapshotPosition": 4096,
+        "replayBytes": 4096,
+    }
+    assert first | expected == first
+    assert run("--consensus-endpoints", "host:9000")[1].startswith(
+        "healthy: 3 members, member 1 leads, term 4"
+    )
+
+
+def test_a_real_member_that_lags_or_does_not_answer_is_told(run, monkeypatch):
+    log = np.zeros(8192, np.uint8)
+    scripts = [Script(member, log, 65536) for member in range(3)]
+    survey_scripted(monkeypatch, scripts)
+    monkeypatch.setattr(status_document, "SECOND_LOOK_S", 0)
+    monkeypatch.setattr(status_document, "with_missing_entries", lambda *_: None)
+    scripts[1].data = log[:1024]
+    scripts[2].answers = False
+    status, out, _ = run("--json", "--consensus-endpoints", "host:9000")
+    found = json.loads(out)
+    assert (status, found["cluster"]["commitPosition"], found["verdict"]) == (1, 1024, "at-risk")
+    assert found["messages"][0]["text"] == "member 2 does not answer: host:9002: it answers no query"
+    scripts[2].answers, scripts[2].data = True, log
+    found = json.loads(run("--json", "--consensus-endpoints", "host:9000")[1])
+    assert (found["verdict"], found["members"][1]["lag"]) == ("at-risk", 7168)
+    assert [message["name"] for message in found["messages"]] == ["lags"]
+    for script in scripts:
+        script.answers = False
+    status, out, _ = run("--json", "--consensus-endpoints", "host:9000")
+    assert (status, json.loads(out)["verdict"]) == (1, "unavailable")
+    assert run("--consensus-endpoints", "host:9000", "--dir", "d")[0] == 2
 
 
 def messages(count):

@@ -67,6 +67,8 @@ ELSEWHERE = {
     "cluster events": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster status --dir backup": BACKUPS
     + "test_a_backup_over_tls_is_made_of_a_member_that_its_authority_vouches_for",
+    "cluster status --consensus-endpoints": "tests/cli/test_status.py::"
+    "test_a_real_cluster_has_the_same_verdict_and_document",
     "cluster status": UP
     + "test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories",
     "cluster top --dir cluster-data": README,

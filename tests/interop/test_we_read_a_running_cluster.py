@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster.cli.archive import app
+from cluster.cli.status import app as status_app
 from cluster.errors import ConfigurationError, LogPurged, MediaDriverError, TimedOut
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
@@ -84,6 +85,13 @@ def await_level(node: RealNode, end: int) -> None:
             if reader.is_live and reader.commit_position() >= end:
                 return
         time.sleep(0.05)
+
+
+def status_of(aeron_dir: str) -> dict[str, Any]:
+    """The document of ``cluster status``."""
+    command = ["--json", "--consensus-endpoints", CONSENSUS, "--aeron-dir", aeron_dir]
+    document: dict[str, Any] = json.loads(CliRunner().invoke(status_app, command).stdout)
+    return document
 
 
 @pytest.mark.conformance("M-41", "M-42", "M-43", "M-45", "M-46", "M-47")
@@ -160,9 +168,17 @@ def test_a_stream_goes_on_through_the_death_of_the_leader_and_gives_nothing_twic
             read.extend(reader.entries(read[-1]["endPosition"] if read else 0, end))
             if phase == "1":
                 dead = leader_of(nodes)
+                healthy = status_of(aeron_dir)
                 nodes[dead].stop(signal.SIGKILL)
         left = [node for node in nodes if node is not nodes[dead]]
         assert {entry["leadershipTermId"] for entry in read} >= {0, 1}
+        at_risk = status_of(aeron_dir)
+    assert (healthy["verdict"], healthy["cluster"]["leader"]) == ("healthy", dead)
+    assert healthy["mayFail"] == {"withoutStopping": 1, "withoutLoss": 2}
+    assert (at_risk["verdict"], at_risk["mayFail"]["withoutStopping"]) == ("at-risk", 0)
+    assert at_risk["cluster"]["leader"] in {0, 1, 2} - {dead}
+    assert at_risk["cluster"]["leadershipTermId"] > healthy["cluster"]["leadershipTermId"]
+    assert at_risk["cluster"]["commitPosition"] >= read[-1]["endPosition"]
     for node in left:
         node.stop()
         assert entries_in(node, read[-1]["endPosition"]) == read
