@@ -377,15 +377,22 @@ class Archive:
         recording = self._recordings.get(recording_id)
         if recording is None:
             descriptor = self._catalog.descriptor(recording_id)
-            recording = self._recordings[recording_id] = Recording(
-                self.files,
-                self.directory,
-                self._catalog,
-                descriptor,
-                file_sync_level=self._sync_level,
-                checksum=self.checksum_of(descriptor),
-                cached_length=self._cached_length,
-            )
+            recording = self._open(descriptor, self.checksum_of(descriptor))
+        return recording
+
+    def _open(
+        self, descriptor: RecordingDescriptor, checksum: Checksum | None, *, is_sparse: bool = False
+    ) -> Recording:
+        recording = self._recordings[descriptor.recording_id] = Recording(
+            self.files,
+            self.directory,
+            self._catalog,
+            descriptor,
+            file_sync_level=self._sync_level,
+            checksum=checksum,
+            is_sparse=is_sparse,
+            cached_length=self._cached_length,
+        )
         return recording
 
     def checksum_of(self, descriptor: RecordingDescriptor) -> Checksum | None:
@@ -433,17 +440,8 @@ class Archive:
             source_identity="aeron:ipc",
         )
         descriptor = self._catalog.add(descriptor, self._checksum)
-        recording = Recording(
-            self.files,
-            self.directory,
-            self._catalog,
-            descriptor.replace(stop_position=start_position),
-            file_sync_level=self._sync_level,
-            checksum=self._checksum,
-            is_sparse=is_sparse,
-            cached_length=self._cached_length,
-        )
-        self._recordings[descriptor.recording_id] = recording
+        descriptor = descriptor.replace(stop_position=start_position)
+        recording = self._open(descriptor, self._checksum, is_sparse=is_sparse)
         recording.activate(is_new=True)
         return recording
 

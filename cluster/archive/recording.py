@@ -10,7 +10,7 @@ quorum takes ``synced_position``.
 
 import errno
 import zlib
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -343,21 +343,10 @@ class Recording(RecordingWriter):
         directory: str,
         catalog: CatalogFile,
         descriptor: RecordingDescriptor,
-        *,
-        file_sync_level: int,
-        checksum: Checksum | None,
-        is_sparse: bool = False,
-        cached_length: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            files,
-            directory,
-            descriptor,
-            file_sync_level=file_sync_level,
-            checksum=checksum,
-            is_sparse=is_sparse,
-            cached_length=cached_length,
-        )
+        """``options`` are RecordingWriter's."""
+        super().__init__(files, directory, descriptor, **options)
         self._catalog = catalog
 
     def fail(self, error: OSError | StorageError, path: str | None = None) -> StorageError:
