@@ -17,19 +17,7 @@ import numpy as np
 from numba import config
 
 from cluster.archive.files import Buffer
-from cluster.log.calls import (
-    CALLS,
-    CLOCK,
-    ERROR_NUMBER,
-    PLAIN,
-    RECEIVE,
-    SEND,
-    SYNC,
-    SYNC_DATA,
-    SYNC_RANGE,
-    WAIT,
-    WRITE,
-)
+from cluster.log import calls
 from cluster.log.connection_table import KIND, LINK_OUT, OWNER
 from cluster.member.busy.system import EVENT_DATA, EVENT_LENGTH, START_WRITING
 from cluster.member.busy.words import READY_MAX
@@ -58,7 +46,7 @@ def put_call(table: np.ndarray, place: int, function: Callable[..., int], count:
     """Have a function of so many integers called in this place, for as long as what is returned is kept."""
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         table[place] = id(function)
-        PLAIN[id(function)] = function
+        calls.PLAIN[id(function)] = function
         return function
     callback = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * count)(function)
     table[place] = ctypes.cast(callback, ctypes.c_void_p).value
@@ -73,22 +61,22 @@ class SimulatedCalls:
         self._raised: BaseException | None = None
         self._error_number = ctypes.c_int32()
         functions: dict[int, tuple[Callable[..., int], int]] = {
-            WAIT: (self._wait, 4),
-            CLOCK: (self._clock, 2),
-            RECEIVE: (self._receive, 4),
-            SEND: (self._send, 3),
-            WRITE: (self._write, 4),
-            SYNC_DATA: (self._sync, 1),
-            SYNC: (self._full_sync, 1),
-            SYNC_RANGE: (self._sync_range, 4),
+            calls.WAIT: (self._wait, 4),
+            calls.CLOCK: (self._clock, 2),
+            calls.RECEIVE: (self._receive, 4),
+            calls.SEND: (self._send, 3),
+            calls.WRITE: (self._write, 4),
+            calls.SYNC_DATA: (self._sync, 1),
+            calls.SYNC: (self._full_sync, 1),
+            calls.SYNC_RANGE: (self._sync_range, 4),
         }
-        self.table = np.zeros(CALLS, np.int64)
+        self.table = np.zeros(calls.CALLS, np.int64)
         self._kept = [
             put_call(self.table, place, self._guarded(function), count)
             for place, (function, count) in functions.items()
         ]
         error_number = ctypes.addressof(self._error_number)
-        self._kept.append(put_call(self.table, ERROR_NUMBER, lambda: error_number, 0))
+        self._kept.append(put_call(self.table, calls.ERROR_NUMBER, lambda: error_number, 0))
 
     def _guarded(self, function: Callable[..., int]) -> Callable[..., int]:
         def call(*arguments: int) -> int:

@@ -5,30 +5,18 @@ import ctypes
 import numpy as np
 from numba import config
 
-from cluster.log.calls import (
-    CALLS,
-    CLOCK,
-    ERROR_NUMBER,
-    PLAIN,
-    RECEIVE,
-    SEND,
-    SYNC,
-    SYNC_DATA,
-    SYNC_RANGE,
-    WAIT,
-    WRITE,
-)
+from cluster.log import calls
 
 _NAMES = {
-    WAIT: "epoll_wait",
-    CLOCK: "clock_gettime",
-    RECEIVE: "recv",
-    SEND: "writev",
-    WRITE: "pwrite64",
-    SYNC_DATA: "fdatasync",
-    SYNC: "fsync",
-    SYNC_RANGE: "sync_file_range",
-    ERROR_NUMBER: "__errno_location",
+    calls.WAIT: "epoll_wait",
+    calls.CLOCK: "clock_gettime",
+    calls.RECEIVE: "recv",
+    calls.SEND: "writev",
+    calls.WRITE: "pwrite64",
+    calls.SYNC_DATA: "fdatasync",
+    calls.SYNC: "fsync",
+    calls.SYNC_RANGE: "sync_file_range",
+    calls.ERROR_NUMBER: "__errno_location",
 }
 
 
@@ -37,7 +25,7 @@ class SystemCalls:
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
-        self.table = np.zeros(CALLS, np.int64)
+        self.table = np.zeros(calls.CALLS, np.int64)
         for place, name in _NAMES.items():
             function = getattr(library, name)
             function.restype = ctypes.c_int64
@@ -45,7 +33,7 @@ class SystemCalls:
             assert address is not None
             self.table[place] = address
             if config.DISABLE_JIT:  # type: ignore[attr-defined]
-                PLAIN[address] = _with_integers(function)
+                calls.PLAIN[address] = _with_integers(function)
 
     def raise_failure(self) -> None:
         """Nothing can be raised within a call."""
