@@ -20,6 +20,7 @@ from cluster.media.aeron import Aeron
 from cluster.media.publication import ADMIN_ACTION
 from cluster.protocol import decode, link, streams
 from cluster.protocol.arrays import np
+from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import frame
 from cluster.protocol.response_channel import parameter
 from cluster.protocol.sbe import kind_at
@@ -174,9 +175,17 @@ class AeronClientLink:
         if kind_at(message) in _OF_SESSIONS:
             event = decode(message)
             assert isinstance(event, SessionEvent | Challenge | NewLeaderEvent)
-            if isinstance(event, NewLeaderEvent) and event.leader_member_id != self._member_id:
-                return  # that member says so itself, when it is ready for the client
+            if not self._is_for_client(event):
+                return
             if event.cluster_session_id >= 0:
                 self._sessions[event.cluster_session_id] = self
         if len(message) <= self._publication.message_length_max:
             self._egress.append(message)
+
+    def _is_for_client(self, event: SessionEvent | Challenge | NewLeaderEvent) -> bool:
+        match event:
+            case NewLeaderEvent():  # another one says so itself, when it is ready for the client
+                return event.leader_member_id == self._member_id
+            case SessionEvent(code=EventCode.REDIRECT):  # on one to nobody Java's client ends
+                return event.leader_member_id >= 0
+        return True

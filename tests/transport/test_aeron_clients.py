@@ -162,6 +162,13 @@ def test_only_what_is_aeron_s_goes_to_the_client(member, client):
     assert member.told()[1].leader_member_id == MEMBER
 
 
+def test_a_redirect_to_nobody_is_kept_from_the_client_and_one_to_a_leader_is_not(member, client):
+    for leader_id in (-1, MEMBER + 1):
+        member.says(an_event(EventCode.REDIRECT, -1, "0=a:1").replace(leader_member_id=leader_id))
+    member.turn_until(lambda: len(member.told()) == 2)
+    assert member.told()[1].leader_member_id == MEMBER + 1
+
+
 def test_messages_go_to_the_session_that_they_name_and_to_nobody_without_one(member, client):
     other = member.aeron.client(6, "10.0.0.8:40123")
     other.sends(REQUEST.replace(response_channel="aeron:udp?endpoint=10.0.0.8:9020").encode())
