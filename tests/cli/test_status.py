@@ -114,7 +114,7 @@ def test_a_real_member_that_lags_or_does_not_answer_is_told(run, monkeypatch):
     survey_scripted(monkeypatch, scripts)
     monkeypatch.setattr(status_document, "SECOND_LOOK_S", 0)
     monkeypatch.setattr(status_document, "with_missing_entries", lambda *_: None)
-    scripts[1].data = log[:1024]
+    scripts[1].recorded = 1024
     scripts[2].answers = False
     status, out, _ = run("--json", "--consensus-endpoints", "host:9000")
     found = json.loads(out)
