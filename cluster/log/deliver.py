@@ -148,6 +148,11 @@ def _next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
     return next_message(buffer, offset, limit)
 
 
+@kernel(I64(BYTES, I64, I64, BYTES_OUT))
+def _gather(buffer, offset, end, out):  # type: ignore[no-untyped-def]
+    return gather(buffer, offset, end, out, 0)
+
+
 def read_message(buffer: np.ndarray, start: int, limit: int) -> tuple[bytes | None, int]:
     """The message that begins at ``start``, SBE header included and joined from its frames, and its end.
 
@@ -161,5 +166,5 @@ def read_message(buffer: np.ndarray, start: int, limit: int) -> tuple[bytes | No
         return buffer[start + HEADER_LENGTH : frame_end].tobytes(), end
     if kind == FRAGMENTED:
         message = np.empty(end - start, np.uint8)
-        return message[: gather(buffer, start, end, message, 0)].tobytes(), end
+        return message[: _gather(buffer, start, end, message)].tobytes(), end
     return None, end

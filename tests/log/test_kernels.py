@@ -1,6 +1,7 @@
 """What holds for all kernels: their constants, their signatures, their cache."""
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -106,6 +107,28 @@ print([name for name in ("numba.cpython.unicode", "numba.np.linalg") if name in 
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_python_calls_nothing_that_is_compiled_at_its_first_call():
+    """Compiling takes a second of a processor, while a member or a client is waited for."""
+    found = set()
+    for path in FOLDER.glob("*.py"):
+        module = importlib.import_module(f"cluster.log.{path.stem}")
+        for node in ast.walk(ast.parse(path.read_text())):
+            # Of routines and kernels themselves all calls are compiled with them.
+            if isinstance(node, ast.FunctionDef) and not hasattr(vars(module).get(node.name), "py_func"):
+                called = {call.func.id for call in ast.walk(node) if is_call_by_name(call)}
+                found |= {(node.name, name) for name in called if is_routine(vars(module).get(name))}
+    assert found <= {("message_begin_position", "framed_length")}, "which tests and benchmarks alone call"
+
+
+def is_call_by_name(node):
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+
+
+def is_routine(function):
+    """Not a kernel, which compiles nothing more once it is imported."""
+    return getattr(function, "_can_compile", False)
 
 
 def test_setting_up_compiles_every_kernel():
