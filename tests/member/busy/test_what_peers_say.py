@@ -4,10 +4,10 @@ import pytest
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.member.busy import lend
+from cluster.member.frames import consensus_frame
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.member.frames import consensus_frame
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.service.echo import EchoService
 from cluster.testing import SimulatedCluster
