@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, TypeAlias
 
+from cluster.client.egress_listener import EgressListener
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.protocol.arrays import np
 from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
@@ -250,8 +251,13 @@ def as_dispatch(listener: object) -> EgressDispatch:
                 raise ConfigurationError(
                     f"egress_listener: {where} is never called; did you mean {meant[0]}?"
                 )
-    methods = {name: getattr(listener, name) for name in METHODS if callable(getattr(listener, name, None))}
-    if not methods:
+    methods = {
+        name: method
+        for name in METHODS
+        if callable(method := getattr(listener, name, None))
+        and getattr(method, "__func__", method) is not getattr(EgressListener, name, None)
+    }
+    if not methods and not isinstance(listener, EgressListener):
         if not callable(listener):
             raise ConfigurationError(
                 f"egress_listener: expected a callable or an object with one of {', '.join(METHODS)}, "

@@ -8,6 +8,7 @@ from cluster.protocol.enums import AdminResponseCode, EventCode
 class EgressListener:
     """Override what is of interest; any object with some of these methods does as well.
 
+    Without ``on_message`` of its own, answers stay for who takes them by ``answers``.
     Payloads are the listener's until it returns. One that takes whole runs at once has ``on_messages``
     instead of ``on_message`` (``egress_dispatch.py``); it is not here, because having it means being called.
     """
