@@ -1,8 +1,11 @@
-"""A real Aeron Cluster, while it runs, over Aeron's own medium: its log is read, and its sessions are ours.
+"""Clusters over Aeron's own medium. Of a real one, while it runs, the log is read, and sessions are ours:
 
     AeronLog ── AeronMember ── BackupQuery, bounded replay ──▶ consensus and archive endpoints
     AeronCluster ── ingress publication, egress subscription ──▶ ingress endpoints
     AeronRecording ── replay ──▶ the archive of anybody
 
-Nothing of such a cluster is changed, and nothing is installed on its members.
+Nothing of such a cluster is changed, and nothing is installed on its members. And clients of Aeron's have
+sessions of our members:
+
+    AeronIngress ── AeronClients ── AeronClientLink ──▶ a member's ClientPort
 """

@@ -38,9 +38,9 @@ from cluster.transport.server import ClientPort
 from cluster.transport.system_calls import system_calls
 
 if TYPE_CHECKING:
+    from cluster.aeron.aeron_ingress import AeronIngress
     from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
-    from cluster.transport.aeron_ingress import AeronIngress
     from cluster.transport.grpc_gateway import GrpcGateway
 
 STANDBY_TIMEOUT_S = 10.0  # of its silence
@@ -252,7 +252,7 @@ class Machine:
 
     def open_aeron(self) -> AeronIngress:
         """Serve Aeron's clients from a thread beside the life; it is to be stopped."""
-        from cluster.transport.aeron_ingress import AeronIngress
+        from cluster.aeron.aeron_ingress import AeronIngress
 
         self._aeron = AeronIngress(
             self._config.aeron_ingress,

@@ -48,7 +48,7 @@ def warm_up(config: NodeConfig) -> None:
         for name in GATEWAY_MODULES:
             importlib.import_module(name)
     if config.aeron_ingress:
-        importlib.import_module("cluster.transport.aeron_ingress")
+        importlib.import_module("cluster.aeron.aeron_ingress")
     settle_memory()
 
 

@@ -12,6 +12,8 @@ from typing import cast
 import numpy as np
 import pytest
 
+from cluster.aeron.aeron_client_link import AeronClient
+from cluster.aeron.aeron_clients import AeronClients
 from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron
 from cluster.media.broadcast_receiver import BroadcastReceiver
@@ -32,14 +34,12 @@ from cluster.protocol.media import (
     decode_driver_event,
 )
 from cluster.protocol.session import Challenge, SessionConnectRequest, SessionMessageHeader
-from cluster.transport.aeron_client_link import AeronClient
-from cluster.transport.aeron_clients import AeronClients
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.message_frames import message_frame
 from tests.aeron.scripted_cluster import SESSION, ScriptedMembers
+from tests.aeron.scripted_media import ScriptedAeron
 from tests.fuzz.targets import FRAMES, Target, named
 from tests.media.made_driver import TERM_LENGTH, MadeDriver, log_buffer
-from tests.transport.scripted_media import ScriptedAeron
 
 _WRITTEN = 1024  # of the term, in an input
 

@@ -17,10 +17,10 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from cluster.aeron.aeron_client_link import AeronClient, egress_channel
+from cluster.aeron.aeron_clients import AeronClients
 from cluster.errors import ClusterError, MediaDriverError
 from cluster.media.aeron import Aeron, default_aeron_dir
-from cluster.transport.aeron_client_link import AeronClient, egress_channel
-from cluster.transport.aeron_clients import AeronClients
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 
 RETRY_S = 1.0

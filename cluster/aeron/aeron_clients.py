@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from cluster.aeron.aeron_client_link import AeronClient, AeronClientLink, egress_channel
 from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import ChannelRefused
@@ -29,7 +30,6 @@ from cluster.protocol.session import (
     SessionMessageHeader,
 )
 from cluster.protocol.shares import sharer_at
-from cluster.transport.aeron_client_link import AeronClient, AeronClientLink, egress_channel
 from cluster.transport.bounds import Bounds
 
 IDLE_S, ALONE_IDLE_S = 0.001, 0.01  # between two looks at the driver, with and without clients

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from cluster.aeron import aeron_clients, aeron_ingress
+from cluster.aeron.aeron_ingress import AeronIngress
 from cluster.errors import MediaDriverError
 from cluster.protocol.enums import EventCode
-from cluster.transport import aeron_clients, aeron_ingress
-from cluster.transport.aeron_ingress import AeronIngress
+from tests.aeron.scripted_media import REQUEST, SESSION, ScriptedAeron, an_event, egress
 from tests.transport.echo_port import MESSAGE_LENGTH_MAX, servers
-from tests.transport.scripted_media import ScriptedAeron
-from tests.transport.test_aeron_clients import REQUEST, SESSION, an_event, egress
 
 CHANNEL = "aeron:udp?endpoint=localhost:9000"
 

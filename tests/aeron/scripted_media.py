@@ -10,9 +10,24 @@ import numpy as np
 from cluster.errors import MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.publication import BACK_PRESSURED
+from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, frame
+from cluster.protocol.session import SessionConnectRequest, SessionEvent
 
 MTU_PAYLOAD = 1376
+MEMBER, TERM, SESSION = 2, 5, 9
+CHANNEL = "aeron:udp?endpoint=10.0.0.7:9020|alias=me"
+REQUEST = SessionConnectRequest(77, 102, 3 << 8, CHANNEL, b"secret", "name=me")
+
+
+def an_event(code: EventCode, session_id: int = SESSION, detail: str = "") -> SessionEvent:
+    """What a member says to that request."""
+    return SessionEvent(session_id, 77, TERM, MEMBER, code, 3 << 8, 10**10, detail)
+
+
+def egress(message: bytes) -> bytes:
+    """As it goes to a client."""
+    return frame(message, session_id=0, stream_id=102)
 
 
 class ScriptedImage:

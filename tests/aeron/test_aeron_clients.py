@@ -7,29 +7,32 @@ from dataclasses import replace
 
 import pytest
 
+from cluster.aeron import aeron_clients
+from cluster.aeron.aeron_client_link import AeronClient, egress_channel
+from cluster.aeron.aeron_clients import AeronClients
 from cluster.protocol import decode, link
 from cluster.protocol.enums import EventCode
-from cluster.protocol.frame import frame
 from cluster.protocol.session import (
     Challenge,
     ChallengeResponse,
     NewLeaderEvent,
-    SessionConnectRequest,
-    SessionEvent,
     SessionKeepAlive,
     SessionMessageHeader,
 )
-from cluster.transport import aeron_clients
-from cluster.transport.aeron_client_link import AeronClient, egress_channel
-from cluster.transport.aeron_clients import AeronClients
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.message_frames import each_frame, link_frame
+from tests.aeron.scripted_media import (
+    CHANNEL,
+    MEMBER,
+    REQUEST,
+    SESSION,
+    TERM,
+    ScriptedAeron,
+    an_event,
+    egress,
+)
 from tests.transport.echo_port import DEADLINE_S, MESSAGE_LENGTH_MAX, servers
-from tests.transport.scripted_media import ScriptedAeron
 
-MEMBER, TERM, SESSION = 2, 5, 9
-CHANNEL = "aeron:udp?endpoint=10.0.0.7:9020|alias=me"
-REQUEST = SessionConnectRequest(77, 102, 3 << 8, CHANNEL, b"secret", "name=me")
 BOUNDS = replace(DEFAULT_BOUNDS, address_connections_max=2)
 
 
@@ -95,14 +98,6 @@ def client(member):
     member.says(an_event(EventCode.OK))
     member.turn_until(lambda: member.told())
     return image
-
-
-def an_event(code, session_id=SESSION, detail=""):
-    return SessionEvent(session_id, 77, TERM, MEMBER, code, 3 << 8, 10**10, detail)
-
-
-def egress(message):
-    return frame(message, session_id=0, stream_id=102)
 
 
 def a_message(payload, session_id=SESSION):
