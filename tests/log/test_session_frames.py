@@ -132,6 +132,9 @@ def test_each_connection_gets_one_run_with_the_acknowledgements_of_its_touched_s
     ]
     assert out[: 3 * ACK_LENGTH].tobytes() == b"".join(map(link_frame, acks))
     assert frame_acks(out, 12, table.words, table.ranges) == 0
+    more = naive.log_of([session_message(b"", session=3)], PARAMS)
+    follow_log(array(more), 0, len(more), 0, table)
+    assert frame_acks(out, 12, table.words, table.ranges) == 1, "whatever is touched again"
 
 
 @pytest.mark.parametrize(
