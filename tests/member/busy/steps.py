@@ -190,5 +190,5 @@ def _state(life: MemberLife) -> dict[str, Any]:
     elif isinstance(phase, Following):
         follower = phase.follower
         state["notified"] = follower.notified_commit_position, follower.time_of_last_leader_message_ns
-        state["reported"] = follower.sent_position
+        state["reported"] = follower.sent_position, follower.sent_ns
     return state
