@@ -72,7 +72,7 @@ class CopiedLog:
         """Go on at the end here, or start over where the supplier's log begins later. Raises StorageError."""
         recording = self.recording
         if recording is None or status.start_position > self.position:
-            self.is_replacement = self.is_replacement or recording is not None
+            self.is_replacement = recording is not None
             self.recording = self._create(status)
             self._read_terms = [
                 term for term in status.terms if term.term_base_log_position < status.start_position

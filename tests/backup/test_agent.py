@@ -2,18 +2,24 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from cluster.backup import agent
+from cluster.backup.copied_log import CopiedLog
+from cluster.consensus.context import NULL_POSITION
 from cluster.errors import ConfigurationError, DirectoryInUse, RemoteProtocolError
 from cluster.protocol.enums import ClusterBackupState as State
-from cluster.protocol.link import RecordingStatus
+from cluster.protocol.link import RecordingStatus, TermEntry
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.reader.supplier import SourceType
 from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SimulatedCluster
+
+ARCHIVE = f"{DIRECTORY}/archive"
 
 
 def requests_for(backup, what):
@@ -454,7 +460,9 @@ def test_a_term_that_was_named_and_whose_first_entry_was_lost_is_named_again_whe
     backup.disk.power_cut()
     backup.start()
     if backup.position == before:
-        assert len([entry for entry in backup.entries() if entry[0] == "TERM"]) == len(named) - 1
+        terms = [entry for entry in backup.entries() if entry[0] == "TERM"]
+        assert len(terms) == len(named) - 1
+        assert terms[-1][3] == NULL_POSITION, "more of it may come"
     check_copy(backup)
     assert [entry[2] for entry in backup.entries() if entry[0] == "TERM"] == named
 
@@ -492,3 +500,28 @@ def test_a_frame_whose_checksum_is_wrong_is_not_taken():
     frames[64] ^= 1
     log.append("member 0", status, frames)
     assert log.position == len(frames)
+
+
+def test_a_backup_that_ends_while_a_snapshot_comes_keeps_nothing_of_it():
+    cluster = a_busy_cluster()
+    take_snapshot(cluster)
+    backup = Backup(cluster)
+    backup.run_until(lambda: any(name.endswith(".rec") for name in backup.files.list_directory(ARCHIVE)))
+    assert backup.agent.is_retrieving
+    backup.stop()
+
+    assert not any(name.endswith(".rec") for name in backup.files.list_directory(ARCHIVE))
+
+
+def test_a_term_without_bytes_tells_no_two_logs_apart():
+    """It may have been filled in, at another place."""
+    log = CopiedLog.__new__(CopiedLog)
+    terms = [(0, 0, 960), (1, 960, 960), (2, 960, NULL_POSITION)]
+    entries = [RecordingLogEntry(0, id_, base, end, 0, -1, TERM) for id_, base, end in terms]
+    log._recording_log = SimpleNamespace(entries=entries)
+    there = [TermEntry(id_, base, NULL_POSITION, 0) for id_, base in ((0, 0), (1, 1920), (2, 960))]
+    log.check_terms("member 1", there)
+
+    there[2] = TermEntry(2, 1920, NULL_POSITION, 0)
+    with pytest.raises(ConfigurationError, match="term 2 begins at 1920 there, at 960 in this backup"):
+        log.check_terms("member 1", there)

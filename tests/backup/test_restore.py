@@ -7,6 +7,7 @@ from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged, NotAC
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.log import SessionCloseEvent
+from cluster.testing.disk import SimulatedFiles
 from tests.backup.in_memory import DIRECTORY, Backup
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, entries, send, take_snapshot, toggle
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
@@ -185,7 +186,7 @@ def test_a_position_before_the_first_snapshot_of_a_purged_log_is_refused():
     assert applied_by(new.members[0]) == sent_by(cluster)
 
 
-def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can_be_made_again():
+def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can_be_made_again(monkeypatch):
     cluster = a_busy_cluster()
     backup = Backup(cluster)
     backup.await_level()
@@ -211,7 +212,15 @@ def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can
         restore()
     assert not new.members[0].files.exists("member/cluster/recording.log")
     file.pwrite(bytes([good]), 5_000)
+    calls = []
+    for name in ("rename", "sync_directory"):
+        call = getattr(SimulatedFiles, name)
+        monkeypatch.setattr(
+            SimulatedFiles, name, lambda files, *at, call=call: (calls.append(at), call(files, *at))[1]
+        )
     assert restore().end_position == backup.position
+    named = calls.index(("member/archive/recording.log", "member/cluster/recording.log"))
+    assert {("member/cluster",), ("member/archive",)} <= set(calls[named:]), "its last name is durable"
     with pytest.raises(ConfigurationError, match="is there already"):
         restore()
 
