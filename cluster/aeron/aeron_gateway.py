@@ -3,11 +3,12 @@
     ClusterClient ── socket pair: our frames ── AeronGateway ── AeronCluster ──▶ ingress   ◀── egress
                                                      └── LogFollower ◀── the committed log
 
-What real members lack comes from the log. A message that is found there is acknowledged. A client that asks
-for its session after a change of leaders hears how many of its messages are in the log, and sends the rest.
-It hears that as soon as the number is final: all that was offered is found, or a new term has begun, in which
-no leader takes what was meant for an earlier one. Found messages are compared with those offered: a leader
-that missed some takes the next ones all the same, and the session ends then.
+What real members lack comes from the log. A message that is found there is acknowledged. When the leader is
+lost, or another term begins, the client's connection ends, as one to a member would. Over the next one it
+asks for its session, and hears how many of its messages are in the log, as soon as that number is final:
+all that was offered is found, or a new term has begun, in which no leader takes what was meant for an earlier
+one. It sends the rest. Found messages are compared with those offered: a leader that missed some takes the
+next ones all the same, and the session ends then.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 
 QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is taken then
-TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, when it is time
+TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, in its own time
+READY = (AeronClusterState.CONNECTED, AeronClusterState.CLOSED)
 
 
 class AeronGateway:
@@ -58,7 +60,7 @@ class AeronGateway:
         self._committed = self._acknowledged = 0
         self._committed_position = -1
         self._found_term_id = -1  # the last that has begun
-        self._told_term_id = -1  # the last that the client was told of
+        self._term_id = -1  # that the client knows of
         self._is_sought = True  # the client asks for its session, and hears nothing but the answer
         self._resume: link.SessionResume | None = None  # to be answered
 
@@ -82,13 +84,13 @@ class AeronGateway:
         work_count = session.do_work(is_reading=is_connecting or (has_room and not self._is_sought))
         if self._follower.session_id < 0 <= session.session_id:
             self._follower.session_id = session.session_id
-            self._told_term_id = session.leadership_term_id
-            self._found_term_id = max(self._found_term_id, self._told_term_id)
+            self._term_id = session.leadership_term_id
+            self._found_term_id = max(self._found_term_id, self._term_id)
         work_count += self._take_found()
         self._poller.wait(0)
-        if connection is not None and session.state is not AeronClusterState.CONNECTING:
+        if connection is not None and session.state in READY:
             work_count += self._take_frames(connection)
-            self._tell()
+        self._tell()
         return work_count
 
     # ---- from the log
@@ -226,19 +228,27 @@ class AeronGateway:
             if session.session_id >= 0:
                 self._end(session.why_closed)
             return
-        of_session = session.session_id, session.leadership_term_id
-        leader = session.leader_member_id, session.ingress_endpoints
-        if session.leadership_term_id > self._told_term_id and not self._is_sought:
+        is_connected = session.state is AeronClusterState.CONNECTED
+        if not self._is_sought and not (is_connected and session.leadership_term_id == self._term_id):
             self._is_sought = True
-            self._put(NewLeaderEvent(session.leadership_term_id, session.session_id, *leader), streams.EGRESS)
-        if self._resume is not None:
-            if self._is_settled and session.state is AeronClusterState.CONNECTED:
-                correlation_id, self._resume, self._is_sought = self._resume.correlation_id, None, False
-                self._put(link.SessionResumed(correlation_id, *of_session, self._committed, *leader))
-                self._told_term_id = session.leadership_term_id
-                self._acknowledged = 0  # what was said over a connection that broke is said again
-        elif self._acknowledged < self._committed and not self._is_sought:
+            if self._connection is not None:
+                self._connection.finish()
+        if self._resume is not None and is_connected and self._is_settled:
+            self._answer_resume(self._resume.correlation_id)
+        self._acknowledge()
+
+    def _answer_resume(self, correlation_id: int) -> None:
+        session = self._session
+        of_session = session.session_id, session.leadership_term_id, self._committed
+        leader = session.leader_member_id, session.ingress_endpoints
+        self._put(link.SessionResumed(correlation_id, *of_session, *leader))
+        self._resume, self._is_sought, self._term_id = None, False, session.leadership_term_id
+        self._acknowledged = 0  # what was said over a connection that broke is said again
+
+    def _acknowledge(self) -> None:
+        if self._acknowledged < self._committed and not self._is_sought:
             self._acknowledged = self._committed
+            of_session = self._session.session_id, self._session.leadership_term_id
             self._put(link.CommitAck(*of_session, self._committed, self._committed_position))
 
     # ---- the end
@@ -250,6 +260,7 @@ class AeronGateway:
         self._follower.close()
         if connection is not None and not connection.is_finishing:
             if why:
+                self._acknowledge()
                 self._put_event(EventCode.CLOSED, why, session_id=session.session_id)
             connection.finish()
 

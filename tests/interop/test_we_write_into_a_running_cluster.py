@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,21 +52,28 @@ class Sending:
     def on_message(self, session_id: int, timestamp: int, payload: memoryview) -> None:
         self.answers.append(bytes(payload))
 
-    def send(self, seconds: float = 0.0, *, term_after: int | None = None) -> None:
-        """For so long, or until the session is in a later term."""
-        deadline = time.monotonic() + (seconds if term_after is None else START_SECONDS)
-        while time.monotonic() < deadline:
+    def send(self, seconds: float) -> None:
+        """For so long."""
+        end = time.monotonic() + seconds
+        self.send_until(lambda: time.monotonic() > end)
+
+    def send_until(self, is_enough: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_enough():
+            assert time.monotonic() < deadline
             number = len(self.sent)
             message = b"%d" % number + b"x" * (4000 if number % 50 == 0 else 20)
             if self.client.offer(message) > 0:
                 self.sent.append(message)
             self.client.poll_egress()
             assert not self.client.is_closed, self.client.why_closed
-            if term_after is not None and self.client.leadership_term_id > term_after:
-                return
             if number % 20 == 0:
                 time.sleep(0.002)
-        assert term_after is None, "no new leader"
+
+    def send_until_answered(self) -> None:
+        """The service answers some of what is sent from now on."""
+        enough = len(self.answers) + 1000
+        self.send_until(lambda: len(self.answers) > enough)
 
     def finish(self) -> None:
         """Until all is committed."""
@@ -89,15 +97,12 @@ def messages_in(directory: Path) -> list[bytes]:
 @pytest.mark.conformance("M-34", "M-35", "M-36", "M-38")
 def test_each_message_is_in_the_log_once_when_the_leader_is_killed(nodes, aeron_dir):
     sending = Sending(aeron_dir)
-    sending.send(1.0)
-    assert sending.answers, "the service of the members answers"
-    killed = sending.client.leader_member_id
+    sending.send_until_answered()
+    killed, term_id = sending.client.leader_member_id, sending.client.leadership_term_id
     nodes[killed].stop(signal.SIGKILL)
-    sending.send(term_after=sending.client.leadership_term_id)
-    before = len(sending.answers)
-    sending.send(1.0)
+    sending.send_until(lambda: sending.client.leadership_term_id > term_id)
+    sending.send_until_answered()
     sending.finish()
-    assert len(sending.answers) > before, "the new leader's service answers"
     assert set(sending.answers) <= set(sending.sent)
     for member_id, node in enumerate(nodes):
         if member_id != killed:
