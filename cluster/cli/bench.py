@@ -106,8 +106,10 @@ def bench(
 
 def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
     """The endpoints to use and their medium; asks the members when another one is wanted."""
-    from cluster.transport.endpoint import parse_endpoints
+    from cluster.transport.endpoint import Medium, parse_endpoints
 
+    if transport is None and endpoints.startswith("aeron:"):
+        return endpoints, Medium.AERON.value
     given = parse_endpoints(endpoints)
     media = {endpoint.medium.value for endpoint in given.values()}
     if len(media) > 1:

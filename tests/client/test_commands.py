@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from cluster.cli.bench import _Run
+from cluster.cli.bench import _choose, _Run
 from cluster.cli.main import main
 from tests.node.processes import COMMAND, DEADLINE_S, environment
 
@@ -263,3 +263,12 @@ def test_help_shows_an_endpoint_of_each_transport_and_the_keys(capfdbinary):
     text = capfdbinary.readouterr().out.decode()
     for told in ("127.0.0.1:9000", "tcp:127.0.0.1:9001", "ipc:", "messagesPerSecond", "p99.9"):
         assert told in text
+
+
+def test_a_real_aeron_cluster_is_reached_by_the_driver_that_the_environment_names(
+    capfdbinary, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("CLUSTER_CLIENT_AERON_DIR", str(tmp_path))
+    assert main(["send", "-", "--timeout", "400ms", "--endpoints", "aeron:localhost:9003"]) == 1
+    assert f"no media driver runs with directory {tmp_path}" in capfdbinary.readouterr().err.decode()
+    assert _choose("aeron:localhost:9003", None) == ("aeron:localhost:9003", "aeron")
