@@ -43,6 +43,7 @@ class AeronDialler(Dialler):
         if gateway is None or (sock := gateway.connect()) is None:
             gateway = self._gateway = _GatewayThread(endpoint.path, *self._settings)
             sock = gateway.connect()
+            gateway.start()
         assert sock is not None
         self._spin_rest = NEVER  # its threads want the interpreter
         return Connection(sock, self._poller, self._receive_buffer, explain=gateway.explain)
@@ -72,6 +73,9 @@ class _GatewayThread:
         self._gateway: AeronGateway | None = None
         self._thread = threading.Thread(target=self._run, name="aeron-gateway", daemon=True)
         leave_to_parent(self)
+
+    def start(self) -> None:
+        """Take the connections that there are, and those to come."""
         self._thread.start()
 
     def connect(self) -> socket.socket | None:
@@ -96,8 +100,8 @@ class _GatewayThread:
                         gateway.take(self._arrived.popleft())
                     if not gateway.do_work():
                         pause(IDLE_S)
-        except ClusterError as error:
-            self._why = str(error)
+        except Exception as error:  # of the cluster and the driver; no more threads, descriptors, memory
+            self._why = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"
         with self._lock:
             self._is_over = True
             while self._arrived:

@@ -74,7 +74,7 @@ class LogFollower:
                         self.found.extend(self.find(*block))
             finally:
                 log.close()
-        except ClusterError as error:
+        except (ClusterError, OSError) as error:
             self.found.append(FoundEnd(str(error)))
 
     def find(self, position: int, block: np.ndarray) -> Iterator[Found]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 from cluster.aeron import aeron_cluster
 from cluster.aeron.aeron_cluster import AeronCluster
@@ -68,6 +68,7 @@ class ScriptedMembers:
         self.refused = refused
         self.lost = ""  # why the driver is
         self.answers_at_once = False
+        self._answered = 0  # requests
         self.connects = True  # a publication is connected at once
         self.egress: list[bytes] = []
         self.heard: list[bytes] = []
@@ -137,11 +138,17 @@ class ScriptedMembers:
         return 0
 
     def poll(self) -> list[bytes]:
-        if self.answers_at_once and self.requests():
-            self.answers_at_once = False
+        if self.answers_at_once and len(self.requests()) > self._answered:
+            self._answered += 1
             self.say(self.answer(EventCode.OK, 0))
         arrived, self.egress = self.egress, []
         return arrived
 
     def close(self) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         pass
