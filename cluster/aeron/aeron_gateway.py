@@ -38,7 +38,7 @@ from cluster.transport.message_frames import each_frame, message_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 
-QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is taken then
+QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is read then
 TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, in its own time
 READY = (AeronClusterState.CONNECTED, AeronClusterState.CLOSED)
 
@@ -62,6 +62,8 @@ class AeronGateway:
         self._found_term_id = -1  # the last that has begun
         self._term_id = -1  # that the client knows of
         self._is_sought = True  # the client asks for its session, and hears nothing but the answer
+        self._held: list[bytes] = []  # egress that comes meanwhile
+        self._held_bytes = 0
         self._resume: link.SessionResume | None = None  # to be answered
 
     @property
@@ -79,9 +81,8 @@ class AeronGateway:
     def do_work(self) -> int:
         """One turn; returns how much was done."""
         session, connection = self._session, self._connection
-        has_room = connection is not None and connection.queued_bytes < QUEUED_BYTES_MAX
-        is_connecting = session.state is AeronClusterState.CONNECTING
-        work_count = session.do_work(is_reading=is_connecting or (has_room and not self._is_sought))
+        queued_bytes = self._held_bytes if connection is None else self._held_bytes + connection.queued_bytes
+        work_count = session.do_work(is_reading=queued_bytes < QUEUED_BYTES_MAX)
         if self._follower.session_id < 0 <= session.session_id:
             self._follower.session_id = session.session_id
             self._term_id = session.leadership_term_id
@@ -161,7 +162,7 @@ class AeronGateway:
             case link.SessionResume() as resume if resume.cluster_session_id == self._session.session_id:
                 self._resume = resume
             case link.SessionResume(cluster_session_id=session_id):
-                self._put_event(EventCode.CLOSED, "it is not open any more", session_id=session_id)
+                self._put_event(EventCode.CLOSED, "it is not open any more", session_id)
             case AdminRequest() as request:
                 return self._session.send(request) > 0 or self._session.is_closed
             case SessionCloseRequest():
@@ -198,18 +199,16 @@ class AeronGateway:
 
     def _answer_connect(self, correlation_id: int) -> None:
         session = self._session
-        self._is_sought = False
         if not session.is_closed:
             code = EventCode.OK
         elif isinstance(session.refusal, AuthenticationRejected):
             code = EventCode.AUTHENTICATION_REJECTED
         else:
             code = EventCode.ERROR
-        self._put_event(
-            code, session.why_closed, correlation_id=correlation_id, session_id=session.session_id
-        )
+        self._put_event(code, session.why_closed, session.session_id, correlation_id)
+        self._go_on()
 
-    def _put_event(self, code: EventCode, detail: str, *, session_id: int, correlation_id: int = -1) -> None:
+    def _put_event(self, code: EventCode, detail: str, session_id: int, correlation_id: int = -1) -> None:
         session = self._session
         timeout_ns = session.leader_heartbeat_timeout_ns
         who = session.leadership_term_id, session.leader_member_id
@@ -218,8 +217,20 @@ class AeronGateway:
 
     def _on_egress(self, data: bytes) -> None:
         _, template_id, _, _ = read_header(data, 0, len(data))
-        if template_id not in TOLD_HERE:
+        if template_id in TOLD_HERE:
+            return
+        if self._is_sought:
+            self._held.append(data)
+            self._held_bytes += len(data)
+        else:
             self._put_frame(frame(data, session_id=0, stream_id=streams.EGRESS))
+
+    def _go_on(self) -> None:
+        """The client has its session: what was held is next."""
+        self._is_sought = False
+        held, self._held, self._held_bytes = self._held, [], 0
+        for data in held:
+            self._on_egress(data)
 
     def _tell(self) -> None:
         """What has changed, and what is known by now of what the client has asked."""
@@ -242,8 +253,9 @@ class AeronGateway:
         of_session = session.session_id, session.leadership_term_id, self._committed
         leader = session.leader_member_id, session.ingress_endpoints
         self._put(link.SessionResumed(correlation_id, *of_session, *leader))
-        self._resume, self._is_sought, self._term_id = None, False, session.leadership_term_id
+        self._resume, self._term_id = None, session.leadership_term_id
         self._acknowledged = 0  # what was said over a connection that broke is said again
+        self._go_on()
 
     def _acknowledge(self) -> None:
         if self._acknowledged < self._committed and not self._is_sought:
@@ -261,7 +273,7 @@ class AeronGateway:
         if connection is not None and not connection.is_finishing:
             if why:
                 self._acknowledge()
-                self._put_event(EventCode.CLOSED, why, session_id=session.session_id)
+                self._put_event(EventCode.CLOSED, why, session.session_id)
             connection.finish()
 
     def close(self) -> None:

@@ -329,9 +329,12 @@ def test_answers_come_as_the_cluster_gives_them_while_their_client_reads(gateway
     assert count + len(gateway.heard(SessionMessageHeader)) == 40
 
 
-def test_no_answer_is_lost_while_the_client_looks_for_its_leader(gateway, members):
+def test_no_answer_is_lost_while_the_client_looks_for_its_leader_who_is_heard_of(gateway, members):
+    members.to(0).is_connected = False
+    gateway.turn(2)
     members.say(members.new_leader(4, 1))
     gateway.turn(2)
+    assert members.to(1).is_connected, "the session is kept alive there, before the log shows the term"
     members.say(SessionMessageHeader(4, SESSION, 11).encode() + b"answer")
     gateway.turn(2)
     gateway.dial()
