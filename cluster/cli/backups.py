@@ -80,6 +80,27 @@ def backup_query(
     print(json.dumps(described) if as_json else "\n".join(f"{k}: {v}" for k, v in described.items()))
 
 
+@app.command(
+    "backup-metrics",
+    epilog=example(
+        "tool",
+        "backup-metrics --dir backup > /var/lib/node_exporter/cluster_backup.prom",
+        more="For the textfile collector of node_exporter. It works for a backup that has ended, too.",
+    ),
+)
+def backup_metrics(
+    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a backup.")],
+) -> None:
+    """Print a backup's metrics for Prometheus: whether it runs, how far it is, when it was level last."""
+    from cluster.cli.metrics import backup_metrics_text
+    from cluster.cli.status_document import look_at
+
+    found = look_at(str(directory), mark := mark_of(str(directory)))
+    if not found["isBackup"]:
+        raise ClusterError(f"{directory}: is of a {mark.component_type.name}, expected that of a BACKUP")
+    print(backup_metrics_text(found), end="")
+
+
 def _time(epoch_ms: int) -> str:
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="milliseconds")
 

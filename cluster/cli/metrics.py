@@ -14,7 +14,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import choose_encoder
+from prometheus_client.exposition import choose_encoder, generate_latest
 
 from cluster.cli.verdict import Member, why_not_ready
 from cluster.protocol.counter_types import BUCKETS_NS, PARTS, part_of
@@ -64,9 +64,29 @@ COUNTERS: dict[str, tuple[Id, str]] = {
 }  # fmt: skip
 
 
+# Of a backup's counters, as above.
+BACKUP_GAUGES: dict[str, tuple[Id, float, str]] = {
+    "cluster_backup_state": (Id.BACKUP_STATE, 1, "Aeron's ClusterBackupState; 5 is BACKING_UP."),
+    "cluster_backup_position_bytes": (Id.BACKUP_LIVE_LOG_POSITION, 1, "How far the log is copied."),
+    "cluster_backup_committed_bytes": (Id.BACKUP_MEMBERS_COMMIT_POSITION, 1, "How far members committed it."),
+    "cluster_backup_next_query_time_seconds": (
+        Id.BACKUP_NEXT_QUERY_DEADLINE, MS, "When it asks next: set each time that it is level."
+    ),
+}  # fmt: skip
+BACKUP_COUNTERS: dict[str, tuple[Id, str]] = {
+    "cluster_backup_snapshots": (Id.BACKUP_SNAPSHOTS_RETRIEVED, "Snapshots that it has fetched."),
+    "cluster_backup_errors": (Id.BACKUP_ERRORS, "Errors so far."),
+}
+
 HISTOGRAMS: dict[str, tuple[Id, str]] = {
     "cluster_sync_seconds": (Id.SYNC_TIME, "Syncs of the log to the disk."),
     "cluster_commit_seconds": (Id.COMMIT_TIME, "From a leader's write to the commit; a sample."),
+}
+
+# Times since the epoch: series, key, and what it is.
+TIMES: dict[str, tuple[str, str]] = {
+    "cluster_snapshot_time_seconds": ("snapshotTime", "When the last snapshot was taken."),
+    "cluster_certificate_end_seconds": ("certificateEnds", "When its TLS certificate ends."),
 }
 
 _SERVICE = re.compile(r" serviceId=(\d+)")
@@ -94,6 +114,22 @@ def metrics_text(
     return encode(registry), content_type
 
 
+def backup_metrics_text(backup: Member) -> str:
+    """The text for a backup or a standby."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Collected([*_of_backup(backup)]))
+    return generate_latest(registry).decode()
+
+
+def _of_backup(backup: Member) -> Iterator[Metric]:
+    yield _gauge("cluster_backup_up", "Whether the backup runs.", backup["isAlive"])
+    yield _gauge("cluster_backup_log_bytes", "Bytes of log in the copy.", backup.get("logBytes", 0))
+    snapshot = TIMES["cluster_snapshot_time_seconds"]
+    yield from _of_times(backup, {"cluster_backup_snapshot_time_seconds": snapshot})
+    if backup["isAlive"]:
+        yield from _of_counters(backup["counters"], BACKUP_GAUGES, BACKUP_COUNTERS, {})
+
+
 class _Collected:
     """A collector of what is there already."""
 
@@ -118,13 +154,13 @@ def _families(member: Member, facts: Mapping[str, str], limits: Mapping[str, int
         yield _gauge(
             "cluster_awaited_members", "Members it cannot take part without.", len(member["waitsFor"])
         )
-        yield from _of_counters(member["counters"])
+        yield from _of_counters(member["counters"], GAUGES, COUNTERS, HISTOGRAMS)
     for name, (key, scale, text) in OF_MEMBER.items():
         if (value := member.get(key)) is not None:
             yield _gauge(name, text, value * scale)
     for name, limit in limits.items():
         yield _gauge(f"{name}_limit", f"The most of {name} that there may be.", limit)
-    yield from _of_times(member)
+    yield from _of_times(member, TIMES)
     groups = GaugeMetricFamily(
         "cluster_group_lag_bytes", "How far a consumer group is below the commit position.", labels=["group"]
     )
@@ -137,23 +173,24 @@ def _gauge(name: str, text: str, value: float) -> Metric:
     return GaugeMetricFamily(name, text, float(value))
 
 
-def _of_times(member: Member) -> Iterator[Metric]:
-    """Times since the epoch."""
-    for name, key, text in (
-        ("cluster_snapshot_time_seconds", "snapshotTime", "When the last snapshot was taken."),
-        ("cluster_certificate_end_seconds", "certificateEnds", "When its TLS certificate ends."),
-    ):
+def _of_times(member: Member, times: Mapping[str, tuple[str, str]]) -> Iterator[Metric]:
+    for name, (key, text) in times.items():
         if time := member.get(key):
             yield _gauge(name, text, datetime.fromisoformat(time).timestamp())
 
 
-def _of_counters(counters: list[dict[str, Any]]) -> Iterator[Metric]:
-    for name, (type_id, scale, text) in GAUGES.items():
-        yield _family(GaugeMetricFamily, name, text, counters, type_id, scale)
-    for name, (type_id, text) in COUNTERS.items():
-        yield _family(CounterMetricFamily, name, text, counters, type_id, 1)
-    for name, (type_id, text) in HISTOGRAMS.items():
-        yield from _histogram(name, text, [c for c in counters if c["typeId"] == type_id])
+def _of_counters(
+    found: list[dict[str, Any]],
+    gauges: Mapping[str, tuple[Id, float, str]],
+    counters: Mapping[str, tuple[Id, str]],
+    histograms: Mapping[str, tuple[Id, str]],
+) -> Iterator[Metric]:
+    for name, (type_id, scale, text) in gauges.items():
+        yield _family(GaugeMetricFamily, name, text, found, type_id, scale)
+    for name, (type_id, text) in counters.items():
+        yield _family(CounterMetricFamily, name, text, found, type_id, 1)
+    for name, (type_id, text) in histograms.items():
+        yield from _histogram(name, text, [c for c in found if c["typeId"] == type_id])
 
 
 def _family(

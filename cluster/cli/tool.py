@@ -87,6 +87,7 @@ class ToolVerbs(Verbs):
         ),
         "Backup": (
             "backup-query",
+            "backup-metrics",
             "restore",
             "promote",
             "standby-snapshot",

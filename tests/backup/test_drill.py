@@ -9,6 +9,7 @@ import threading
 from contextlib import contextmanager
 
 import pytest
+from tests.cli.promql import scrape
 
 from cluster import ClusterClient, ClusterNode, LogReader
 from cluster.node.backup_config import BackupConfig, backup_documentation, load_backup_config
@@ -56,6 +57,9 @@ def test_the_drill(tmp_path):
             assert numbers(backup) == list(range(200)), "a reader reads it while it runs"
             later = query(backup, "300s")
             assert later["logPosition"] > 0 and later["nextQuery"] > later["now"]
+            shown = scrape(run("tool", "backup-metrics", "--dir", str(backup)).stdout)
+            assert list(shown["cluster_backup_position_bytes"].values()) >= [later["logPosition"]]
+            assert list(shown["cluster_backup_up"].values()) == [1]
             process.signal(signal.SIGKILL)
         os.kill(up.pid(up.leader), signal.SIGKILL)
         with Process("backup", "--config", str(config)) as process:

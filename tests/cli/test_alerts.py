@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import pytest
 
-from cluster.cli.metrics import metrics_text
+from cluster.backup.counters import BackupCounters
+from cluster.cli.metrics import backup_metrics_text, metrics_text
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
 from cluster.member.counters import MemberCounters
@@ -50,19 +51,27 @@ class Shown:
             "replayBytes": 0, "snapshotTime": iso(-3_600), "certificateEnds": iso(90 * 86_400),
             "consumers": [{"group": "g", "bytesBehind": 0}],
         }  # fmt: skip
+        self.backup_file = CountersFile.in_memory()
+        self.backup = BackupCounters(self.backup_file, 0)
+        self.backup.next_query_deadline_ms.set(int(time.time() * 1000) + 3_600_000)
+        self.backup_found = {"isAlive": True, "snapshotTime": iso(-3_600), "logBytes": GIB}
         self.process = {"process_open_fds": 50.0, "process_max_fds": 1024.0}
 
     def histogram(self, index: int, bucket: int, count: int) -> None:
         self.file.words[index + bucket * 16] += count
 
     def page(self, instance: str) -> Page:
-        counters = [
-            {"id": c.counter_id, "typeId": c.type_id, "label": c.label, "value": c.value}
-            for c in self.file.counters()
-        ]
+        counters, of_backup = (
+            [
+                {"id": c.counter_id, "typeId": c.type_id, "label": c.label, "value": c.value}
+                for c in file.counters()
+            ]
+            for file in (self.file, self.backup_file)
+        )
         limits = {"cluster_sessions": 10, "cluster_connections": 10}
         text, _ = metrics_text({**self.found, "counters": counters}, {"version": "1"}, limits, None)
-        lines = "".join(f"{name} {value}\n" for name, value in self.process.items())
+        lines = backup_metrics_text({**self.backup_found, "counters": of_backup})
+        lines += "".join(f"{name} {value}\n" for name, value in self.process.items())
         return scrape(text.decode() + lines, job="cluster", instance=instance)
 
 
@@ -117,6 +126,9 @@ FAULTS: dict[str, Callable[[Shown], object]] = {
     "ClusterSnapshotOld": found(snapshotTime=iso(-8 * 86_400)),
     "ClusterSnapshotSlow": risen("max_snapshot_duration_ns", 61 * 10**9),
     "ClusterReplayLong": found(replayBytes=9 * GIB),
+    "ClusterBackupDown": lambda shown: shown.backup_found.update(isAlive=False),
+    "ClusterBackupLags": lambda shown: shown.backup.members_commit_position.set(65 << 20),
+    "ClusterBackupOverdue": lambda shown: shown.backup.next_query_deadline_ms.set(1),
     "ClusterDescriptorsNearLimit": lambda shown: shown.process.update(process_open_fds=900.0),
 }
 

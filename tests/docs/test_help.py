@@ -91,6 +91,7 @@ ELSEWHERE = {
     "cluster backup": BACKUPS + "test_the_drill",
     "CLUSTER_ENDPOINTS=10.0.0.1": BACKUPS + "test_an_environment_variable_wins_over_the_file",
     "cluster tool backup-query": BACKUPS + "test_the_drill",
+    "cluster tool backup-metrics": BACKUPS + "test_the_drill",
     "cluster tool restore": BACKUPS + "test_the_drill",
     "cluster tool pid": README,
     "cluster archive pid": ARCHIVE + "test_the_number_of_one_that_runs_is_printed_alone",
