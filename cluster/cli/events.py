@@ -5,9 +5,11 @@ from __future__ import annotations
 import heapq
 import json
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from os import SEEK_END
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
@@ -22,6 +24,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 LOG_NAMES = ("node.log", "backup.log", "audit.log", "audit-metrics.log")
 LEVELS = ("debug", "info", "warning", "error", "critical")
 POLL_S = 0.25
+TAIL_BYTES = 16 * 1024
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 EPILOG = """\b
@@ -85,8 +88,26 @@ def by_time(logs: list[EventLog]) -> Iterator[Event]:
     return heapq.merge(*(log.lines() for log in logs), key=lambda event: event.time)
 
 
-def logs_in(directory: Path) -> list[EventLog]:
-    """The logs of every member in a directory. Raises NotAClusterDirectory."""
+class LastEvents:
+    """The newest lines of all logs in a directory; none where it has no logs."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        self._logs: list[EventLog] = []
+        with suppress(NotAClusterDirectory):
+            self._logs = logs_in(directory, tail_bytes=TAIL_BYTES)
+        self._newest: deque[str] = deque(maxlen=count)
+
+    def look(self) -> list[str]:
+        """At most ``count`` of them, for people."""
+        self._newest.extend(event_text(event) for event in by_time(self._logs) if event.level != "debug")
+        return list(self._newest)
+
+
+def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
+    """The logs of every member in a directory, each from its begin on or from so many bytes before its end.
+
+    Raises NotAClusterDirectory.
+    """
     from cluster.cli.top import member_id_of
 
     folders = sorted(path for path in directory.glob("*") if path.is_dir())
@@ -95,7 +116,7 @@ def logs_in(directory: Path) -> list[EventLog]:
         names = [name for name in LOG_NAMES if (folder / name).exists() or (folder / f"{name}.1").exists()]
         if not names:
             continue
-        found += [EventLog(folder / name, member_id_of(folder)) for name in names]
+        found += [EventLog(folder / name, member_id_of(folder), tail_bytes) for name in names]
     if not found:
         raise NotAClusterDirectory(
             f"{directory}: no {', '.join(LOG_NAMES)} is in it or in a member's directory in it"
@@ -106,8 +127,9 @@ def logs_in(directory: Path) -> list[EventLog]:
 class EventLog:
     """One log and the file before it, read on from where the last call of ``lines`` ended."""
 
-    def __init__(self, path: Path, member: int) -> None:
+    def __init__(self, path: Path, member: int, tail_bytes: int | None = None) -> None:
         self._path = path
+        self._tail_bytes = tail_bytes  # of the first look
         self._member = member
         self._time = EPOCH
         self._file: BinaryIO | None = None
@@ -115,6 +137,9 @@ class EventLog:
 
     def lines(self) -> Iterator[Event]:
         """What has come since the last call, in the order in which it was written."""
+        if self._tail_bytes is not None:
+            self._open_at_tail(self._tail_bytes)
+            self._tail_bytes = None
         if self._file is None:
             with (
                 suppress(FileNotFoundError),
@@ -132,6 +157,13 @@ class EventLog:
         with suppress(FileNotFoundError):
             self._file = self._path.open("rb")
             yield from self._events(self._file)
+
+    def _open_at_tail(self, tail_bytes: int) -> None:
+        with suppress(FileNotFoundError):
+            self._file = self._path.open("rb")
+            end = self._file.seek(0, SEEK_END)
+            if self._file.seek(max(0, end - tail_bytes)):
+                self._file.readline()  # the rest of one
 
     def _is_replaced(self) -> bool:
         """Whether the file's name is another file's now, or nobody's."""

@@ -12,6 +12,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
+from cluster.cli.events import LastEvents
 from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.top_screen import History, draw, watch_screen
 from cluster.cli.verdict import Member
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
+LAST_EVENTS = 5  # below the tables
 
 EPILOG = """\b
 Examples:
@@ -31,7 +33,8 @@ Examples:
   cluster top --dir backup
   cluster top --endpoints 127.0.0.1:9000 --once --json
 
---dir shows everything that the members' counters files have, --endpoints what a member reports of itself.
+--dir shows everything that the members' counters files have and the last lines of their logs, --endpoints
+what a member reports of itself.
 On a terminal q ends it, p or space pauses, c shows counters, arrows and page keys scroll. The header has the
 leader's rates, drawn for the last 60 looks, and within which time half and 99 % of its commits and syncs were
 done meanwhile.
@@ -73,18 +76,18 @@ def top(
     directory, endpoints = place(directory, endpoints)
     source: Directories | _Endpoints
     source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
-    history = History()
+    history, last = History(), LastEvents(directory, LAST_EVENTS) if directory is not None else None
     try:
         if endpoints and not as_json:
             _check_somebody(source.look())
         if as_json or once or not sys.stdout.isatty():
             while True:
                 members = history.added_to(source.look())
-                _print(members, history, as_json, counters)
+                _print(members, history, as_json, counters, last)
                 if once:
                     raise typer.Exit(0 if any(member["isAlive"] for member in members) else 1)
                 time.sleep(interval)
-        watch_screen(source.look, history, interval, counters)
+        watch_screen(source.look, history, interval, counters, last)
     finally:
         source.close()
 
@@ -355,11 +358,13 @@ def _check_somebody(members: list[dict[str, Any]]) -> None:
         raise TimedOut(f"no member answers: {'; '.join(member['error'] for member in members)}")
 
 
-def _print(members: list[Member], history: History, as_json: bool, counters: bool) -> None:
+def _print(
+    members: list[Member], history: History, as_json: bool, counters: bool, last: LastEvents | None
+) -> None:
     if as_json:
         shown = [
             member if counters else {k: v for k, v in member.items() if k != "counters"} for member in members
         ]
         print(json.dumps({"time": time.time(), "members": shown}), flush=True)
     else:
-        draw(members, history, counters)
+        draw(members, history, counters, last)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from cluster.cli.events import LastEvents
 from cluster.cli.printable import plain
 from cluster.cli.verdict import Member, judge_members
 from cluster.errors import printable
@@ -102,15 +103,19 @@ def _console() -> Console:
     return Console(file=plain(sys.stdout), highlight=False, markup=False, emoji=False, width=width)
 
 
-def draw(members: list[Member], history: History, counters: bool) -> None:
+def draw(members: list[Member], history: History, counters: bool, last: LastEvents | None) -> None:
     """One look, on standard output."""
     console = _console()
-    for part in [*_header(members, history), *_screen(members, counters, console)]:
+    for part in [*_header(members, history), *_screen(members, counters, console), *_events(last)]:
         console.print(part)
 
 
 def watch_screen(
-    look: Callable[[], list[Member]], history: History, interval_s: float, counters: bool
+    look: Callable[[], list[Member]],
+    history: History,
+    interval_s: float,
+    counters: bool,
+    last: LastEvents | None,
 ) -> None:
     """Look again and again, until q or Ctrl-C."""
     from rich.console import Group
@@ -121,7 +126,8 @@ def watch_screen(
     next_look = time.monotonic() + interval_s
     with _Keys() as keys, Live(console=_console(), screen=True, auto_refresh=False) as live:
         while not view.is_left:
-            parts = Group(*_header(members, history), *_screen(members, view.counters, live.console))
+            shown = _screen(members, view.counters, live.console)
+            parts = Group(*_header(members, history), *shown, *_events(last))
             live.update(view.part_of(parts, live.console), refresh=True)
             wait_s = None if view.is_paused else max(0.0, next_look - time.monotonic())
             if key := keys.next(wait_s):
@@ -288,6 +294,11 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
     if counters:
         parts += [_counters_table(member) for member in members]
     return parts
+
+
+def _events(last: LastEvents | None) -> list[str]:
+    lines = [] if last is None else last.look()
+    return ["", "last events", *lines] if lines else []
 
 
 def _printable(value: Any) -> Any:

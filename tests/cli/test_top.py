@@ -13,8 +13,9 @@ from rich.console import Console
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.cli.events import LastEvents
 from cluster.cli.top import Directories, _Endpoints
-from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, watch_screen
+from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, draw, watch_screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import BUCKETS_NS, bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -102,6 +103,26 @@ def test_consumer_groups_stand_below_the_table_as_the_member_that_is_furthest_ha
 def test_members_waited_for_are_a_bit_each_in_their_counter():
     assert members_of(bits_of([0, 2, 62, 63])) == [0, 2, 62]
     assert members_of(bits_of([])) == []
+
+
+def test_the_last_events_of_all_members_stand_below_the_tables_and_go_on(tmp_path, capsys):
+    node_log = tmp_path / "member-0" / "node.log"
+    node_log.parent.mkdir()
+    event = '{"event": "%s", "level": "%s", "timestamp": "2026-01-27T12:00:01Z"}\n'
+    node_log.write_text("".join(event % (f"event {i}", "info") for i in range(1_000)))
+    last = LastEvents(tmp_path, 2)
+
+    def drawn():
+        draw(MEMBERS, History(), False, last)
+        return capsys.readouterr().out.partition("\nlast events\n")[2].splitlines()
+
+    begin = "2026-01-27T12:00:01.000Z    0  "
+    assert drawn() == [begin + "event 998", begin + "event 999"]
+    with node_log.open("a") as log:
+        log.write(event % ("a message", "debug") + event % ("\\u009bevent", "error"))
+    assert drawn() == [begin + "event 999", begin + "ERROR: \\u009bevent"]
+    draw(MEMBERS, History(), False, LastEvents(tmp_path / "nobody", 2))
+    assert "last events" not in capsys.readouterr().out
 
 
 def test_a_column_of_which_nothing_is_known_is_left_out():
@@ -236,7 +257,7 @@ def _watch_and_press(terminal):
         listed = [{"id": i, "typeId": 1, "value": i, "label": f"counter {i}"} for i in range(40)]
         return [{**MEMBERS[0], "memberCount": 1, "counters": listed, "commitPosition": 1_000 + len(looks)}]
 
-    watching = threading.Thread(target=watch_screen, args=(look, History(), 0.05, False))
+    watching = threading.Thread(target=watch_screen, args=(look, History(), 0.05, False, None))
     watching.start()
     shown = ""
 
