@@ -113,7 +113,7 @@ class KernelCache(caching.NullCache):
 
     def _read(self, path: str) -> bytes | None:
         try:
-            with open(path, "rb") as file:
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 data = file.read()
         except OSError:
             return None
@@ -143,7 +143,8 @@ class KernelCache(caching.NullCache):
 
     def _lock(self, path: str) -> None:
         """Wait for whoever has the file; whether it became code meanwhile is for the caller to see."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o644)
         try:
             _wait_for_lock(descriptor)
             if _is_open_file(descriptor, path):

@@ -73,6 +73,19 @@ def test_a_damaged_file_is_compiled_again_and_replaced(folder, damage):
     assert len(the_file(folder).read_bytes()) == len(whole)
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize("suffix", ["", ".new"])
+@pytest.mark.timeout(60)
+def test_what_is_no_file_where_one_is_looked_for_is_neither_waited_for_nor_an_error(folder, make, suffix):
+    assert hits() == 0
+    path = the_file(folder)
+    path.unlink()
+    make(f"{path}{suffix}")
+    assert compile_one()(1) == 2
+    is_replaced = make is os.mkfifo and not suffix
+    assert hits() == int(is_replaced)
+
+
 def test_what_a_killed_process_left_half_written_is_taken_over(folder):
     assert hits() == 0
     path = the_file(folder)
