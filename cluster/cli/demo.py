@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.errors import ClusterError, TimedOut
+from cluster.errors import ClusterError, StorageErrors, TimedOut
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -102,7 +102,9 @@ def _directory(given: Path | None) -> Iterator[Path]:
     if given is not None:
         yield given.absolute()
         return
-    with tempfile.TemporaryDirectory(prefix="cluster-demo-", ignore_cleanup_errors=True) as name:
+    with StorageErrors(os.environ.get("TMPDIR", "/tmp"), "no temporary folder can be made"):
+        made = tempfile.TemporaryDirectory(prefix="cluster-demo-", ignore_cleanup_errors=True)
+    with made as name:
         yield Path(name)
 
 

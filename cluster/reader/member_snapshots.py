@@ -18,7 +18,14 @@ from typing import NamedTuple
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.archive.snapshot_archive import SnapshotImage
-from cluster.errors import AuthenticationRejected, ClusterError, DataLoss, TimedOut, TlsFailed
+from cluster.errors import (
+    AuthenticationRejected,
+    ClusterError,
+    DataLoss,
+    StorageErrors,
+    TimedOut,
+    TlsFailed,
+)
 from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.link import LogStatus
@@ -127,7 +134,7 @@ class MemberSnapshots:
         for one in self._offered(log_position):
             if one.log_position != log_position or not self._is_wanted(one):
                 continue
-            with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
+            with _temporary_folder() as folder:
                 try:
                     snapshot = self._fetch(one, folder)
                 except ClusterError as raised:
@@ -141,7 +148,7 @@ class MemberSnapshots:
     @contextmanager
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
         """One that was ``listed``, fetched meanwhile. Raises DataLoss when it was deleted, ClusterError."""
-        with TemporaryDirectory(prefix="cluster-snapshot-") as folder:
+        with _temporary_folder() as folder:
             yield self._fetch(snapshot, folder).open(OsFiles())
 
     def close(self) -> None:
@@ -229,6 +236,12 @@ class MemberSnapshots:
             recording_id=fetched[offered.recording_id],
             module_recording_id=fetched.get(offered.module_recording_id),
         )
+
+
+def _temporary_folder() -> TemporaryDirectory[str]:
+    """For a copy of a snapshot. Raises StorageError."""
+    with StorageErrors(os.environ.get("TMPDIR", "/tmp"), "no temporary folder can be made"):
+        return TemporaryDirectory(prefix="cluster-snapshot-")
 
 
 def _fetch_recording(supplier: MemberSupplier, recording_id: int, archive: Archive) -> int:

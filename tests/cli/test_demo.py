@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,8 @@ from benchmarks import demo_picture
 from cluster.cli import demo, demo_query, demo_report
 from cluster.cli.demo_sender import PAYLOAD_BYTES, NumberedAnswers
 from cluster.cli.main import main
+from cluster.errors import StorageError
+from cluster.reader import member_snapshots
 from cluster.reader.log_reader import LogReader
 from tests.node.processes import DEADLINE_S, free_base_port, run
 
@@ -78,6 +81,17 @@ def test_a_demo_without_room_on_the_disk_does_not_begin(tmp_path, capsys):
     assert main(["demo", "--dir", str(tmp_path / "new"), "--seconds", "1000000000"]) == 1
     assert "give another place with --dir, or fewer --seconds" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_full_folder_for_temporary_files_is_an_error_in_a_line(monkeypatch, capsys):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert main(["demo", "--seconds", "1"]) == 1
+    assert "no temporary folder can be made: No space left on device" in capsys.readouterr().err
+    with pytest.raises(StorageError, match="no temporary folder can be made"):
+        member_snapshots._temporary_folder()
 
 
 def test_gaps_are_drawn_to_one_scale_and_what_is_longer_ends_in_an_arrow():
