@@ -11,7 +11,7 @@ from statistics import median
 
 MIB = 1 << 20
 # How much more a process may have at the end of the samples than at their begin, by the line through them: so
-# much, or a share of what it has. Connections of those that have just gone come and go with the samples.
+# much, or a share of its median. Connections of those that have just gone come and go with the samples.
 GROWTH_MAX = {"memory": (24 * MIB, 0.1), "descriptors": (8, 0.0), "threads": (8, 0.0), "files": (3, 0.0)}
 WARM_UP = 0.34  # of the samples: caches, pools and the first snapshots fill
 
@@ -49,13 +49,22 @@ class Samples:
         return [
             f"{who}: {what} grows by {growth(values):,.0f}: {values}"
             for (who, what), values in self.values.items()
-            if growth(values) > max(GROWTH_MAX[what][0], GROWTH_MAX[what][1] * values[-1])
+            if growth(values) > max(GROWTH_MAX[what][0], GROWTH_MAX[what][1] * median(values))
         ]
 
 
 def growth(values: Iterable[int]) -> float:
-    """Along the line through the samples after the warm-up: the median of the slopes of all pairs."""
+    """Along the line through the samples after the warm-up: that of the half in which it rises less.
+
+    What leaks rises in both. What is taken once, as by a member that leads at last, is a step in one.
+    """
     all_values = list(values)
     kept = all_values[int(len(all_values) * WARM_UP) :]
-    slopes = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(kept), 2)]
-    return median(slopes) * (len(kept) - 1) if slopes else 0.0
+    middle = len(kept) // 2
+    return min(_slope(kept[: middle + 1]), _slope(kept[middle:])) * (len(kept) - 1)
+
+
+def _slope(values: list[int]) -> float:
+    """The median of the slopes of all pairs."""
+    slopes = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2)]
+    return median(slopes) if slopes else 0.0

@@ -36,7 +36,13 @@ KEYS = {
 
 @pytest.mark.parametrize(
     ("values", "grows"),
-    [([5] * 30, 0), ([0, 9, 9] * 10, 0), (list(range(30)), 19), ([100, 1, 50, *[7] * 27], 0)],
+    [
+        ([5] * 30, 0),
+        ([0, 9, 9] * 10, 0),
+        (list(range(30)), 19),
+        ([100, 1, 50, *[7] * 27], 0),
+        ([*[5] * 19, *[90] * 11], 0),
+    ],
 )
 def test_growth_is_that_of_the_line_after_the_warm_up(values, grows):
     assert abs(growth(values) - grows) < 1
