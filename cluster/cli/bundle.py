@@ -45,7 +45,8 @@ The members may run or have stopped. One that runs writes the stacks of its thre
 The file has versions, clocks, the verdict of `cluster status`, and of each member its effective
 configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, the
 sizes of its files, and how full its disk is. It has no certificate, key, token or password, no message, and
-nothing that services print. Without --dir it is CLUSTER_DIR, else ./cluster-data.
+nothing that services print. Unpacked, begin with status.txt; `cluster events --dir FOLDER` prints the logs as
+one story. Without --dir it is CLUSTER_DIR, else ./cluster-data.
 """
 
 
@@ -92,6 +93,7 @@ def _members(directory: Path) -> list[Path]:
 def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes]]:
     yield "versions.json", _json(_versions())
     yield "clocks.json", _json(_clocks())
+    yield "status.txt", _said("status", "--dir", str(directory))
     yield "status.json", _said("status", "--dir", str(directory), "--json")
     logs = [f"{name}{end}" for name in LOG_NAMES for end in (".1", "")]
     for member in members:

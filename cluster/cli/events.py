@@ -38,7 +38,7 @@ Of every member of the directory it reads node.log, backup.log, audit.log and au
 before them (node.log.1), and orders the lines by time: elections with the reason of each change, roles,
 snapshots, repairs, errors, and what was refused to whom. The clocks are the members' own. Without --dir it is
 CLUSTER_DIR, else ./cluster-data. A line of --json is as the member wrote it, with the keys "member" and
-"file" added; it has the traceback of an error, too.
+"file" added; it has the traceback of an error and the stacks of threads, too.
 """
 
 
@@ -207,7 +207,7 @@ def _said(fields: dict[str, Any]) -> str:
     if "event" not in fields and "what" in fields:  # of an audit.log
         who = fields.get("principal") or "somebody"
         return f"refused {fields['what']} to {who} at {fields.get('peer')}: {fields.get('why')}"
-    known = ("event", "level", "timestamp", "time", "member", "file", "trace")
+    known = ("event", "level", "timestamp", "time", "member", "file", "trace", "stacks")
     rest = "".join(f" {key}={value}" for key, value in fields.items() if key not in known)
     return f"{fields.get('event')}{rest}"
 

@@ -201,6 +201,7 @@ def _ask(endpoints: dict[int, Endpoint], here: set[int], seen: _Seen, shown: Sho
 
 def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     """Look at the members in a directory; returns where they say that all members are."""
+    from cluster.archive.closed_file import CLOSED_FILE_NAME
     from cluster.archive.files import OsFiles
     from cluster.cli.running_member import status_over_ipc
     from cluster.reader.member_directory import find_cluster_directory, members_in
@@ -212,9 +213,9 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     folders = members_in(files, str(directory)) or [str(directory)]
     known: dict[int, Endpoint] = {}
     for folder in folders:
-        find_cluster_directory(files, folder)  # says what is missing
+        cluster = find_cluster_directory(files, folder)  # says what is missing
         mark = _mark_in(folder)
-        member = look_at(folder, mark)
+        member = look_at(folder, mark) | {"isClosed": files.exists(f"{cluster}/{CLOSED_FILE_NAME}")}
         seen.take(member)
         if member["isAlive"] and mark is not None and not known:
             try:

@@ -147,6 +147,9 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
         if not alive:
             errors = [str(member["error"]) for member in members if "error" in member and "dir" not in member]
             text, fix = "no member runs", "Start the members."
+            if closed := [str(member["memberId"]) for member in members if member.get("isClosed")]:
+                text = f"no member runs, and members {', '.join(closed)} were closed: they start no more"
+                fix = "Start those that `cluster tool make-members` has made, or makes, of them."
             if errors:
                 text, fix = (
                     f"no member answers: {'; '.join(errors)}",

@@ -73,7 +73,8 @@ def test_a_bundle_describes_each_member_in_files_that_programs_read(run, tmp_pat
         if name.endswith(".json") and "counters" not in name
     }
     assert {"versions.json", "clocks.json", "status.json"} < set(described)
-    assert set(found) - set(described) == {"member-1/node.log", "member-1/counters.json"}
+    assert set(found) - set(described) == {"status.txt", "member-1/node.log", "member-1/counters.json"}
+    assert found["status.txt"].startswith(b"unavailable: 1 member, nobody leads")
     keys = {key["key"]: key for key in described["member-1/configuration.json"]["keys"]}
     assert keys["authenticator"]["value"] == "token"
     assert described["member-1/recording-log.json"][0]["type"] == "TERM"

@@ -60,6 +60,14 @@ def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tm
     assert run("--dir", "cluster-data")[1].startswith("unavailable: 3 members, nobody leads, term ")
 
 
+def test_a_directory_that_was_closed_is_known_by_its_last_words(run, tmp_path):
+    for member_id in range(2):
+        write_member(tmp_path / f"c/member-{member_id}", a_log(5))
+    (tmp_path / "c/member-1/cluster/closed.dat").touch()
+    members = json.loads(run("--dir", "c", "--json")[1])["members"]
+    assert [member["isClosed"] for member in members] == [False, True]
+
+
 def test_of_members_that_do_not_answer_nothing_is_said_but_that(run, monkeypatch):
     refused = TimedOut("db0:9000: Connection refused")
     monkeypatch.setattr(status_document, "ask_members", lambda *_: {-1: refused})

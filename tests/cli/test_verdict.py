@@ -90,6 +90,12 @@ def test_of_a_member_that_its_full_disk_holds_up_the_disk_is_named_too():
     assert judged([*a_cluster(3)[:2], held_up]) == ("at-risk", 0, ["no-answer", "disk-low"])
 
 
+def test_members_that_were_closed_are_not_to_be_started():
+    [message] = judge_members([gone(0, isClosed=True), gone(1, isClosed=True), gone(2)], 3, NOW).messages
+    assert message.text == "no member runs, and members 0, 1 were closed: they start no more"
+    assert message.fix == "Start those that `cluster tool make-members` has made, or makes, of them."
+
+
 def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
     canvass = {"electionState": "CANVASS"}
     texts = [
