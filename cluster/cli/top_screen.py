@@ -401,4 +401,6 @@ def _in_unit(heading: str, value: Any) -> Any:
 def _cell(value: object) -> str:
     if value is None:
         return ""
+    if isinstance(value, float) and value >= 100:
+        value = round(value)
     return f"{value:,}" if isinstance(value, int) else str(value)

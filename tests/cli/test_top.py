@@ -131,6 +131,11 @@ def test_a_column_of_which_nothing_is_known_is_left_out():
     assert "elections" not in shown(known, 160) and "sessions" in shown(known, 160)
 
 
+def test_days_of_room_are_shown_to_a_tenth_only_where_they_are_few():
+    text = shown([member | {"logDays": days} for member, days in zip(MEMBERS, (0.1, 41.5, 759_797.7))], 200)
+    assert all(f" {days} " in text for days in ("0.1", "41.5", "759,798"))
+
+
 def test_the_header_judges_the_members_where_all_are_seen():
     leader = {**MEMBERS[0], "memberCount": 3, "uptimeMs": 11_520_000, "messagesPerSecond": 7_000}
     header = _header([leader, *MEMBERS[1:]], History())
