@@ -128,7 +128,7 @@ class ClusterDataSource(DataSource):
         check_sink_schema(schema)
         writer = ClusterBatchWriter(SinkOptions.parse(self.options))
         self._tell_remarks_of_write(writer.options)
-        return writer.plan()
+        return writer
 
     def _tell_remarks_of_write(self, parsed: SinkOptions) -> None:
         from spark_connector.log import warn
@@ -150,7 +150,7 @@ class ClusterDataSource(DataSource):
         check_sink_schema(schema)
         parsed = SinkOptions.parse(self.options)
         _check_progress(self.options, parsed)
-        return ClusterStreamWriter(parsed).plan()
+        return ClusterStreamWriter(parsed)
 
 
 def _check_appends(overwrite: bool) -> None:

@@ -10,14 +10,14 @@ loses the lane to it. The driver registers a batch when all of its tasks are don
 is sent. At least once means without a lane: every attempt sends all of its rows.
 
 A real Aeron Cluster counts no rows and acknowledges none. There a task reads in the log which of its lane's
-rows are in (``aeron_sending.py``), from a place on that follows from what the driver has read (``plan``).
+rows are in (``aeron_sending.py``), from a place on that follows from what the driver has read of the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
@@ -39,13 +39,15 @@ class RowsCommitted(WriterCommitMessage):
     """What a task has in the log. ``committed_position`` is after its last row, -1 without rows.
 
     ``application``: whose lane it wrote, empty without one. ``is_registered``: the batch was in the log as a
-    whole before, and the task's rows were not looked at.
+    whole before, and the task's rows were not looked at. ``planned_at``: how far the log of a real Aeron
+    Cluster was committed when the batch was planned.
     """
 
     rows: int
     committed_position: int
     application: str = ""
     is_registered: bool = False
+    planned_at: int = 0
 
 
 class _ClusterWriter:
@@ -55,16 +57,17 @@ class _ClusterWriter:
         self.options = options
         self._index: LaneIndex | None = None  # of a real Aeron Cluster
 
-    def plan(self) -> Self:
-        """On the driver, before tasks: look which lanes the log of a real Aeron Cluster has.
+    def __getstate__(self) -> dict[str, Any]:
+        """The driver sends the writer to its tasks, with what they have to know of a real cluster's log.
 
-        Raises MediaDriverError, and TimedOut when no member answers.
+        To commit Spark makes a writer of its own, which needs none of that. Raises MediaDriverError, and
+        TimedOut when no member answers.
         """
-        if self.options.consensus_endpoints is not None:
+        if self.options.consensus_endpoints is not None and self._index is None:
             from spark_connector.sink.aeron_sending import plan
 
             self._index = plan(self.options)
-        return self
+        return self.__dict__
 
     def lane(self) -> Lane | None:
         """Of the task that runs; None where at least once was asked for."""
@@ -79,11 +82,12 @@ class _ClusterWriter:
         try:
             lane = self.lane()
             application = "" if lane is None else lane.application
+            planned_at = 0 if self._index is None else self._index.end
             try:
                 rows, position = self._send(iterator, lane)
-                return RowsCommitted(rows, position, application)
+                return RowsCommitted(rows, position, application, planned_at=planned_at)
             except BatchRegistered:
-                return RowsCommitted(0, -1, application, is_registered=True)
+                return RowsCommitted(0, -1, application, is_registered=True, planned_at=planned_at)
         except ClusterError as error:
             add_task_name(error)
             raise
@@ -123,14 +127,15 @@ class _ClusterWriter:
         if application:
             rows = sum(task.rows for task in tasks)
             lane = Lane(application, REGISTRATION, batch, partitions=len(messages), rows=rows)
-            self._open_registration(lane, max(task.committed_position for task in tasks))
+            self._open_registration(lane, tasks)
             spare_imports_to_the_collector()
 
-    def _open_registration(self, lane: Lane, written_to: int) -> None:
-        if self._index is not None:
+    def _open_registration(self, lane: Lane, tasks: list[RowsCommitted]) -> None:
+        if self.options.consensus_endpoints is not None:
             from spark_connector.sink.aeron_sending import register
 
-            register(self.options, lane, self._index.end, written_to)
+            planned_at = min(task.planned_at for task in tasks)
+            register(self.options, lane, planned_at, max(task.committed_position for task in tasks))
             return
         try:
             open_session(self.options, lane).close()

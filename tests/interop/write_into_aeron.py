@@ -36,7 +36,7 @@ class KilledSink(ClusterDataSource):
         return "killed"
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter:
-        return KilledWriter(SinkOptions.parse(self.options)).plan()
+        return KilledWriter(SinkOptions.parse(self.options))
 
 
 class KilledWriter(ClusterStreamWriter):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
 from contextlib import closing
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -50,8 +52,18 @@ def batches(*columns, kind=None):
     return iter([pa.record_batch({"payload": pa.array(column, kind or pa.binary())}) for column in columns])
 
 
+def writer(**options):
+    return ClusterStreamWriter(SinkOptions.parse(GIVEN | options))
+
+
+def sent_to_tasks(writer):
+    """As Spark does it."""
+    return pickle.loads(pickle.dumps(writer))
+
+
 def write(*columns, kind=None, **options):
-    return ClusterStreamWriter(SinkOptions.parse(GIVEN | options)).plan().write(batches(*columns, kind=kind))
+    done = sent_to_tasks(writer(**options)).write(batches(*columns, kind=kind))
+    return replace(done, planned_at=0)
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string()])
@@ -123,21 +135,22 @@ def test_at_least_once_every_attempt_sends_all_under_a_name_of_its_own(log):
 
 
 def test_a_batch_is_registered_with_the_position_at_which_it_was_planned(log):
+    """Spark commits with another writer than the one that it has sent to the tasks."""
     log.messages(99, b"of another")
-    writer = ClusterStreamWriter(SinkOptions.parse(GIVEN)).plan()
     planned_at = log.end
-    done = writer.write(batches([b"a"]))
-    writer.commit([done, RowsCommitted(0, -1, "q")], 7)
+    task = sent_to_tasks(writer())
+    done = [task.write(batches(rows)) for rows in ([b"a"], [])]
+    log.messages(99, b"of another")
+    writer().commit(done, 7)
     alias = log.aliases[-1]
     assert (alias.lane, alias.position) == (Lane("q", REGISTRATION, 7), planned_at)
     assert log.sessions[-1].is_closed
 
 
 def test_a_batch_without_rows_is_registered_only_if_it_is_the_first(log):
-    writer = ClusterStreamWriter(SinkOptions.parse(GIVEN)).plan()
-    writer.commit([RowsCommitted(0, -1, "q")], 7)
+    writer().commit([RowsCommitted(0, -1, "q")], 7)
     assert log.sessions == []
-    writer.commit([RowsCommitted(0, -1, "q")], 0)
+    writer().commit([RowsCommitted(0, -1, "q")], 0)
     assert log.aliases[-1].lane == Lane("q", REGISTRATION, 0)
 
 
