@@ -3,6 +3,7 @@
     AeronLog ── AeronMember ── BackupQuery, bounded replay ──▶ consensus and archive endpoints
     AeronCluster ── ingress publication, egress subscription ──▶ ingress endpoints
     AeronRecording ── replay ──▶ the archive of anybody
+    LaneWriter ── reads the one, sends by the other: the rows of a task, each once
 
 Nothing of such a cluster is changed, and nothing is installed on its members. And clients of Aeron's have
 sessions of our members:
