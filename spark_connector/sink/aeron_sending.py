@@ -20,11 +20,13 @@ from cluster.aeron.lane_index import LaneAlias, LaneIndex
 from cluster.aeron.lane_log import begin_of, lane_entries, planned_index
 from cluster.aeron.lane_writer import LaneState, LaneWriter
 from cluster.errors import LocalProtocolError, TimedOut
+from cluster.protocol.frame import max_message_length
 from cluster.protocol.lane import Lane
+from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.clock import monotonic_ns
 from cluster.transport.credentials import as_supplier
 from spark_connector.options.cluster_options import SinkOptions
-from spark_connector.sink.sending import OFFER_BYTES, check_present
+from spark_connector.sink.sending import OFFER_BYTES, check_lengths, check_present
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,6 +106,7 @@ class AeronSender:
         self._index = index
         self._attempt: _Attempt | None = None
         self._rows = 0
+        self._length_max = 0
         self._opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -121,6 +124,7 @@ class AeronSender:
         payloads = batch.column(0)
         check_present(payloads, self._rows)
         self._attempt = attempt = self._attempt or self._open()
+        check_lengths(payloads, self._rows, self._length_max)
         window = max(1, len(payloads) * WINDOW_BYTES // max(payloads.nbytes, 1))
         for payload in payloads.cast(pa.large_binary()).to_pylist():
             attempt.writer.give(payload)
@@ -153,6 +157,7 @@ class AeronSender:
 
     def _open(self) -> _Attempt:
         log = self._opened.enter_context(closing(open_log(self._options)))
+        self._length_max = max_message_length(log.term_length) - SessionMessageHeader.ENCODED_LENGTH
         if self._lane is None:
             lane, begin = Lane(f"at-least-once/{_unique()}", 0, 0), self._index.end
         else:

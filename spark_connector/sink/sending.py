@@ -66,7 +66,7 @@ class Sender:
         payloads = batch.column(0)
         check_present(payloads, self._rows)  # before a session is opened for rows that cannot be sent
         client = self._session()
-        self._check_lengths(payloads, client.max_payload_length)
+        check_lengths(payloads, self._rows, client.max_payload_length)
         unknown = payloads if self._known is None else self._known.skip(payloads)
         self._rows += len(payloads) - len(unknown)
         self._offer(client, unknown)
@@ -130,19 +130,6 @@ class Sender:
                 f"{client.offered - client.acknowledged} of {client.offered} rows are not"
             )
 
-    def _check_lengths(self, payloads: pa.Array, length_max: int) -> None:
-        """Raise LocalProtocolError for the first of the longest rows when it is longer than the log takes."""
-        import pyarrow.compute as pc
-
-        lengths = pc.binary_length(payloads)
-        longest = pc.max(lengths).as_py()
-        if longest > length_max:
-            row = pc.index(lengths, longest).as_py()
-            raise LocalProtocolError(
-                f"row {self._rows + row} of the task has a payload of {longest} bytes; "
-                f"the cluster's log takes at most {length_max}"
-            )
-
 
 def check_present(payloads: pa.Array, first_row: int) -> None:
     """Raise LocalProtocolError for the first row that is NULL; ``first_row`` is the number of the first."""
@@ -151,6 +138,20 @@ def check_present(payloads: pa.Array, first_row: int) -> None:
     if payloads.null_count:
         row = pc.index(payloads.is_null(), True).as_py()
         raise LocalProtocolError(f"row {first_row + row} of the task has no payload (NULL)")
+
+
+def check_lengths(payloads: pa.Array, first_row: int, length_max: int) -> None:
+    """Raise LocalProtocolError for the first of the longest rows when it is longer than the log takes."""
+    import pyarrow.compute as pc
+
+    lengths = pc.binary_length(payloads)
+    longest = pc.max(lengths).as_py()
+    if longest > length_max:
+        row = pc.index(lengths, longest).as_py()
+        raise LocalProtocolError(
+            f"row {first_row + row} of the task has a payload of {longest} bytes; "
+            f"the cluster's log takes at most {length_max}"
+        )
 
 
 class Ahead:

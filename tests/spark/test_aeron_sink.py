@@ -34,7 +34,9 @@ def log(monkeypatch):
     monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
 
     def open_log(options):
-        return SimpleNamespace(ingress_endpoints=lambda: {0: "a:9002"}, close=lambda: None)
+        return SimpleNamespace(
+            term_length=64 * 1024, ingress_endpoints=lambda: {0: "a:9002"}, close=lambda: None
+        )
 
     def connect(endpoints, *, alias, aeron_dir, credentials, timeout_s):
         assert endpoints == {0: "a:9002"}
@@ -103,6 +105,13 @@ def test_a_row_without_payload_is_refused_before_a_session_is_opened_in_a_real_c
     with pytest.raises(LocalProtocolError, match="row 1 of the task has no payload"):
         write([b"a", None])
     assert log.sessions == []
+
+
+def test_a_row_that_is_longer_than_the_log_takes_is_refused_before_it_is_sent(log):
+    with pytest.raises(LocalProtocolError, match=r"row 1 of the task has a payload of 8161 bytes; .* 8160"):
+        write([b"a", b"x" * 8161])
+    assert [session.sent for session in log.sessions] == [[]]
+    assert write([b"x" * 8160]).rows == 1
 
 
 def test_a_task_waits_for_the_session_of_an_attempt_that_goes_on_and_says_so_in_the_end(log):
