@@ -81,6 +81,7 @@ class LaneWriter:
         self.state = LaneState.OPENING
         self.end_position = -1  # after the last message of the lane in the log
         self.extra_rows = 0  # messages of the lane in the log that are none of the rows so far
+        self.steps = 0  # towards its end; another session in place of one that was left is none
         self.lane = alias.lane
         self._alias = alias
         self._connect = connect
@@ -91,7 +92,7 @@ class LaneWriter:
         self._since_ns = now_ns()  # when the session has done something last
         self._is_known = False  # an open of this attempt is in the log
         self._lane_sessions: set[int] = set()
-        self._open: list[int] = []  # those of them that are open, in the log's order
+        self._open: dict[int, bool] = {}  # those of them that are open, in the log's order: whether ours
         self._extra: Counter[bytes] = Counter()  # digests of ``extra_rows``
         self._sent: deque[bytes] = deque()  # in the session's term
         self._unsent: deque[bytes] = deque()
@@ -132,7 +133,7 @@ class LaneWriter:
         is_stalled = self.owes and now_ns - self._since_ns > STALLED_NS
         if session.is_closed or (is_stalled and self.state is not LaneState.FENCED):
             self._leave()
-        elif self.state is LaneState.FENCED and self._open[0] == session.session_id:
+        elif self.state is LaneState.FENCED and next(iter(self._open)) == session.session_id:
             self.state = LaneState.WRITING
             self._has_advanced()
         elif self.state is LaneState.WRITING:
@@ -151,6 +152,10 @@ class LaneWriter:
             entry = next(self._entries)
             if entry is None:
                 return count
+            if not self._is_known:
+                self.steps += 1
+            if self.state is LaneState.OPENING:
+                self._has_advanced()  # its open is still to come
             self._on_entry(entry)
         return ENTRIES_MAX
 
@@ -163,8 +168,8 @@ class LaneWriter:
             case EntryKind.MESSAGE if entry.session_id in self._lane_sessions:
                 self._on_message(entry)
             case EntryKind.CLOSE if entry.session_id in self._open:
-                self._open.remove(entry.session_id)
-                self._has_advanced()
+                is_of_this = self._open.pop(entry.session_id)
+                self.steps += not is_of_this
                 if self._is_own(entry):
                     self._leave()
 
@@ -196,17 +201,17 @@ class LaneWriter:
             )
         self._is_known |= is_of_this
         self._lane_sessions.add(entry.session_id)
-        self._open.append(entry.session_id)
+        self._open[entry.session_id] = is_of_this
         if self._is_own(entry):
             self._term = entry.leadership_term_id
             self.state = LaneState.FENCED
-            self._has_advanced()
 
     def _on_message(self, entry: SessionEntry) -> None:
         """Pair it with a row. One of our session that is not next means that those before it are missing."""
         payload = entry.payload
         assert payload is not None
         self.end_position = entry.end_position
+        self.steps += 1
         self._has_advanced()
         if self._sent and self._sent[0] == payload:
             self._sent.popleft()

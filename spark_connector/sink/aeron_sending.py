@@ -75,7 +75,7 @@ class _Attempt:
         )
         entries = lane_entries(log, alias.lane, begin)
         self.writer = LaneWriter(alias, lambda text: connect(alias=text), entries, monotonic_ns)
-        self._reached: object = None
+        self._reached = -1, 0
         self._since = 0.0
 
     def turn(self) -> None:
@@ -83,7 +83,7 @@ class _Attempt:
         writer = self.writer
         if not writer.do_work():
             time.sleep(IDLE_S)
-        now, reached = time.monotonic(), (writer.unsettled, writer.end_position, writer.state)
+        now, reached = time.monotonic(), (writer.steps, writer.unsettled)
         if reached != self._reached:
             self._reached, self._since = reached, now
         elif writer.owes and now - self._since > self._timeout_s:

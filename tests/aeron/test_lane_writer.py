@@ -163,6 +163,36 @@ def test_a_session_that_is_over_or_stands_still_is_followed_by_another(cluster, 
     assert [session.sent for session in cluster.sessions] == [[b"a"], [b"a"]]
 
 
+def test_an_attempt_that_has_much_of_the_log_to_read_keeps_its_session(cluster):
+    writer = writer_of(cluster, b"a")
+    cluster.keeps_opens = False
+    turn(writer)
+    for _ in range(3):
+        cluster.now_ns += STALLED_NS - 1
+        cluster.close(9)
+        turn(writer)
+    cluster.open(LaneAlias(LANE, "mine").text, 100)
+    turn(writer)
+    assert [session.sent for session in cluster.sessions] == [[b"a"]]
+
+
+def test_sessions_that_follow_one_another_are_no_progress(cluster):
+    writer = writer_of(cluster, b"a")
+    turn(writer)
+    before = writer.steps
+    for number in range(3):
+        stalled(cluster)
+        turn(writer)
+        cluster.close(100 + number)
+        cluster.messages(7, b"of another")
+        turn(writer)
+    assert len(cluster.sessions) == 4
+    assert writer.steps == before
+    cluster.messages(103, b"a")
+    turn(writer)
+    assert writer.steps == before + 1
+
+
 def test_a_session_whose_open_is_lost_with_the_leader_is_followed_by_another(cluster):
     cluster.keeps_opens = False
     writer = writer_of(cluster, b"a")
