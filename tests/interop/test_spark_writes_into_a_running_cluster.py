@@ -29,6 +29,7 @@ CONSENSUS = ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(
 MEMBER = [
     *("--service", "echo", "--base-port", str(PORT), "--term-length", "256k", "--segment-length", "256k"),
     *("--heartbeat-timeout", "4s", "--heartbeat-interval", "100ms", "--session-timeout", "4s"),
+    *("--max-seconds", "900"),
 ]
 BATCHES, ROWS = 5, 4000
 SECONDS = 300  # for a step, on a busy machine

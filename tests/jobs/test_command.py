@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from jobs import as_of, command, rebuild, respond, session, sessions, streaming, verify
+from jobs import as_of, command, rebuild, session, sessions, streaming, verify
 from jobs.progress import QueryProgress
 from jobs.session import DELTA_COORDINATE, DELTA_JARS, WantedLines, conf_dir, defaults
 from tests.spark.logs import open_log
@@ -252,39 +252,6 @@ def test_a_table_is_never_made_again_of_a_part_of_the_log(monkeypatch, module, o
 def test_a_table_as_of_what_is_no_position_is_refused(position):
     with pytest.raises(ConfigurationError, match=f"position is {position}; expected a number from 0 on"):
         as_of(None, "t", position)
-
-
-@pytest.mark.parametrize(
-    ("source", "to", "expected"),
-    [
-        ({"endpoints": "0=a:9000", "maxPartitions": "2"}, None, {"endpoints": "0=a:9000"}),
-        ({"endpoints": "0=a:9000"}, "0=b:9000", {"endpoints": "0=b:9000"}),
-        (
-            {"consensusEndpoints": "a:9003", "aeronDir": "/d", "clusterId": "7"},
-            None,
-            {"consensusEndpoints": "a:9003", "aeronDir": "/d"},
-        ),
-    ],
-)
-def test_respond_answers_to_the_cluster_that_it_reads_unless_another_is_named(source, to, expected):
-    assert respond.cluster_of(SimpleNamespace(source=source, arguments=SimpleNamespace(to=to))) == expected
-
-
-def test_respond_to_nobody_is_refused():
-    with pytest.raises(ConfigurationError, match="nobody to answer to"):
-        respond.cluster_of(SimpleNamespace(source={"clusterDir": "m"}, arguments=SimpleNamespace(to=None)))
-
-
-def test_respond_names_what_is_wrong_with_its_function():
-    for name, said in [
-        ("math", "expected module:function"),
-        ("no_such_module:f", "No module named"),
-        ("math:no_such_function", "no such function"),
-    ]:
-        with pytest.raises(ConfigurationError, match=said):
-            respond.transform_named(name)
-    with pytest.raises(ConfigurationError, match="expected a DataFrame with a payload column"):
-        respond.answers(lambda entries: 7, None, "m:f")
 
 
 SPARK_MESSAGE = """[STREAM_FAILED] Query [id = 1] terminated: Traceback (most recent call last):
