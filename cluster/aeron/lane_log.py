@@ -30,9 +30,16 @@ def indexed(log: AeronLog, begin: int, end: int) -> LaneIndex:
     return index
 
 
-def begin_of(log: AeronLog, lane: Lane, index: LaneIndex) -> int:
-    """No session of the lane's batch was opened before. Raises as ``search_begin`` and ``indexed``."""
-    return search_begin(lane, index, partial(indexed, log), log.await_start(), log.term_length)
+def begin_of(log: AeronLog, lane: Lane, index: LaneIndex, search_max: int | None = None) -> int:
+    """No session of the lane's batch was opened before. Raises as ``search_begin`` and ``indexed``.
+
+    Where the application need not be known, no more than ``search_max`` bytes before the end are searched.
+    """
+    start = log.await_start()
+    if search_max is not None and not lane.is_known:
+        earliest = max(index.end - search_max, 0)
+        start = max(start, earliest - earliest % log.term_length)  # where a frame begins
+    return search_begin(lane, index, partial(indexed, log), start, log.term_length)
 
 
 def lane_entries(log: AeronLog, lane: Lane, begin: int) -> Iterator[SessionEntry | None]:

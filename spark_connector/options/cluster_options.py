@@ -480,6 +480,14 @@ class SinkOptions(AeronOptions):
         "routeBy", parse_names, "columns whose values say which of several named clusters a row goes to"
     )
 
+    aeron_search_max: int | None = option_field(
+        "aeronSearchMax",
+        parse_size,
+        "of `consensusEndpoints`: bytes of log, back from its end, in which the first micro-batch of a query "
+        "looks for rows of earlier attempts",
+        shown="all",
+    )
+
     SPARK_OPTIONS = SPARK_SINK_OPTIONS
     KIND = "sink"
 
@@ -487,6 +495,8 @@ class SinkOptions(AeronOptions):
         AeronOptions.__post_init__(self)
         if not self.endpoints and self.consensus_endpoints is None:
             raise ConfigurationError("the sink needs option endpoints or consensusEndpoints; none is given")
+        if self.consensus_endpoints is None:
+            check_goes_with("consensusEndpoints", ("aeronSearchMax", self.aeron_search_max))
         self._check_transaction(self.txn_app_id, self.txn_version)
 
     def _check_transaction(self, application: str | None, version: int | None) -> None:

@@ -161,7 +161,8 @@ class AeronSender:
         if self._lane is None:
             lane, begin = Lane(f"at-least-once/{_unique()}", 0, 0), self._index.end
         else:
-            lane, begin = self._lane, begin_of(log, self._lane, self._index)
+            lane = self._lane
+            begin = begin_of(log, lane, self._index, self._options.aeron_search_max)
         attempt = _Attempt(self._options, log, LaneAlias(lane, _unique()), begin)
         self._opened.enter_context(closing(attempt))
         while attempt.writer.state is not LaneState.WRITING:  # what is in the log is known before the rows

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from cluster.aeron import lane_log
 from cluster.aeron.lane_index import LaneAlias, LaneIndex, search_begin
 from cluster.aeron.session_entries import EntryKind, SessionEntries
 from cluster.errors import ApplicationUnknown, BatchRegistered
@@ -110,6 +114,23 @@ def test_a_query_that_is_to_be_known_and_is_not_is_refused():
     with pytest.raises(ApplicationUnknown, match=r"batch 5 of q is not its first, .* from position 2000 on"):
         search(lane, [], 5000, 5600, start=2000)
     assert search(lane, [(2100, opened(REGISTRATION, 4, 2050))], 5000, 5600, start=2000)[0] == 5600
+
+
+def test_a_first_batch_is_looked_for_no_further_back_than_asked(monkeypatch):
+    ranges = []
+    monkeypatch.setattr(lane_log, "indexed", lambda log, *reach: ranges.append(reach) or LaneIndex(*reach))
+    log = SimpleNamespace(await_start=lambda: 2100, term_length=TERM)
+    for lane, begin in (
+        (Lane("q", 0, 0), 4000),
+        (Lane("q", 0, 5), 4000),
+        (Lane("q", 0, 5, is_known=True), 2100),
+    ):
+        ranges.clear()
+        with contextlib.suppress(ApplicationUnknown):
+            assert lane_log.begin_of(log, lane, LaneIndex(9000, 9500), search_max=4800) == 9500
+        assert min(ranges)[0] == begin
+        assert lane_log.begin_of(log, Lane("q", 0, 0), LaneIndex(9000, 9500)) == 9500
+        assert min(ranges)[0] == 2100
 
 
 @pytest.mark.parametrize("max_bytes", [4096, 1 << 20])

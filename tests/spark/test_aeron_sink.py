@@ -177,6 +177,7 @@ def test_a_batch_without_rows_is_registered_only_if_it_is_the_first(log):
             "option consensusEndpoints is given, and tlsCaFile: Aeron has no TLS",
         ),
         ({"endpoints": "0=a:9000", "aeronDir": "/d"}, "option aeronDir goes with consensusEndpoints"),
+        ({"endpoints": "0=a:9000", "aeronSearchMax": "1g"}, "option aeronSearchMax goes with consensusEnd"),
         ({"consensusEndpoints": "a:1", "clusterId": "7"}, "option clusterId is for a read"),
         (
             {"consensusEndpoints.eu": "a:1", "endpoints.us": "b:1", "routeBy": "payload"},
