@@ -9,12 +9,15 @@ from typing import Annotated
 
 import typer
 
+from cluster.cli.members import ConsensusEndpoints, MediaDriverDirectory, text_or_none
+
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 EPILOG = """\b
 Examples:
   cluster backup --config conf/backup.toml
   CLUSTER_ENDPOINTS=10.0.0.1:9000,10.0.0.2:9000 cluster backup --config conf/backup.toml --dir /data/backup
+  cluster backup --consensus-endpoints 10.0.0.5:9003,10.0.0.6:9003 --aeron-dir /dev/shm/aeron --dir backup
 
 conf/backup.toml has every key with its default and what it is for; the environment variable
 CLUSTER_BACKUP_KEY wins over the file. The backup needs the right to read. What happens is written to
@@ -25,10 +28,14 @@ next start goes on where it was. cluster tool restore makes a new cluster of it.
 
 @app.command(epilog=EPILOG)
 def backup(
-    config: Annotated[Path, typer.Option("--config", "-c", help="The backup's TOML file.")],
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="The backup's TOML file.", show_default=False)
+    ] = None,
     directory: Annotated[
         str | None, typer.Option("--dir", "-d", help="The backup's directory, over what the file says.")
     ] = None,
+    consensus_endpoints: ConsensusEndpoints = None,
+    aeron_directory: MediaDriverDirectory = None,
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
     ] = False,
@@ -36,12 +43,19 @@ def backup(
     """Copy the snapshots and the committed log of a running cluster, and go on as they grow, until Ctrl-C."""
     from cluster.node.backup_config import load_backup_config
 
-    loaded = load_backup_config(config, {} if directory is None else {"dir": directory})
+    if config is None and consensus_endpoints is None:
+        raise typer.BadParameter("give it, or --consensus-endpoints", param_hint="--config")
+    given = {
+        "dir": directory,
+        "consensus_endpoints": consensus_endpoints,
+        "aeron_dir": text_or_none(aeron_directory),
+    }
+    loaded = load_backup_config(config, {key: value for key, value in given.items() if value is not None})
 
     from cluster.node.backup_process import BackupProcess, run_backup
 
     def on_started(process: BackupProcess) -> None:
-        endpoints = [str(endpoint) for endpoint in process.endpoints]
+        endpoints = process.copied_from
         described = {
             "pid": os.getpid(),
             "dir": str(loaded.path),

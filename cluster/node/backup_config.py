@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
+from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.backup.agent import BackupContext
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
@@ -49,6 +50,17 @@ class BackupConfig(BaseModel):
         """Members to copy from, as clients name them: "host:9000,…" over gRPC, "tcp:host:9001", "ipc:/path";
         CLUSTER_ENDPOINTS when empty. Name all members: one that fails is replaced by the next.""",
         section="What is copied",
+    )
+    consensus_endpoints: str = key(
+        "",
+        """In place of endpoints the consensus endpoints of a real Aeron Cluster, host:port,…: it is copied
+        over its own medium.""",
+        aeron="aeron.cluster.backup.consensus.endpoints",
+    )
+    aeron_dir: str = key(
+        "",
+        "The media driver's directory on this host, for consensus_endpoints; the user's when empty.",
+        aeron="aeron.dir",
     )
     cluster_id: int = _as_member("cluster_id", "The cluster's, as in its members' configuration.")
     dir: str = key(
@@ -185,6 +197,24 @@ class BackupConfig(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _check_real_cluster(self) -> BackupConfig:
+        if not self.consensus_endpoints:
+            if self.aeron_dir:
+                raise PydanticCustomError("together", "aeron_dir: expected consensus_endpoints beside it")
+            return self
+        try:
+            parse_consensus_endpoints(self.consensus_endpoints)
+        except ConfigurationError as error:
+            raise PydanticCustomError(
+                "endpoints", "consensus_endpoints: {why}", {"why": str(error)}
+            ) from None
+        if self.endpoints or self.services:
+            raise PydanticCustomError(
+                "together", "consensus_endpoints: expected neither endpoints nor services beside it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _check_endpoint(self) -> BackupConfig:
         if not self.endpoint:
             if self.authenticator != "none":
@@ -267,11 +297,18 @@ class BackupConfig(BaseModel):
 
     @property
     def member_endpoints(self) -> list[Endpoint]:
-        """Raises ConfigurationError."""
+        """None of a real Aeron Cluster. Raises ConfigurationError."""
+        if self.consensus_endpoints:
+            return []
         text = self.endpoints or os.environ.get(ENDPOINTS_VARIABLE, "")
         if not text:
             raise ConfigurationError(f"endpoints: name the members, here or in {ENDPOINTS_VARIABLE}")
         return list(parse_endpoints(text).values())
+
+    @property
+    def aeron_endpoints(self) -> list[str]:
+        """Consensus endpoints of a real Aeron Cluster, none of ours."""
+        return parse_consensus_endpoints(self.consensus_endpoints) if self.consensus_endpoints else []
 
     @property
     def tls_files(self) -> TlsFiles | None:
@@ -299,8 +336,11 @@ class BackupConfig(BaseModel):
         return as_supplier(credentials_in(os.environ))
 
 
-def load_backup_config(path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> BackupConfig:
-    """Of a file, under the variables CLUSTER_BACKUP_KEY, under ``overrides``. Raises ConfigurationError."""
+def load_backup_config(path: str | os.PathLike[str] | None, overrides: Mapping[str, Any]) -> BackupConfig:
+    """Of a file, or none, under the variables CLUSTER_BACKUP_KEY, under ``overrides``.
+
+    Raises ConfigurationError.
+    """
     return load_keys(BackupConfig, path, prefix=BACKUP_PREFIX, overrides=overrides, environment=os.environ)
 
 

@@ -29,6 +29,7 @@ from cluster.protocol.backup import StandbySnapshot
 from cluster.reader.member_request import MemberRequest
 from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.served_member import ServedMember
+from cluster.reader.supplier import Supplier
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
 from cluster.security.reader_admission import ReaderAdmission
@@ -71,7 +72,11 @@ class BackupProcess:
         config = self._config
         self._world = Dialler(config.tls_files)
         opened.callback(self._world.close)
-        suppliers = [self._supplier(endpoint) for endpoint in self.endpoints]
+        suppliers: list[Supplier] = [
+            *map(self._supplier, self.endpoints),
+            *map(self._aeron_supplier, config.aeron_endpoints),
+        ]
+        self.copied_from = [supplier.name for supplier in suppliers]
         self._log = NodeLog(config.path / LOG_FILE_NAME, "info", config.node_log_bytes)
         opened.callback(self._log.close)
         self._directory = BackupDirectory(
@@ -192,6 +197,15 @@ class BackupProcess:
         if self.standby is not None and self.standby.life is not None:
             positions.append(self.standby.life.position)
         return min((position for position in positions if position is not None), default=None)
+
+    def _aeron_supplier(self, endpoint: str) -> Supplier:
+        from cluster.reader.aeron_supplier import AeronSupplier
+
+        config = self._config
+        timeout_s = config.response_timeout_ns / (1_000 * MS)
+        return AeronSupplier(
+            endpoint, config.aeron_dir or None, config.credentials, config.cluster_id, timeout_s
+        )
 
     def _on_error(self, error: Exception) -> None:
         text = self._log.error("backup", error)

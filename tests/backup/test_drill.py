@@ -12,6 +12,8 @@ import pytest
 from tests.cli.promql import scrape
 
 from cluster import ClusterClient, ClusterNode, LogReader
+from cluster.cli.main import main
+from cluster.errors import ConfigurationError
 from cluster.node.backup_config import BackupConfig, backup_documentation, load_backup_config
 from cluster.node.backup_process import BackupProcess
 from cluster.protocol.enums import ClusterBackupState
@@ -261,6 +263,32 @@ def test_a_configuration_that_will_not_do_is_one_line(tmp_path, text, said):
     started = run("backup", "--config", str(tmp_path / "backup.toml"))
     assert (started.returncode, started.stdout) == (2, "")
     assert said in started.stderr and started.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"aeron_dir": "/dev/shm/a"}, "aeron_dir: expected consensus_endpoints beside it"),
+        ({"consensus_endpoints": "a"}, "consensus_endpoints: consensus endpoint 'a': expected host:port"),
+        ({"consensus_endpoints": "a:1", "endpoints": "b:1"}, "expected neither endpoints nor services"),
+        ({"consensus_endpoints": "a:1", "services": ["echo"]}, "expected neither endpoints nor services"),
+    ],
+)
+def test_what_a_backup_of_a_real_cluster_cannot_be_is_refused(keys, said):
+    with pytest.raises(ConfigurationError, match=said):
+        load_backup_config(None, keys)
+
+
+def test_a_backup_of_a_real_cluster_needs_no_file(tmp_path):
+    loaded = load_backup_config(None, {"consensus_endpoints": "a:1,b:1", "dir": str(tmp_path)})
+    assert (loaded.aeron_endpoints, loaded.member_endpoints) == (["a:1", "b:1"], [])
+    with BackupProcess(loaded) as process:
+        assert process.copied_from == ["a:1", "b:1"]
+
+
+def test_a_backup_that_is_told_nothing_names_what_it_lacks(capsys):
+    assert main(["backup"]) == 2
+    assert "give it, or --consensus-endpoints" in capsys.readouterr().err
 
 
 def test_an_environment_variable_wins_over_the_file(tmp_path, monkeypatch):

@@ -27,7 +27,11 @@ RULES = {
 }
 BEFORE_MIN, AFTER_MIN = 30, 15
 COUNTERS = ("_total", "_bucket", "_count", "_sum")
-TIMES_OF_DAY = {"cluster_certificate_end_seconds", "cluster_snapshot_time_seconds"}
+TIMES_OF_DAY = {
+    "cluster_backup_next_query_time_seconds",
+    "cluster_certificate_end_seconds",
+    "cluster_snapshot_time_seconds",
+}
 
 Page: TypeAlias = dict[str, float]
 

@@ -88,6 +88,8 @@ ELSEWHERE = {
     "cluster log dump --cluster-dir": "tests/reader/test_directory.py::"
     "test_directories_that_lie_apart_are_given_apart",
     "cluster job tables": "tests/docs/test_spark_docs.py::test_the_example_of_a_jobs_help_runs_as_it_stands",
+    "cluster backup --consensus-endpoints": "tests/interop/test_we_back_up_a_running_cluster.py::"
+    "test_a_backup_of_a_running_cluster_has_its_log_and_snapshots_and_real_tools_accept_it",
     "cluster backup": BACKUPS + "test_the_drill",
     "CLUSTER_ENDPOINTS=10.0.0.1": BACKUPS + "test_an_environment_variable_wins_over_the_file",
     "cluster tool backup-query": BACKUPS + "test_the_drill",
