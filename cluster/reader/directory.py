@@ -87,6 +87,7 @@ class DirectoryLog:
         return self.state.descriptor.start_position
 
     def await_start(self) -> int:
+        self.state.refresh()
         return self.start_position
 
     def term_before(self, position: int) -> str | None:

@@ -91,7 +91,7 @@ def test_a_backup_of_a_running_cluster_has_its_log_and_snapshots_and_real_tools_
     with LogReader.open(dir=str(copy)) as reader, LogReader.open(dir=str(left[0].directory)) as member:
         copied = list(reader.entries(0, end))
         assert copied == list(member.entries(0, end))
-    assert {entry["leadershipTermId"] for entry in copied} >= {0, 1}
+    assert len({entry["leadershipTermId"] for entry in copied}) > 1
     assert cluster_tool(copy / "cluster", "recording-log").out.count("type=SNAPSHOT, isValid=true") == 4
     verified = archive_tool(copy / "archive", "verify", "-a")
     assert verified.out.split() == [f"(recordingId={i // 2})" if i % 2 == 0 else "OK" for i in range(10)]

@@ -426,6 +426,17 @@ def test_a_range_that_is_known_to_be_committed_is_read_before_the_commit_is_know
         assert rows.column("position").to_pylist() == [begin for begin, _ in log.entries[:41]]
 
 
+def test_where_a_log_begins_is_asked_of_the_catalog_after_a_purge(tmp_path):
+    log = a_log(1000)
+    live = Live(tmp_path, log)
+    live.write(log.position)
+    live.commit.set(log.position)
+    with live.reader() as reader:
+        assert reader.earliest_position() == 0
+        start = live.member.recording.purge_to(2 * SEGMENT_LENGTH)
+        assert reader.earliest_position() == start > 0
+
+
 def test_a_purge_while_reading_is_told_as_such(tmp_path):
     log = a_log(1000)
     live = Live(tmp_path, log)

@@ -6,9 +6,11 @@ import io.aeron.driver.MediaDriver;
 import java.io.File;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import org.agrona.ErrorHandler;
 
-/** A real backup of member 0: media driver, archive and backup in this process. Ends when it is told to. */
+/** A real backup of the members: media driver, archive and backup in this process. Ends when it is told to. */
 public final class Backup
 {
     public static void main(final String[] args) throws Exception
@@ -40,7 +42,9 @@ public final class Backup
                 .controlResponseChannel("aeron:udp?endpoint=" + o.text("host", "localhost") + ":0"))
             .clusterDir(new File(dir, "cluster"))
             .clusterId(o.number("cluster-id", 0))
-            .clusterConsensusEndpoints(o.endpoint(0, 3))
+            .clusterConsensusEndpoints(IntStream.range(0, o.number("members", 1))
+                .mapToObj(member -> o.endpoint(member, 3))
+                .collect(Collectors.joining(",")))
             .consensusChannel("aeron:udp?endpoint=" + o.endpoint(id, 3))
             .catchupEndpoint(o.text("host", "localhost") + ":0")
             .clusterBackupResponseTimeoutNs(TimeUnit.SECONDS.toNanos(1))
