@@ -42,7 +42,7 @@ from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
-from cluster.transport.preference import FOLLOWER, LEADER, ReadPreference
+from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 
 TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends nothing
 GIVE_UP_S = 60.0  # without any member that goes on: a real cluster takes some ten seconds to elect a leader
@@ -197,18 +197,8 @@ class AeronLog:
         for member in answered.values():
             if by_id[member.member_id][1] is not member:
                 member.close()  # of an old release: its leader has answered for it
-        ids = sorted(by_id)
-        turn = self._spread % len(ids) if ids else 0
-        ids = ids[turn:] + ids[:turn]
-        match self._preference:
-            case "any":
-                pass
-            case int() as wanted:
-                ids.sort(key=lambda member_id: (member_id != wanted, by_id[member_id][1].is_leader))
-            case preference:
-                first = preference == LEADER
-                ids.sort(key=lambda member_id: by_id[member_id][1].is_leader is not first)
-        return dict(by_id[member_id] for member_id in ids)
+        leads = {member_id: member.is_leader for member_id, (_, member) in by_id.items()}
+        return dict(by_id[member_id] for member_id in in_order(leads, self._preference, self._spread))
 
     def _let_go(self, endpoint: str) -> None:
         """The member has failed; it is asked again when all others have."""

@@ -28,6 +28,7 @@ from cluster.errors import (
 )
 from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
 from cluster.protocol.backup import BackupQuery, BackupResponse
+from cluster.protocol.enums import Role
 from cluster.protocol.link import LogStatus
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.protocol.session import SessionEvent
@@ -95,7 +96,8 @@ class MemberSnapshots:
         if not found:
             self._world.close()
             raise self._no_answer()
-        for key in in_order(found, FOLLOWER, os.getpid()):
+        leads = {key: status.role == Role.LEADER for key, status in found.items()}
+        for key in in_order(leads, FOLLOWER, os.getpid()):
             endpoint, supplier, status = known[key], as_supplier(credentials), found[key]
             client = open_client(endpoint, timeout_s, tls)
             made = MemberSupplier(endpoint, client, self._world, supplier, status.cluster_id)

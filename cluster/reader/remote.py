@@ -27,7 +27,7 @@ from cluster.errors import (
 )
 from cluster.log.entry_filter import EntryFilter
 from cluster.protocol import link
-from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
@@ -152,7 +152,8 @@ class RemoteLog:
                 found[member_id if self._are_all_given else self._meet(member_id, answer)] = answer
         failures = {m: error for m, error in failures.items() if m in self._clients}
         met = [m for m in self._clients if m not in found and m not in failures]
-        self._order = [*in_order(found, self._preference, self._spread), *met, *failures]
+        leads = {member_id: status.role == Role.LEADER for member_id, status in found.items()}
+        self._order = [*in_order(leads, self._preference, self._spread), *met, *failures]
         self._starts = self._starts or starts
         self._missing -= found.keys()
         return found, failures

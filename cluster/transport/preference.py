@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cluster.errors import ConfigurationError
-from cluster.protocol.enums import Role
-from cluster.protocol.link import LogStatus
 
 FOLLOWER, LEADER, ANY = "follower", "leader", "any"
 
@@ -26,11 +24,11 @@ def parse_preference(text: str) -> ReadPreference:
     )
 
 
-def in_order(found: Mapping[int, LogStatus], preference: ReadPreference, spread: int) -> list[int]:
-    """Ids of members that answered, preferred first; ``spread`` chooses among equals."""
-    members = sorted(found)
-    leaders = [m for m in members if found[m].role == Role.LEADER]
-    followers = _turned([m for m in members if m not in leaders], spread)
+def in_order(leads: Mapping[int, bool], preference: ReadPreference, spread: int) -> list[int]:
+    """The members, each with whether it leads, preferred first; ``spread`` chooses among equals."""
+    members = sorted(leads)
+    leaders = [m for m in members if leads[m]]
+    followers = _turned([m for m in members if not leads[m]], spread)
     match preference:
         case "leader":
             return leaders + followers

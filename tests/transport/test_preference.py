@@ -24,10 +24,10 @@ def members():
         (7, [[0, 2, 1], [2, 0, 1], [0, 2, 1]]),
     ],
 )
-def test_members_are_asked_in_the_order_of_the_preference(members, preference, orders):
-    found = {member.member_id: member.status() for member in members}
+def test_members_are_asked_in_the_order_of_the_preference(preference, orders):
+    leads = {2: False, 1: True, 0: False}
 
-    assert [in_order(found, preference, spread) for spread in range(3)] == orders
+    assert [in_order(leads, preference, spread) for spread in range(3)] == orders
     assert in_order({}, preference, 1) == []
 
 
