@@ -127,3 +127,14 @@ def test_how_long_ago_is_given_with_its_unit():
 def test_what_cannot_be_shown_is_refused_by_name(run, here, arguments, said):
     ended, out, told = run(*arguments)
     assert ended in (1, 2) and out == "" and said in told
+
+
+def test_the_last_line_of_a_file_that_was_replaced_is_there_though_it_has_no_end(tmp_path):
+    path = tmp_path / "node.log"
+    log = events.EventLog(path, 0)
+    path.write_text(line(1, "one") + line(2, "cut short").rstrip())
+    assert [event.text for event in log.lines()] == ["one"]
+    path.rename(tmp_path / "node.log.1")
+    path.write_text(line(3, "two"))
+
+    assert [event.text for event in log.lines()] == ["cut short", "two"]

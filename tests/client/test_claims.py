@@ -164,3 +164,21 @@ def test_whatever_is_claimed_and_offered_each_message_is_sent_once(cluster, seed
 
     assert cluster.log == sent
     assert len(sent) > 300
+
+
+class Socket:
+    """Takes all that comes."""
+
+    def write(self, buffer):
+        return len(buffer)
+
+
+def test_a_batch_longer_than_the_window_is_taken_once_all_before_it_is_acknowledged():
+    window = UnacknowledgedWindow(1, 0, 64 * 1024)
+    batch = np.array([0]), np.array([100_000]), np.zeros(100_000, np.uint8)
+    assert window.offer(b"x")
+    assert not window.offer_batch(*batch)
+    window.flush(Socket())
+    assert window.acknowledge(1)
+
+    assert window.offer_batch(*batch)

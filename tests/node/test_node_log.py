@@ -7,7 +7,7 @@ import os
 import pytest
 
 from cluster.errors import StorageError
-from cluster.node.node_log import REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
+from cluster.node.node_log import DISTINCT_ERRORS_MAX, REPEATED_INTERVAL_NS, REPEATED_KINDS_MAX, NodeLog
 
 
 def lines(path):
@@ -154,3 +154,11 @@ def test_a_fifo_in_its_place_is_refused_and_holds_up_nobody_and_a_link_leads_to_
         "logs were opened again",
         "two",
     ]
+
+
+def test_errors_without_end_take_a_bounded_amount_of_memory(tmp_path):
+    log = NodeLog(tmp_path / "node.log", "error")
+    for number in range(DISTINCT_ERRORS_MAX + 5):
+        log.error("somewhere", ValueError(number))
+
+    assert len(log._counts) == 5

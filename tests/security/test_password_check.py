@@ -132,3 +132,13 @@ def test_where_no_thread_can_start_the_next_who_asks_starts_it(checks, monkeypat
         full.setattr(threading.Thread, "start", refuse)
         assert checks.ask("alice") is None
     assert checks.decided("alice") is True
+
+
+def test_what_is_remembered_is_bounded_and_the_oldest_is_checked_again(checks, monkeypatch):
+    monkeypatch.setattr(password_check, "REMEMBERED_MAX", 2)
+    checks.let(4)
+    for user in ("alice", "bob", "carol"):
+        assert checks.decided(user)
+    await_that(lambda: len(checks.check._answers) == 2, "alice is forgotten")
+    assert checks.decided("alice")
+    assert checks.began == ["alice", "bob", "carol", "alice"]

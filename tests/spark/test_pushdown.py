@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from cluster.reader import LogReader
 from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.source.pushdown import MAX, _cut, _microseconds
 from spark_connector.source.readers import FilteringBatchReader
 from tests.spark.logs import open_log
 
@@ -146,3 +147,20 @@ def test_a_task_that_begins_within_an_entry_begins_with_the_next(live):
     for before, after in pairwise(positions[::7]):
         rows, _ = read(live, [GreaterThan(("position",), before), LessThanOrEqual(("position",), after)])
         assert [row["position"] for row in rows] == [p for p in positions if before < p <= after]
+
+
+def test_a_filter_leaves_all_times_that_it_lets_through():
+    """Positions are aligned afterwards, times are not."""
+    time = at(7)
+    bounds = {
+        kind: _cut((0, MAX), kind(("timestamp",), time), _microseconds)
+        for kind in (EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual)
+    }
+    us = (BEGIN_MS + 7) * 1000
+    assert bounds == {
+        EqualTo: (us, us + 1),
+        GreaterThan: (us + 1, MAX),
+        GreaterThanOrEqual: (us, MAX),
+        LessThan: (0, us),
+        LessThanOrEqual: (0, us + 1),
+    }

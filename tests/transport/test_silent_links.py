@@ -100,6 +100,9 @@ def test_a_silent_dial_is_no_refusal_and_ends_a_row_of_them(clock, monkeypatch):
         a.turn()
     refused(REFUSALS_OF_GONE - 1)
     assert a.told == []
+    monkeypatch.setattr(a.poller.names, "count", lambda endpoint: 2)  # each address is refused so often
+    refused(1 + REFUSALS_OF_GONE - 1)
+    assert a.told == []
     refused(1)
     assert a.told == [("gone", 1)]
     a.stop()
