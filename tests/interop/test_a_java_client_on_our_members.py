@@ -41,8 +41,13 @@ def test_it_echoes_through_the_restart_of_the_members_driver(tmp_path: Path) -> 
 
 
 def members(directory: Path, aeron_dir: Path) -> Up:
-    """Three that serve Aeron's clients."""
+    """Three that serve Aeron's clients, and ask them for a word."""
+    rights = directory / "rights"
+    rights.write_text("someone: write\n")
+    rights.chmod(0o600)
     keys = {
+        "authenticator": "tests.member.challenges:Challenges",
+        "authorisation": rights,
         "ingress_channel": "aeron:udp",
         "aeron_dir": aeron_dir,
         "leader_heartbeat_timeout": "2s",
@@ -57,6 +62,7 @@ def check(told: dict[str, Any], entries: list[dict[str, Any]]) -> None:
     assert told["newLeaders"] == 1
     (opened,) = [entry for entry in entries if entry["entryType"] == "SESSION_OPEN"]
     assert opened["clusterSessionId"] == told["session"]
+    assert opened["encodedPrincipal"] == b"someone"
     assert opened["responseChannel"].startswith("aeron:udp?rejoin=false|endpoint=localhost:")
     closed = [entry["closeReason"] for entry in entries if entry["entryType"] == "SESSION_CLOSE"]
     assert closed == ["CLIENT_ACTION"]
@@ -72,7 +78,8 @@ def check(told: dict[str, Any], entries: list[dict[str, Any]]) -> None:
 def echo(up: Up, halfway: Callable[[], None]) -> dict[str, Any]:
     """What a client tells at its end that knows one follower."""
     follower = f"{(up.leader + 1) % 3}=localhost:{up.base_port + 10 * ((up.leader + 1) % 3)}"
-    with java_client("Echo", "--messages", str(MESSAGES), "--ingress-endpoints", follower) as client:
+    options = ["--messages", str(MESSAGES), "--ingress-endpoints", follower, "--word", "sesame"]
+    with java_client("Echo", *options) as client:
         assert client.stdout is not None and client.stderr is not None
         assert client.stdout.readline() == "half\n", client.stderr.read()
         halfway()

@@ -5,6 +5,9 @@ import io.aeron.driver.MediaDriver;
 import io.aeron.driver.ThreadingMode;
 import io.aeron.exceptions.AeronException;
 import io.aeron.logbuffer.Header;
+import io.aeron.security.CredentialsSupplier;
+import io.aeron.security.NullCredentialsSupplier;
+import java.nio.charset.StandardCharsets;
 import java.util.concurrent.TimeUnit;
 import org.agrona.CloseHelper;
 import org.agrona.DirectBuffer;
@@ -92,9 +95,31 @@ class Client implements EgressListener, AutoCloseable
             .ingressEndpoints(options.ingressEndpoints())
             .egressChannel(options.text("egress-channel", "aeron:udp?endpoint=" + options.text("host", "localhost") + ":0"))
             .egressListener(this)
+            .credentialsSupplier(options.has("word") ? new Word(options.text("word", "")) : new NullCredentialsSupplier())
             .idleStrategy(idle)
             .messageTimeoutNs(TimeUnit.SECONDS.toNanos(5))
             // The default, twice the cluster's heartbeat time-out, could end a session that is being timed.
             .newLeaderTimeoutNs(TimeUnit.SECONDS.toNanos(60));
+    }
+
+    /** Says nothing by itself, and the word when it is asked for one. */
+    private static final class Word implements CredentialsSupplier
+    {
+        private final byte[] word;
+
+        Word(final String word)
+        {
+            this.word = word.getBytes(StandardCharsets.US_ASCII);
+        }
+
+        public byte[] encodedCredentials()
+        {
+            return NullCredentialsSupplier.NULL_CREDENTIAL;
+        }
+
+        public byte[] onChallenge(final byte[] challenge)
+        {
+            return word;
+        }
     }
 }
