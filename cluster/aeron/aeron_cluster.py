@@ -231,12 +231,12 @@ class AeronCluster:
         """The log says that this member leads, from this term on; the cluster may have said so before."""
         self._told = leadership_term_id, member_id
 
-    def close(self) -> None:
+    def close(self, why: str = "closed by the client") -> None:
         """Ask the cluster to close the session, and give all back to the driver."""
         with self._lock:
             if self.state is AeronClusterState.CONNECTED:
                 self._offer(SessionCloseRequest(self.leadership_term_id, self.session_id).encode())
-            self._end("closed by the client")
+            self._end(why)
         if self._thread is not None:
             self._thread.join()
             self._aeron.close()

@@ -268,9 +268,10 @@ class AeronGateway:
     def _end(self, why: str) -> None:
         """Close the session; the client hears why, unless it wanted that (empty)."""
         connection, session = self._connection, self._session
-        session.close()
+        session.close(why or "closed by the client")
         self._follower.close()
-        if connection is not None and not connection.is_finishing:
+        is_open = session.session_id >= 0  # else the answer to its request says why
+        if connection is not None and is_open and not connection.is_finishing:
             if why:
                 self._acknowledge()
                 self._put_event(EventCode.CLOSED, why, session.session_id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import deque
 from itertools import count
 from typing import Any, Self
 
 from cluster.aeron import aeron_cluster
 from cluster.aeron.aeron_cluster import AeronCluster
+from cluster.aeron.log_follower import Found
 from cluster.errors import MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import Message, decode
@@ -23,6 +25,7 @@ from tests.aeron.scripted_aeron import Clock
 ENDPOINTS = {0: "host:9002", 1: "host:9102", 2: "host:9202"}
 LISTED = ",".join(f"{member_id}={endpoint}" for member_id, endpoint in ENDPOINTS.items())
 SESSION = 7
+LOG_MESSAGE_MAX = 900  # less than the way there takes
 
 
 class ScriptedPublication:
@@ -57,6 +60,18 @@ class ScriptedPublication:
 
 def decode_any(data: bytes) -> Message | None:
     return decode(data)
+
+
+class ScriptedFollower:
+    """What it finds of the log a test says."""
+
+    def __init__(self) -> None:
+        self.session_id = -1
+        self.found: deque[Found] = deque()
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
 class ScriptedMembers:

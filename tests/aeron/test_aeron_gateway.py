@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 from typing import Any
 from zlib import crc32
 
@@ -25,33 +24,21 @@ from cluster.protocol.session import (
 )
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, message_frame
-from tests.aeron.scripted_cluster import LISTED, SESSION, ScriptedMembers
-
-LOG_MESSAGE_MAX = 900
-
-
-class ScriptedFollower:
-    """What it finds a test says."""
-
-    def __init__(self) -> None:
-        self.session_id = -1
-        self.found: deque[Found] = deque()
-        self.is_closed = False
-
-    def close(self) -> None:
-        self.is_closed = True
+from tests.aeron.scripted_cluster import LISTED, LOG_MESSAGE_MAX, SESSION, ScriptedFollower, ScriptedMembers
 
 
 class Gateway:
     """A gateway with its members, and a client's end of the connection to it."""
 
-    def __init__(self, members: ScriptedMembers, answer: EventCode = EventCode.OK) -> None:
+    def __init__(self, members: ScriptedMembers, answer: EventCode | None = EventCode.OK) -> None:
+        """``answer`` to the request for a session; None: not yet."""
         self.members, self.follower = members, ScriptedFollower()
         self.gateway = AeronGateway(members.session, self.follower, LOG_MESSAGE_MAX)  # type: ignore[arg-type]
         self.session = self.gateway._session
         self.dial()
         self.turn()
-        members.say(members.answer(answer, 0, "not you"))
+        if answer is not None:
+            members.say(members.answer(answer, 0, "not you"))
         self.turn(3)
         self.greeting = self.heard()
         self.send(SessionConnectRequest(5, 102, 768, "aeron:ipc"), stream_id=streams.INGRESS)
@@ -381,3 +368,12 @@ def test_what_is_no_frame_of_a_client_ends_the_session(gateway):
     gateway.client.sendall(b"GET / HTTP/1.1\r\n" + b" " * 64)
     gateway.turn(2)
     assert gateway.session.is_closed
+
+
+def test_a_log_that_cannot_be_followed_ends_the_attempt_with_the_reason(members):
+    gateway = Gateway(members, None)
+    gateway.find(FoundEnd("no member goes on"))
+    gateway.turn()
+    greeting, event = gateway.heard()
+    assert isinstance(greeting, link.HelloReply)
+    assert (event.code, event.correlation_id, event.detail) == (EventCode.ERROR, 5, "no member goes on")

@@ -22,8 +22,7 @@ from cluster.client.session_conductor import ClientState
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection
-from tests.aeron.scripted_cluster import ScriptedMembers
-from tests.aeron.test_aeron_gateway import LOG_MESSAGE_MAX, ScriptedFollower
+from tests.aeron.scripted_cluster import LOG_MESSAGE_MAX, ScriptedFollower, ScriptedMembers
 
 STEPS = 250
 
