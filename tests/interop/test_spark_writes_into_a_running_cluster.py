@@ -31,7 +31,7 @@ MEMBER = [
     *("--heartbeat-timeout", "4s", "--heartbeat-interval", "100ms", "--session-timeout", "4s"),
     *("--max-seconds", "900"),
 ]
-BATCHES, ROWS = 5, 4000
+BATCHES, ROWS = 4, 4000
 SECONDS = 300  # for a step, on a busy machine
 
 
