@@ -136,8 +136,9 @@ def test_any_recording_of_an_archive_is_read_a_log_by_entries_a_snapshot_by_frag
     tmp_path, nodes, aeron_dir
 ):
     workload(tmp_path, *WALK, "--phase", "1")
-    leader = leader_of(nodes)
-    assert cluster_tool(nodes[leader].directory / "cluster", "snapshot").status == 0
+    leader = next(
+        i for i, node in enumerate(nodes) if cluster_tool(node.directory / "cluster", "snapshot").status == 0
+    )
     archived: dict[str, Any] = {"aeron_archive": ARCHIVES[leader], "aeron_dir": aeron_dir}
     with pytest.raises(ConfigurationError, match=r"0: stream 100 of aeron:udp.*; 1: stream 106 of aeron:ipc"):
         LogReader.open(**archived)
