@@ -19,7 +19,7 @@ from collections.abc import Callable
 
 from cluster.aeron.aeron_client_link import AeronClient, egress_channel
 from cluster.aeron.aeron_clients import AeronClients
-from cluster.errors import ClusterError, MediaDriverError
+from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron, default_aeron_dir
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 
@@ -79,7 +79,7 @@ class AeronIngress:
             try:
                 with Aeron.connect(self._aeron_dir, 0) as aeron:
                     self._serve(aeron)
-            except MediaDriverError as error:
+            except ClusterError as error:
                 self._on_error(error)
                 self._is_stopped.wait(RETRY_S)
 
@@ -99,7 +99,7 @@ class AeronIngress:
                 while self._dials:
                     clients.open(self._dials.popleft())
                 clients.do_work()
-        except MediaDriverError:
+        except ClusterError:
             self._dials.extend(clients.served())
             raise
         finally:

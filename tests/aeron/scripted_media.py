@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.errors import MediaDriverError
+from cluster.errors import ClusterError, MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.publication import BACK_PRESSURED
 from cluster.protocol.enums import EventCode
@@ -89,7 +89,7 @@ class ScriptedAeron:
         self.removed: list[ScriptedPublication] = []
         self.subscribed: list[tuple[str, int]] = []
         self.is_connecting = True
-        self.failure: MediaDriverError | None = None
+        self.failure: ClusterError | None = None
 
     def client(self, session_id: int = 5, source_identity: str = "10.0.0.7:40123") -> ScriptedImage:
         image = self.images[session_id] = ScriptedImage(session_id, source_identity)

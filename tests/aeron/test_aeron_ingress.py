@@ -8,7 +8,7 @@ import pytest
 
 from cluster.aeron import aeron_clients, aeron_ingress
 from cluster.aeron.aeron_ingress import AeronIngress
-from cluster.errors import MediaDriverError
+from cluster.errors import MediaDriverError, RemoteProtocolError
 from cluster.protocol.enums import EventCode
 from tests.aeron.scripted_media import REQUEST, SESSION, ScriptedAeron, an_event, egress
 from tests.transport.echo_port import MESSAGE_LENGTH_MAX, servers
@@ -105,3 +105,15 @@ def test_sessions_of_another_leader_are_dialled_and_those_that_no_network_leads_
     assert (server.port.dialled_session(1), server.port.address(1)) == (8, "[::1]")
     (publication,) = driver.publications
     assert (publication.channel, publication.stream_id) == ("aeron:udp?endpoint=[::1]:9020", 103)
+
+
+def test_an_error_that_is_not_the_driver_s_ends_the_thread_no_more_than_one_of_its(drivers, server, ingress):
+    def serves():
+        return [line for line in ingress.told if line.startswith("serves Aeron's clients at")]
+
+    drivers.starts()
+    server.turn_until(serves)
+    drivers.running[-1].failure = RemoteProtocolError("not a frame")
+    drivers.starts()
+    server.turn_until(lambda: len(serves()) == 2)
+    assert "not a frame" in ingress.told
