@@ -19,10 +19,14 @@ from cluster.protocol.consensus import CanvassPosition, CommitPosition, NewLeade
 
 
 class Leader:
-    """What an established leader knows; ``has_news`` of reports since the last update."""
+    """What an established leader knows; ``has_news`` of reports since the last update.
+
+    ``is_commit_unsent``: the commit position has risen, and the followers have not heard it.
+    """
 
     commit_position = Word(quorum.COMMIT_POSITION)
     has_news = Flag(quorum.HAS_NEWS)
+    is_commit_unsent = Flag(quorum.IS_COMMIT_UNSENT)
     _append_position = Word(quorum.APPEND_POSITION)
 
     def __init__(
@@ -127,6 +131,8 @@ class Leader:
 class Follower:
     """What an established follower knows of its leader; ``words`` goes to kernels (``quorum.py``)."""
 
+    leadership_term_id = Word(quorum.FOLLOWED_TERM_ID)
+    leader_member_id = Word(quorum.FOLLOWED_LEADER)
     notified_commit_position = Word(quorum.NOTIFIED_COMMIT_POSITION)
     time_of_last_leader_message_ns = Word(quorum.LAST_LEADER_MESSAGE_NS)
     sent_position = Word(quorum.SENT_POSITION)

@@ -26,12 +26,14 @@ NEVER_HEARD = -1
     COMMIT_POSITION,
     QUORUM_POSITION,  # that CommitPosition said last
     COMMIT_DUE_NS,  # when CommitPosition is to be sent although nothing has changed
-) = range(10)
-LEADERSHIP_WORDS = 10
+    IS_COMMIT_UNSENT,  # it has risen, which followers hear with the next turn or log
+) = range(11)
+LEADERSHIP_WORDS = 11
 
 # A follower.
-NOTIFIED_COMMIT_POSITION, LAST_LEADER_MESSAGE_NS, SENT_POSITION, SENT_NS = range(4)
-FOLLOWER_WORDS = 4
+FOLLOWED_TERM_ID, FOLLOWED_LEADER = range(2)
+NOTIFIED_COMMIT_POSITION, LAST_LEADER_MESSAGE_NS, SENT_POSITION, SENT_NS = range(2, 6)
+FOLLOWER_WORDS = 6
 
 NOTHING_TO_TELL = -1
 

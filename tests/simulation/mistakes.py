@@ -513,7 +513,7 @@ POWER_GOES = ("kill", "kill in a turn", "power cut in a turn", "power cut of all
 
 def leader_sleeps_on_what_services_have_sent(patch: Patch) -> None:
     """Their messages wait until a client comes, or the slow tick."""
-    patch(Leading, "awaits_events", property(lambda self: not self.is_commit_unsent))
+    patch(Leading, "awaits_events", property(lambda self: not self.leader.is_commit_unsent))
 
 
 MISTAKES: dict[Callable[[Patch], None], Sought] = {

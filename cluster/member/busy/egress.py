@@ -3,6 +3,7 @@
 As ``clients/egress_publisher.py``: one send a client, its answers and behind them its acknowledgements.
 """
 
+from cluster.consensus import quorum
 from cluster.log.connection_table import (
     ACKS_BEGIN,
     ACKS_END,
@@ -90,7 +91,7 @@ def put_acks(t):  # type: ignore[no-untyped-def]
     Returns how many clients get some; their descriptors are in ``ready``.
     """
     clients = 0
-    for i in range(frame_acks(t.acks, t.words[at.LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
+    for i in range(frame_acks(t.acks, t.leadership[quorum.LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
         descriptor = descriptor_of(t, t.ranges[3 * i])
         if descriptor >= 0:
             row_at = descriptor * ROW_WORDS

@@ -35,11 +35,10 @@ from cluster.transport.envelopes import open_envelope
 @routine
 def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
     """Take the leader's log and commit positions."""
-    w = t.words
     row = descriptor * ROW_WORDS
     received, end, follows = receive_frames(t, descriptor, True)
     offset = 0
-    is_leader = t.connections[row + OWNER] == w[at.LEADER]
+    is_leader = t.connections[row + OWNER] == t.follower[quorum.FOLLOWED_LEADER]
     while is_leader and offset < end and follows != NOT_A_FRAME:
         envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
         if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
@@ -62,7 +61,7 @@ def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
 @routine
 def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are log that joins on and has room, and commit positions of this term."""
-    w, buffer = t.words, t.received
+    buffer = t.received
     position = t.recording[APPEND_POSITION]
     frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
     if frames_end != end:
@@ -82,7 +81,7 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
         told = get_i64(buffer, begin + POSITION_AT) if end - begin >= 64 else -1
         if (
             not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
-            or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[at.LEADERSHIP_TERM_ID]
+            or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.follower[quorum.FOLLOWED_TERM_ID]
             or not quorum.is_position(told)
         ):
             return False
@@ -120,7 +119,7 @@ def follower_work(t):  # type: ignore[no-untyped-def]
     if not sync(t):
         return
     if t.recording[SYNCED_POSITION] != t.follower[quorum.SENT_POSITION]:
-        set_position(t, w[at.LEADERSHIP_TERM_ID], t.recording[SYNCED_POSITION])
+        set_position(t, t.follower[quorum.FOLLOWED_TERM_ID], t.recording[SYNCED_POSITION])
         if send_sealed(t, w[at.LEADER_OUT], True, t.log, 0, 0):
             t.follower[quorum.SENT_POSITION] = t.recording[SYNCED_POSITION]
             t.follower[quorum.SENT_NS] = w[at.NOW_NS]

@@ -54,7 +54,7 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
                 t.leadership,
                 t.members,
                 t.connections[row + OWNER],
-                w[at.LEADERSHIP_TERM_ID],
+                t.leadership[quorum.LEADERSHIP_TERM_ID],
                 get_i64(t.received, frame + POSITION_AT),
                 w[at.NOW_NS],
             )
@@ -67,13 +67,13 @@ def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
 @routine
 def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are reports of this term that can be meant as they are said."""
-    w, buffer = t.words, t.received
+    buffer = t.received
     while begin < end:
         if not is_position_message(buffer, begin, end, APPEND_POSITION_KIND):
             return False
         position = get_i64(buffer, begin + POSITION_AT)
         if (
-            get_i64(buffer, begin + LEADERSHIP_TERM_AT) != w[at.LEADERSHIP_TERM_ID]
+            get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.leadership[quorum.LEADERSHIP_TERM_ID]
             or not quorum.is_position(position)
             or position > t.recording[APPEND_POSITION]
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
@@ -116,7 +116,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             end,
             t.sessions,
             t.connections[row + OWNER],
-            w[at.LEADERSHIP_TERM_ID],
+            t.leadership[quorum.LEADERSHIP_TERM_ID],
             w[at.CLUSTER_TIME],
             w[at.NOW_NS],
         )
@@ -148,15 +148,15 @@ def flush(t):  # type: ignore[no-untyped-def]
     if not append(t, begin - t.log_end[BASE], end - t.log_end[BASE]):
         return False
     t.log_end[FLUSHED] = end
-    set_position(t, w[at.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
+    set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
     for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
         if t.followers[row + at.IS_LIVE]:
             if not _send_log(t, row, begin, end):
                 w[at.REASON] |= at.LAGGARD
-        elif w[at.IS_COMMIT_UNSENT]:
+        elif t.leadership[quorum.IS_COMMIT_UNSENT]:
             _send_position(t, row)
     if not w[at.REASON] & at.LAGGARD:
-        w[at.IS_COMMIT_UNSENT] = 0
+        t.leadership[quorum.IS_COMMIT_UNSENT] = 0
     return True
 
 
@@ -166,7 +166,7 @@ def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     base = t.log_end[BASE]
     if t.followers[row + at.STREAM_POSITION] != begin:
         return False
-    has_commit = t.words[at.IS_COMMIT_UNSENT] != 0
+    has_commit = t.leadership[quorum.IS_COMMIT_UNSENT] != 0
     while begin < end:
         piece = base + piece_end(t.log, begin - base, end - base)
         if not send_sealed(t, t.followers[row + at.OUT], has_commit, t.log, begin - base, piece - base):
@@ -189,8 +189,8 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
         return
     quorum.commit(t.leadership, position, w[at.NOW_NS])
     w[at.COMMIT_POSITION] = position
-    if not w[at.IS_COMMIT_UNSENT] and t.followers.size > at.FOLLOWER_WORDS:
-        w[at.IS_COMMIT_UNSENT] = 1
+    if not t.leadership[quorum.IS_COMMIT_UNSENT] and t.followers.size > at.FOLLOWER_WORDS:
+        t.leadership[quorum.IS_COMMIT_UNSENT] = 1
         w[at.COMMIT_RISEN_NS] = w[at.NOW_NS]
     t.counters[w[at.COMMIT_COUNTER]] = position
     if 0 < w[at.MEASURED_POSITION] <= position:
@@ -203,15 +203,14 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
 def is_commit_due(t):  # type: ignore[no-untyped-def]
     """Whether the commit position has waited long enough for log to go with."""
     w = t.words
-    return w[at.IS_COMMIT_UNSENT] and w[at.NOW_NS] - w[at.COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
+    return t.leadership[quorum.IS_COMMIT_UNSENT] and w[at.NOW_NS] - w[at.COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
 
 
 @routine
 def send_commit_position(t):  # type: ignore[no-untyped-def]
     """Send the followers CommitPosition, without log."""
-    w = t.words
-    w[at.IS_COMMIT_UNSENT] = 0
-    set_position(t, w[at.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
+    t.leadership[quorum.IS_COMMIT_UNSENT] = 0
+    set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
     for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
         _send_position(t, row)
 

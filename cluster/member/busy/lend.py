@@ -223,9 +223,7 @@ class BusyTurns:
         outgoing = self._serve_links()
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
-        words[at.LEADERSHIP_TERM_ID] = leader.leadership_term_id
         words[at.COMMIT_POSITION] = leader.commit_position
-        words[at.IS_COMMIT_UNSENT] = phase.is_commit_unsent
         words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
         for row, member in zip(self._rows(), parts.members.values(), strict=True):
             stream = streams.get(member.id)
@@ -245,7 +243,7 @@ class BusyTurns:
             if is_live and (stream := streams.get(member.id)) is not None:
                 stream.position = stream_position
         streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
-        phase.take_back(commit_position=words[at.COMMIT_POSITION], is_unsent=bool(words[at.IS_COMMIT_UNSENT]))
+        phase.take_back(words[at.COMMIT_POSITION])
 
     # ---- a follower
 
@@ -263,9 +261,7 @@ class BusyTurns:
         if follower.leader_member_id not in outgoing:
             return False
         words[at.ROLE] = at.FOLLOWER_ROLE
-        words[at.LEADERSHIP_TERM_ID] = follower.leadership_term_id
         words[at.COMMIT_POSITION] = parts.log.commit_position
-        words[at.LEADER] = follower.leader_member_id
         words[at.LEADER_OUT] = outgoing[follower.leader_member_id]
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
         assert self._follower_log is not None

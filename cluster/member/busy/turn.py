@@ -121,7 +121,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
         _count_sleep(t, is_look)
         if w[at.NOW_NS] < due_ns:
             timeout_ms = (due_ns - w[at.NOW_NS] + 999_999) // 1_000_000
-            if w[at.ROLE] == at.LEADER_ROLE and w[at.IS_COMMIT_UNSENT]:
+            if w[at.ROLE] == at.LEADER_ROLE and t.leadership[quorum.IS_COMMIT_UNSENT]:
                 left_ns = max(w[at.COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[at.NOW_NS], 0)
                 timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
@@ -255,7 +255,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         if w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]:
             send_limit(t)
         if found == 0:
-            if w[at.ROLE] == at.LEADER_ROLE and w[at.IS_COMMIT_UNSENT]:
+            if w[at.ROLE] == at.LEADER_ROLE and t.leadership[quorum.IS_COMMIT_UNSENT]:
                 send_commit_position(t)
             elif w[at.IS_STEPPED]:
                 w[at.REASON] |= at.IDLE

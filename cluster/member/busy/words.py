@@ -113,16 +113,12 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     POSITION_COUNTER,
     PROOF,  # descriptor, -1: none
     PROOF_IS_IN_PLACE,  # its pages can be pushed
-    # the term
-    LEADERSHIP_TERM_ID,
     COMMIT_POSITION,
     COMMIT_COUNTER,
     # a leader's
-    IS_COMMIT_UNSENT,
     COMMIT_RISEN_NS,  # for the first time since it was told
     # a follower's
-    LEADER,
-    LEADER_OUT,  # descriptor that sends to it
+    LEADER_OUT,  # descriptor that sends to its leader
     # the service
     SERVICE,
     SERVICE_FUNCTION,  # address, log/message_calls.py; ECHO: it needs none
@@ -146,7 +142,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(63)
+) = range(60)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

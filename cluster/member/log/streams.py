@@ -20,9 +20,7 @@ CHUNKS_PER_TURN = 4
 class Readable(Protocol):
     append_position: int
 
-    def read_published(
-        self, position: int, max_length: int, out: np.ndarray | None = None
-    ) -> np.ndarray: ...
+    def read_published(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
 
 
 class LogStream:

@@ -110,7 +110,6 @@ class Leading(Phase):
         self._recording = recording
         self._replica = ports.replica
         self._commit_frame = PositionFrame(CommitPosition(0, 0, ports.context.member_id))
-        self.is_commit_unsent = False  # of a risen commit position, to the followers
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._is_full_told = False
         self._is_without_room = False  # for more log, which clients have heard
@@ -131,7 +130,7 @@ class Leading(Phase):
 
     @property
     def awaits_events(self) -> bool:
-        return self.may_be_lent and not self.is_commit_unsent
+        return self.may_be_lent and not self.leader.is_commit_unsent
 
     @property
     def may_be_lent(self) -> bool:
@@ -150,7 +149,7 @@ class Leading(Phase):
         ports, replica = self._ports, self._replica
         self._has_own = False
         publication, recording, turn = self._publication, self._recording, ports.turn
-        if self.is_commit_unsent:
+        if self.leader.is_commit_unsent:
             self._send_commit()
         if ports.transfer.target_id != NULL_VALUE:
             self._is_ingress_read = False
@@ -207,7 +206,7 @@ class Leading(Phase):
             self._send_commit()
             return
         assert commit_position <= self._recording.synced_position, "commits what is on the own disk (I-3)"
-        self.is_commit_unsent = True
+        leader.is_commit_unsent = True
         ports.processing.count(self._publication, commit_position)
         ports.log.commit(commit_position)
         self._on_committed(commit_position)
@@ -220,9 +219,8 @@ class Leading(Phase):
         ports.snapshots.on_committed(commit_position)
         ports.turn.work_count += 1
 
-    def take_back(self, *, commit_position: int, is_unsent: bool) -> None:
+    def take_back(self, commit_position: int) -> None:
         """What came of turns that compiled code took (``busy/lend.py``)."""
-        self.is_commit_unsent = is_unsent
         if commit_position != self._ports.log.commit_position:
             self._ports.log.on_committed(commit_position)
             self._on_committed(commit_position)
@@ -248,8 +246,8 @@ class Leading(Phase):
             )
 
     def _send_commit(self) -> None:
-        self.is_commit_unsent = False
         leader, peers = self.leader, self._ports.peers
+        leader.is_commit_unsent = False
         frame = self._commit_frame.of(leader.leadership_term_id, leader.leadership.quorum_position)
         for member_id in peers.ids:
             peers.links.send(member_id, frame)

@@ -90,7 +90,7 @@ class Steps:
         if life.busy is None or not life._may_be_lent or not member.poller.ready():
             return turn_busily(life)
         phase = life.consensus_module.phase
-        was_unsent = isinstance(phase, Leading) and phase.is_commit_unsent
+        was_unsent = isinstance(phase, Leading) and phase.leader.is_commit_unsent
         reading, writing = os.pipe()
         if (child := os.fork()) == 0:
             self._take_python_turn(member, life, writing)
@@ -181,7 +181,7 @@ def _state(life: MemberLife) -> dict[str, Any]:
         state["published"] = publication.position, publication.flushed_position
         state["leader"] = leader.commit_position, leader.has_news, leader.leadership.quorum_position
         state["cluster time"] = agent.replica.cluster_time
-        state["is unsent"] = phase.is_commit_unsent
+        state["is unsent"] = phase.leader.is_commit_unsent
         state["own"] = leader._this.report_term_id, leader._this.report_position
         others = [member for member in parts.members.values() if member is not leader._this]
         state["others"] = [(m.report_term_id, m.report_position, m.time_of_last_activity_ns) for m in others]

@@ -15,20 +15,13 @@ from cluster.member.busy import words as at
 from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
-OF_THE_LOG = {
+PLACES = {
     at.CLUSTER_TIME: "replica.cluster_time",
     at.SLOW_TICK_NS: "turn.slow_tick_ns",
     at.NOW_NS: "turn.now_ns",
     at.LAST_NS: "last_turn_ns",
-}
-OF_A_LEADER = {
-    at.COMMIT_POSITION: "parts.log.commit_position",
-    at.IS_COMMIT_UNSENT: "phase.is_commit_unsent",
-}
-OF_A_FOLLOWER = {
     at.COMMIT_POSITION: "parts.log.commit_position",
 }
-SIGNS = {at.IS_COMMIT_UNSENT}
 
 
 class Border:
@@ -40,10 +33,7 @@ class Border:
         member = next(m for m in processes(self.cluster) if (m.member_id == leader_id) is leads)
         assert member.life is not None and member.life.busy is not None
         self.busy, self.agent = member.life.busy, member.life.consensus_module
-        self.places = OF_THE_LOG | (OF_A_LEADER if leads else OF_A_FOLLOWER)
-        if leads:
-            self.agent.phase.is_commit_unsent = True
-        for word in self.places:
+        for word in PLACES:
             self.busy._words[word] = -5  # of no part
         self._monkeypatch = monkeypatch
 
@@ -57,7 +47,7 @@ class Border:
         assert self.busy.run() & at.IDLE
 
     def has(self) -> dict[int, Any]:
-        return {word: attrgetter(place)(self.agent) for word, place in self.places.items()}
+        return {word: attrgetter(place)(self.agent) for word, place in PLACES.items()}
 
 
 @pytest.fixture(params=[True, False], ids=["leader", "follower"])
@@ -68,7 +58,7 @@ def border(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> B
 def test_what_is_lent_is_what_the_member_has(border):
     has, lent = border.has(), {}
 
-    border.run(lambda tables: lent.update({word: int(tables.words[word]) for word in border.places}))
+    border.run(lambda tables: lent.update({word: int(tables.words[word]) for word in PLACES}))
 
     assert lent == has
     assert border.has() == has, "and it has that again, where nothing was done"
@@ -79,9 +69,8 @@ def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border, is_ra
     left = {}
 
     def turn(tables):
-        for number, word in enumerate(border.places):
-            changed = not tables.words[word] if word in SIGNS else tables.words[word] + 32 * (1 + number)
-            tables.words[word] = left[word] = int(changed)
+        for number, word in enumerate(PLACES):
+            tables.words[word] = left[word] = int(tables.words[word]) + 32 * (1 + number)
         if is_raised:
             raise KeyError("what no error is for")
 

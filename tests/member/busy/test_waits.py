@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from cluster.consensus import quorum
 from cluster.member.busy import turn
 from cluster.member.busy import words as at
 
@@ -21,7 +22,7 @@ class Waits:
     def __init__(self, monkeypatch, spin_ns=0):
         self.now_ns = 1_000_000
         self.ready_after_ns = None
-        self.tables = SimpleNamespace(words=[0] * at.WORDS)
+        self.tables = SimpleNamespace(words=[0] * at.WORDS, leadership=[0] * quorum.LEADERSHIP_WORDS)
         words = self.tables.words
         words[at.SLOW_TICK_NS] = words[at.DUE_NS] = words[at.LIMIT_DUE_NS] = 1 << 60
         words[at.ROLE] = at.FOLLOWER_ROLE
@@ -99,7 +100,8 @@ def test_a_wait_looks_no_longer_than_until_something_is_due(waits):
 @pytest.mark.parametrize(("waited_ns", "sleep_ms"), [(50_000, 1), (400_000, 1), (900_000, 0)])
 def test_a_commit_position_waits_for_log_about_a_millisecond_in_all(waits, monkeypatch, waited_ns, sleep_ms):
     words, slept = waits.tables.words, []
-    words[at.ROLE], words[at.IS_COMMIT_UNSENT], words[at.SLEEPS] = at.LEADER_ROLE, 1, 9
+    words[at.ROLE], words[at.SLEEPS] = at.LEADER_ROLE, 9
+    waits.tables.leadership[quorum.IS_COMMIT_UNSENT] = 1
     words[at.COMMIT_RISEN_NS] = waits.now_ns - waited_ns
     monkeypatch.setattr(turn, "wait", lambda tables, timeout_ms: slept.append(timeout_ms) or 0)
     plain(turn._await_events)(waits.tables)
