@@ -236,7 +236,7 @@ def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
     from cluster.reader.standing import by_disk
 
     mark = mark or _mark_in(folder)
-    member_id = None if mark is None else mark.member_id
+    member_id = None if mark is None or mark.member_id < 0 else mark.member_id  # of a backup it is -1
     try:
         source = Directories(Path(folder), member_id)
     except NotAClusterDirectory:  # a copy without its counters

@@ -99,7 +99,7 @@ class Directories:
         """``member_id``: whose directory it is, where that is known. Raises NotAClusterDirectory."""
         folders = sorted(path for path in directory.glob("member-*") if path.is_dir())
         self._folders = folders or [directory]
-        self._ids = {} if member_id is None else {directory: member_id}
+        self._ids: dict[Path, int | None] = {} if member_id is None else {directory: member_id}
         self._readers: dict[Path, CountersReader] = {}
         self._gone: set[Path] = set()  # whose process has ended, until there is a new counters file
         if not directory.is_dir():
@@ -134,7 +134,8 @@ class Directories:
             self._gone.discard(folder)
             reader = None
         if folder not in self._ids:
-            self._ids[folder] = member_id_of(folder)
+            found = member_id_of(folder)
+            self._ids[folder] = None if found < 0 else found
         member_id = self._ids[folder]
         if reader is None:
             try:

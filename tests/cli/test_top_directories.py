@@ -55,23 +55,37 @@ def test_of_a_process_that_a_signal_has_stopped_it_is_said_how_it_goes_on():
         child.wait()
 
 
-def test_a_stopped_member_has_the_id_of_its_mark_file_and_no_sessions(tmp_path):
-    home = tmp_path / "lib"
+def write_marked(home, component_type, member_id):
     for name in ("cluster", "driver"):
         (home / name).mkdir(parents=True)
     ClusterMarkFile.create(
         str(home / "cluster"),
         files=OsFiles(),
-        component_type=ClusterComponentType.CONSENSUS_MODULE,
+        component_type=component_type,
         now_ms=1,
         cluster_id=0,
-        member_id=5,
+        member_id=member_id,
         aeron_directory=str(home / "driver"),
         ingress_channel="aeron:udp",
     ).close()
     counters = CountersFile.create(str(home / "driver" / "cnc.dat"), pid=1, now_ms=1)
     counters.allocate(CounterTypeId.CLIENT_SESSION, b"", "a session")
     counters.close()
+
+
+def test_a_backup_is_no_member_minus_one(tmp_path, capsys):
+    write_marked(tmp_path / "backup", ClusterComponentType.BACKUP, -1)
+    for command in (["top", "--once", "--counters"], ["status"]):
+        main([*command, "--dir", str(tmp_path / "backup")])
+        shown = capsys.readouterr().out
+        assert "not running" in shown and "-1" not in shown
+    main(["status", "--json", "--dir", str(tmp_path / "backup")])
+    assert json.loads(capsys.readouterr().out)["backups"][0]["memberId"] is None
+
+
+def test_a_stopped_member_has_the_id_of_its_mark_file_and_no_sessions(tmp_path):
+    home = tmp_path / "lib"
+    write_marked(home, ClusterComponentType.CONSENSUS_MODULE, 5)
 
     (member,) = json.loads(run("top", "--dir", str(home), "--once", "--json").stdout)["members"]
     assert (member["memberId"], member["isAlive"], member["sessions"]) == (5, False, 0)
