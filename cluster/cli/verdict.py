@@ -18,6 +18,7 @@ DISK_FREE_MIN = 1 << 30  # bytes
 DISK_SHARE_MIN = 0.05
 REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
 CERTIFICATE_DAYS_MIN = 14
+CLOCK_OFFSET_MS_MIN = 500
 
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
 
@@ -244,6 +245,12 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
                 text = f"the certificate of {who} has ended on {end}"
             fix = "Put a new one in its place; the member takes it without a restart."
             messages.append(Finding("certificate-ends", WARNING, member_id, text, fix))
+    offset_ms = member.get("clockOffsetMs") or 0
+    if abs(offset_ms) >= CLOCK_OFFSET_MS_MIN:
+        shows = f"{abs(offset_ms) / 1_000:,.1f} s {'more' if offset_ms > 0 else 'less'}"
+        text = f"the clock of {who} shows {shows} than those of a majority"
+        fix = "See the NTP client of its host, and set the clock; no member has to be restarted."
+        messages.append(Finding("clock-off", WARNING, member_id, text, fix))
     replay = member.get("replayBytes")
     if replay is not None and replay > REPLAY_BYTES_MAX:
         text = f"a start of {who} replays {replay:,} bytes after its last snapshot"

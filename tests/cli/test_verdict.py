@@ -90,6 +90,16 @@ def test_of_a_member_that_its_full_disk_holds_up_the_disk_is_named_too():
     assert judged([*a_cluster(3)[:2], held_up]) == ("at-risk", 0, ["no-answer", "disk-low"])
 
 
+@pytest.mark.parametrize(
+    "offset_ms, verdict", [(-499, "healthy"), (500, "degraded"), (-3_600_000, "degraded")]
+)
+def test_a_clock_that_is_half_a_second_from_the_others_degrades_the_cluster(offset_ms, verdict):
+    found = judge_members(a_cluster(3, clockOffsetMs=offset_ms), 3, NOW)
+    assert found.verdict == verdict
+    if offset_ms == -3_600_000:
+        assert found.messages[0].text == "the clock of member 2 shows 3,600.0 s less than those of a majority"
+
+
 def test_members_that_were_closed_are_not_to_be_started():
     [message] = judge_members([gone(0, isClosed=True), gone(1, isClosed=True), gone(2)], 3, NOW).messages
     assert message.text == "no member runs, and members 0, 1 were closed: they start no more"
