@@ -219,8 +219,9 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
         fix = "Find what its callbacks wait for: cluster tool errors, or USR2 for its stacks."
         messages.append(Finding("service-lags", WARNING, member_id, text, fix))
     if errors := member.get("errors"):
-        text = f"{who} has counted {errors:,} errors since its start"
-        messages.append(Finding("errors", INFO, member_id, text, "See them: cluster tool errors."))
+        text = f"{who} has counted {errors:,} error{'s' * (errors != 1)} since its start"
+        where = f" --dir {member['dir']}" if "dir" in member else ", on its host"
+        messages.append(Finding("errors", INFO, member_id, text, f"See them: cluster tool errors{where}."))
     return messages
 
 

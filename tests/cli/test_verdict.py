@@ -100,6 +100,15 @@ def test_a_clock_that_is_half_a_second_from_the_others_degrades_the_cluster(offs
         assert found.messages[0].text == "the clock of member 2 shows 3,600.0 s less than those of a majority"
 
 
+@pytest.mark.parametrize(
+    "known, where", [({"dir": "c/member-2"}, " --dir c/member-2"), ({}, ", on its host")]
+)
+def test_errors_are_looked_for_at_the_member_that_counted_them(known, where):
+    [message] = judge_members(a_cluster(3, errors=1, **known), 3, NOW).messages
+    assert message.text == "member 2 has counted 1 error since its start"
+    assert message.fix == f"See them: cluster tool errors{where}."
+
+
 def test_members_that_were_closed_are_not_to_be_started():
     [message] = judge_members([gone(0, isClosed=True), gone(1, isClosed=True), gone(2)], 3, NOW).messages
     assert message.text == "no member runs, and members 0, 1 were closed: they start no more"
