@@ -110,6 +110,8 @@ def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
     """
     from cluster.cli.top import member_id_of
 
+    if not directory.is_dir():
+        raise NotAClusterDirectory(f"{directory}: no such directory")
     folders = sorted(path for path in directory.glob("*") if path.is_dir())
     found = []
     for folder in [directory, *folders]:

@@ -121,7 +121,8 @@ def test_how_long_ago_is_given_with_its_unit():
     [
         (["--since", "5x"], "--since is '5x'; expected how long ago"),
         (["--level", "loud"], "--level is 'loud'; expected one of debug"),
-        (["--dir", "nowhere"], "nowhere: no node.log, backup.log, audit.log, audit-metrics.log is in it"),
+        (["--dir", "nowhere"], "nowhere: no such directory"),
+        (["--dir", "."], ".: no node.log, backup.log, audit.log, audit-metrics.log is in it"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_by_name(run, here, arguments, said):
