@@ -1,0 +1,112 @@
+"""Which cluster a member is of, and what of its log is whole: the parts that keep it, without a member."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.archive.identity_file import FoundIdentity
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.member.disk import identity_keeper, promise_keeper
+from cluster.member.disk.identity_keeper import IdentityKeeper
+from cluster.member.disk.promise_keeper import PromiseKeeper
+from cluster.member.disk.repair import Repair
+from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
+
+CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
+UNKNOWN = ClusterIdentity(7).with_members(0, CONTEXT.member_ids)
+KNOWN = UNKNOWN.replace(first_term_timestamp=1_000, first_log_session_id=5)
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """What is written to both files, one after the other."""
+    written = []
+    monkeypatch.setattr(identity_keeper, "write_identity", lambda *given: written.append(given[-1]))
+    return written
+
+
+@pytest.fixture
+def keeper(written, monkeypatch):
+    archive = SimpleNamespace(files=None, directory="archive", find_recording=lambda id_: None)
+    recording_log = SimpleNamespace(path="cluster/recording.log", find_last_term=lambda: None)
+    files = SimpleNamespace(archive=archive, recording_log=recording_log)
+    return IdentityKeeper(CONTEXT, files, print)
+
+
+def test_where_the_log_began_is_taken_from_others_by_who_does_not_know_it_and_by_nobody_else(keeper, written):
+    assert keeper.adopt(UNKNOWN) and keeper.identity == UNKNOWN
+    assert not keeper.adopt(UNKNOWN)
+    assert keeper.adopt(KNOWN) and keeper.identity == KNOWN
+    assert not keeper.adopt(KNOWN)
+    assert not keeper.adopt(UNKNOWN)
+    assert written == [UNKNOWN, KNOWN]
+
+
+@pytest.mark.parametrize(("is_empty", "begun"), [(True, UNKNOWN), (False, KNOWN)])
+def test_a_log_that_is_empty_has_not_begun_whatever_its_directory_had(
+    keeper, written, monkeypatch, is_empty, begun
+):
+    """It is filled again, or begins with a snapshot; the same cluster and members it stays."""
+    found = FoundIdentity(KNOWN, "identity.dat", (), is_in_both=True)
+    monkeypatch.setattr(identity_keeper, "read_identity", lambda *_: found)
+    monkeypatch.setattr(keeper, "_is_log_empty", lambda: is_empty)
+
+    assert keeper.begin(None, has_promises=True) is False
+    assert keeper.identity == begun
+
+
+def test_who_turns_out_to_be_of_another_cluster_counts_no_more_and_all_hear_what_this_one_is(monkeypatch):
+    dropped, sent, unrelated = [], [], {}
+    kept = PromiseKeeper.__new__(PromiseKeeper)
+    kept._peers = SimpleNamespace(
+        ids=(1, 2), links=SimpleNamespace(send=lambda to, frame: sent.append((to, frame)))
+    )
+    kept._identity = SimpleNamespace(difference=lambda told: "another generation" if told == "x" else None)
+    kept._unrelated = SimpleNamespace(add=unrelated.__setitem__)
+    kept.promises = SimpleNamespace(told_by={1: "x", 2: "y"}.get, on_link_down=dropped.append)
+    monkeypatch.setattr(promise_keeper.PromiseKeeper, "frame", lambda self: b"statement")
+    kept._on_identity()
+
+    assert unrelated == {1: "another generation"}
+    assert dropped == [1]
+    assert sent == [(1, b"statement"), (2, b"statement")]
+
+
+class Archive:
+    """Of a log without damage that ends at 960, and the order in which it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def find_damage(self, recording_id, from_position):
+        self.asked.append("damage")
+
+    def recording(self, recording_id):
+        return SimpleNamespace(append_position=960)
+
+    def forget_files(self, recording_id):
+        self.asked.append("forget")
+
+
+@pytest.fixture
+def repair():
+    term = RecordingLogEntry(0, 1, 960, NULL_POSITION, 0, -1, TERM)
+    log = SimpleNamespace(
+        path="cluster/recording.log", find_last_term=lambda: term, latest_snapshot=lambda: None
+    )
+    files = SimpleNamespace(archive=Archive(), recording_log=log)
+    files.archive.files = None
+    return Repair(CONTEXT, files, None, print, distrusts_log=False)
+
+
+@pytest.mark.parametrize(("base", "is_whole"), [(928, True), (960, True), (992, False)])
+def test_a_log_may_end_where_its_last_term_begins_and_not_before(repair, base, is_whole):
+    damage = repair._find_damage(RecordingLogEntry(0, 1, base, NULL_POSITION, 0, -1, TERM))
+    assert (damage is None) is is_whole
+
+
+def test_a_repaired_log_is_judged_by_its_new_files(repair):
+    repair.log_repair = SimpleNamespace(do_work=lambda now_ns: None, is_over=True)
+    assert repair.repair_log(0)
+    assert repair._files.archive.asked == ["forget", "damage"]
