@@ -10,6 +10,7 @@ from cluster.counters import CountersFile
 from cluster.errors import ClusterError
 from cluster.log.frames import LogParams
 from cluster.member.admission import Admission
+from cluster.member.clocks import MemberClocks
 from cluster.member.control import NodeControl, Toggles
 from cluster.member.counters import MemberCounters
 from cluster.member.lease import Lease
@@ -22,7 +23,7 @@ from cluster.member.services.termination import Termination
 from cluster.member.turn import Turn
 from cluster.protocol.consensus import CommitPosition, TerminationAck, Vote
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
-from cluster.protocol.link import LogImage
+from cluster.protocol.link import ClockReply, LogImage
 
 CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
 TERM, LEADER_ID = 5, 1
@@ -279,3 +280,24 @@ def test_an_end_that_a_longer_log_passes_was_none(log, reporter, links, told):
     assert not termination.is_reached()
     assert termination.position == NULL_POSITION
     assert "was to end at 8192, and goes on to 8224" in str(told[0])
+
+
+# ---- the clocks of others
+
+
+def test_an_answer_counts_to_the_last_question_since_this_member_runs_and_no_other(links):
+    turn = SimpleNamespace(now_ns=10 * SECOND, clock_ns=50 * SECOND)
+    clocks = MemberClocks(
+        CONTEXT, None, Peers([1, 2], set(), links), turn, None, SimpleNamespace(event=lambda text: None)
+    )
+
+    def heard(asked_ns):
+        clocks.on_reply(1, ClockReply(asked_ns, turn.clock_ns))
+        return list(clocks._heard.best(turn.now_ns))
+
+    clocks.on_link_up(1)
+    assert heard(9 * SECOND) == heard(11 * SECOND) == [], "it was never asked so"
+    clocks.forget()
+    assert heard(10 * SECOND) == [], "the own clock may have stood still since"
+    clocks.on_link_up(1)
+    assert heard(10 * SECOND) == [1]
