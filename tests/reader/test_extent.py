@@ -1,0 +1,48 @@
+"""What a reader remembers of a member's files, and when it looks at them again."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.errors import DataLoss
+from cluster.reader import extent
+from cluster.reader.extent import Extent, MemberState
+from tests.archive.logs import a_descriptor
+
+
+@pytest.fixture
+def state(monkeypatch):
+    """Of a member that does not run, whose log ended at 960 when it was looked at last."""
+    monkeypatch.setattr(extent, "counters_paths", lambda *_: [])
+    state = MemberState.__new__(MemberState)
+    state.files = state._counters = state._found = state._aeron_dir = None
+    state.member = SimpleNamespace(archive="archive", cluster="cluster")
+    state.mark, state.generation = "the mark of an earlier run", 0
+    state.descriptor, state._at_rest = a_descriptor(0, stop_position=960), Extent(960, 960, 960)
+    return state
+
+
+def test_an_end_that_was_found_holds_until_the_catalog_has_another_one(state):
+    state._find_descriptor = lambda: state.descriptor
+    state._read_mark = lambda: None
+    assert state.extent(None) == Extent(960, 960, 960)
+
+    state._find_descriptor = lambda: a_descriptor(0, stop_position=1920)
+    state._stored_commit_position = lambda: None
+    assert state.extent(None) == Extent(1920, 1920, 1920)
+    assert state.generation == 1, "whoever has its files open opens them again"
+
+
+def test_a_log_that_is_another_recording_is_not_gone_on_with(state):
+    state._find_descriptor = lambda: a_descriptor(1, stop_position=960)
+    with pytest.raises(DataLoss, match="the log is recording 1 now, it was 0"):
+        state.refresh()
+
+
+@pytest.mark.parametrize(
+    ("there", "known"), [("the mark of this run", None), (None, "the mark of an earlier run")]
+)
+def test_the_process_of_a_directory_is_looked_for_by_its_newest_mark(state, there, known):
+    state._read_mark = lambda: there
+    assert state.live() is None
+    assert state.mark == (known or there)
