@@ -391,6 +391,8 @@ class AeronCluster:
                     self._on_answer(message)
                 return
             case SessionEvent(code=EventCode.CLOSED) if is_ours:
+                if message.leadership_term_id < self.leadership_term_id:
+                    return  # of a leader that has slept, and does not know that it is none any more
                 self._end(message.detail or "closed by the cluster")
             case NewLeaderEvent() if is_ours:
                 self._endpoints |= _endpoints(message.ingress_endpoints)

@@ -219,6 +219,15 @@ def test_a_session_that_the_cluster_closes_says_why(members):
         session.check_open()
 
 
+def test_a_leader_that_wakes_up_after_its_term_closes_no_session(members):
+    session = members.open_session()
+    members.say(members.new_leader(4, 1))
+    members.say(members.answer(EventCode.CLOSED, 0, "TIMEOUT"))
+    members.turn(session, 2)
+    assert session.state is CONNECTED
+    assert session.offer(b"x") > 0
+
+
 def test_egress_is_heard_of_this_session_alone_and_what_does_not_decode_is_passed_over(members):
     session = members.open_session()
     ours, other = (SessionMessageHeader(3, s, 11).encode() + b"answer" for s in (SESSION, SESSION + 1))

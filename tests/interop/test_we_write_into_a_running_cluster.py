@@ -18,9 +18,11 @@ from tests.interop.aeron import START_SECONDS, RealNode, cluster_node, media_dri
 pytestmark = pytest.mark.interop
 PORT = 25300
 CONSENSUS = "aeron:" + ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(3))
+# A leader with 64 KiB to write into waits for a follower that was killed for longer than 10 s, and reads no
+# keep-alive meanwhile.
 OPTIONS = [
     *("--service", "echo", "--base-port", str(PORT), "--term-length", "64k", "--segment-length", "64k"),
-    *("--heartbeat-timeout", "2s", "--heartbeat-interval", "100ms", "--session-timeout", "10s"),
+    *("--heartbeat-timeout", "2s", "--heartbeat-interval", "100ms", "--session-timeout", "30s"),
 ]
 
 
