@@ -23,7 +23,6 @@ from cluster.transport.clock import epoch_ms
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-
 def _milliseconds(text: str) -> int:
     from pydantic import TypeAdapter, ValidationError
 

@@ -23,7 +23,6 @@ from cluster.transport.clock import boot_id, epoch_ms
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
-
 @app.command(
     "close-member",
     epilog=example(

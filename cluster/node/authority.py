@@ -75,7 +75,6 @@ class CertificateRequest:
         names = tuple(map(_alternative, hosts or TRIAL_HOSTS))
         return cls(f"backup-{principal}", principal, names, is_server=True)
 
-
     @classmethod
     def of_issued(cls, path: Path) -> Self:
         """What asks again for the certificate that the file has. Raises ClusterError."""

@@ -25,5 +25,5 @@ def test_each_row_is_in_the_log_once_whoever_is_killed_and_whoever_goes_on():
 
 
 @pytest.mark.slow
-def test_each_row_is_in_the_log_once_in_thousands_of_histories():
-    assert run(range(1000, 4000)) > 3000
+def test_each_row_is_in_the_log_once_in_a_thousand_histories():
+    assert run(range(1000, 2000)) > 1000

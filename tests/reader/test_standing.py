@@ -19,9 +19,7 @@ def entry(entry_type, log_position, timestamp):
     ("positions", "last", "at", "replayed", "a_day"),
     [([], None, None, 896, 12_288), ([640, 320], 640, "1970-01-01T00:00:00.640+00:00", 384, 4_608)],
 )
-def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(
-    positions, last, at, replayed, a_day
-):
+def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(positions, last, at, replayed, a_day):
     entries = [entry(TERM, 1000, 0), *(entry(SNAPSHOT, position, position) for position in positions)]
     state = SimpleNamespace(log_entries=entries)
     log = SimpleNamespace(state=state, start_position=128, time_unit=ClusterTimeUnit.MILLIS)
