@@ -1,5 +1,10 @@
 """A log keeps within ``log_bytes_max`` and ``disk_free_min``: old log goes first, then clients wait."""
 
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.member.log.room import LogRoom
 from tests.member.cluster_steps import send
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
@@ -120,3 +125,14 @@ def test_a_disk_without_free_bytes_stops_the_input_and_free_bytes_let_it_go_on()
     say_free(cluster, 9 * MIN)
     cluster.await_settled()
     assert has_said(cluster, "there is room again")
+
+
+@pytest.mark.parametrize(("log_bytes", "free_bytes", "left"), [(900, 10_000, 100), (100, 1_050, 50)])
+def test_of_two_bounds_the_nearer_one_says_how_much_may_still_come(log_bytes, free_bytes, left):
+    shown = []
+    context = SimpleNamespace(log_bytes_max=1_000, disk_free_min=1_000)
+    log = SimpleNamespace(recording=SimpleNamespace(append_position=log_bytes, start_position=0))
+    counter, reporter = SimpleNamespace(set=shown.append), SimpleNamespace(event=lambda text: None)
+    LogRoom(context, log, lambda: free_bytes, counter, reporter).look()
+
+    assert shown == [left]

@@ -246,3 +246,19 @@ def test_what_does_not_fit_before_the_last_position_is_not_appended():
 
     with pytest.raises(AgentTermination, match="at its last position"):
         publication.append(b"x")
+
+
+def test_a_follower_that_looks_for_a_leader_is_sent_nothing_until_it_follows_again(log):
+    links, recording, streams, publication = log
+    streams.start(1, 1, 0)
+    streams.suspend(1)
+    assert streams.has_suspended and streams.do_work() == 0
+    publication.append(b"more")
+    publication.flush()
+    assert streams.do_work() == 0 and not links.sent[1]
+
+    streams.resume(1)
+    assert streams.do_work() == 1 and links.sent[1] == recording.data
+    streams.suspend(1)
+    streams.clear()
+    assert not streams.has_suspended
