@@ -262,3 +262,12 @@ def test_a_follower_that_looks_for_a_leader_is_sent_nothing_until_it_follows_aga
     streams.suspend(1)
     streams.clear()
     assert not streams.has_suspended
+
+
+def test_what_is_not_written_yet_is_read_by_nobody(log):
+    _, recording, _, publication = log
+    written = publication.flushed_position
+    publication.append(b"more")
+    assert not len(publication.read(written, 4096))
+    publication.flush()
+    assert publication.read(written, 4096).tobytes() == bytes(recording.data[written:])
