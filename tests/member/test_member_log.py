@@ -5,7 +5,7 @@ import pytest
 from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.archive.recording_log import RecordingLog
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import CountersFile
 from cluster.member.counters import MemberCounters
@@ -155,3 +155,18 @@ def test_another_leaders_session_goes_on_in_the_same_recording(log):
     second = log.extend(8)
     assert (second.recording_id, second.session_id, second.append_position) == (0, 8, end)
     assert second.position_counter is not None
+
+
+def test_the_last_term_alone_is_open_again_when_it_is_recorded_without_an_end(log):
+    log.create(7, LogGeometry(0, 64 * 1024, 1408))
+    for term_id, base in ((0, 0), (1, 960)):
+        log.record_term(term_id, base, NULL_POSITION, TIME)
+    log.record_term(1, 960, 1920, TIME)
+
+    def ends():
+        return [entry.log_position for entry in log.recording_log.entries]
+
+    log.record_term(0, 0, NULL_POSITION, TIME)
+    assert ends() == [960, 1920]
+    log.record_term(1, 960, NULL_POSITION, TIME)
+    assert ends() == [960, NULL_POSITION]
