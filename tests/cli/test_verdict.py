@@ -2,11 +2,12 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 
 from cluster.cli import status_document, verdict
-from cluster.cli.verdict import judge_members
+from cluster.cli.verdict import Judgement, judge_members
 from tests.tree import ROOT
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -189,3 +190,22 @@ def test_every_message_and_every_key_is_in_the_page():
     assert keys - {"error"} <= set(re.findall(r"`([a-zA-Z]+)`", PAGE)), keys
     assert all(f"`{word}`" in PAGE for word in (verdict.HEALTHY, verdict.DEGRADED, verdict.AT_RISK))
     assert f'"v": {status_document.STATUS_VERSION}' in PAGE
+
+
+@pytest.mark.parametrize(
+    ("of_members", "of_all"), [("healthy", "degraded"), ("degraded", "degraded"), ("at-risk", "at-risk")]
+)
+def test_a_backup_that_does_not_run_makes_no_verdict_better(monkeypatch, of_members, of_all):
+    member = {"isAlive": True, "memberId": 0}
+    seen = SimpleNamespace(
+        members=[member], backups=[{"isAlive": False, "dir": "backup"}], member_count=1, cluster_id=0,
+        identity=None,
+    )  # fmt: skip
+    monkeypatch.setattr(status_document, "_seen", lambda *_: seen)
+    monkeypatch.setattr(status_document, "with_missing_entries", lambda *_: None)
+    judged = Judgement(of_members, 0, 0, None, [])
+    monkeypatch.setattr(status_document, "judge_members", lambda *_: judged)
+    made = status_document.status_document(None, "localhost:1")
+
+    assert made["verdict"] == of_all
+    assert [message["name"] for message in made["messages"]] == ["backup-not-running"]

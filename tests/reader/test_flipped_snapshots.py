@@ -2,12 +2,13 @@
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cluster.archive.files import OsFiles
 from cluster.errors import ClusterError, LogDamaged
-from cluster.reader.snapshots import stored_snapshots
+from cluster.reader.snapshots import _check_frames, stored_snapshots
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
 from tests.spark.simulated import write_out
@@ -61,3 +62,11 @@ def test_a_service_s_snapshot_that_is_shorter_than_what_was_taken_is_refused(mem
     with pytest.raises(LogDamaged):
         service.open(FILES)
     assert list(module.open(FILES))
+
+
+def test_a_recording_that_is_shorter_than_its_snapshot_was_is_damaged_before_it_is_read():
+    recording = SimpleNamespace(recording_id=3, append_position=960, checksum_of_frames=lambda length: 5)
+    _check_frames(recording, 960, 5, "archive")
+    for length, checksum in ((992, 5), (960, 6)):
+        with pytest.raises(LogDamaged, match="recording 3 of archive is not the snapshot that was taken"):
+            _check_frames(recording, length, checksum, "archive")
