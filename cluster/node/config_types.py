@@ -10,18 +10,21 @@ from pydantic_core import PydanticCustomError
 
 DURATION = "duration (ns, us, ms, s)"
 SIZE = "bytes (k, m, g)"
+UNIT_NEEDED_NS = 1_000_000  # who writes less than a millisecond without a unit means another unit
 DURATION_NS_MAX = 1 << 62  # a moment and a duration together fit into 64 bits
 NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _parse_duration(value: object) -> object:
-    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain number of nanoseconds."""
+    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain, large number of nanoseconds."""
     text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
     match = re.fullmatch(r"(-?\d{1,30})(ns|us|ms|s)?", text)
     if match is None:
         raise PydanticCustomError("duration", 'expected a duration such as "10s", "200ms", "50us" or "7ns"')
     duration_ns = int(match[1]) * NS_OF_UNIT[match[2] or "ns"]
+    if match[2] is None and 0 < duration_ns < UNIT_NEEDED_NS:
+        raise PydanticCustomError("duration", f'expected a unit, as in "{duration_ns}s" or "{duration_ns}ns"')
     if duration_ns > DURATION_NS_MAX:
         raise PydanticCustomError("duration", "expected a duration of at most 2^62 ns")
     return duration_ns

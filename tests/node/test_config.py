@@ -90,10 +90,22 @@ def test_the_example_members_make_one_cluster(member_id):
 
 @pytest.mark.parametrize(
     ("text", "ns"),
-    [('"7ns"', 7), ('"50us"', 50_000), ('"200ms"', 200_000_000), ('"10s"', 10_000_000_000), ("123", 123)],
+    [
+        ('"7ns"', 7),
+        ('"50us"', 50_000),
+        ('"200ms"', 200_000_000),
+        ('"10s"', 10_000_000_000),
+        ("1000000", 1_000_000),
+    ],
 )
 def test_durations_have_suffixes_and_are_kept_in_nanoseconds(tmp_path, text, ns):
     assert load_text(tmp_path, f"election_timeout = {text}").election_timeout_ns == ns
+
+
+@pytest.mark.parametrize("text", ["10", "'10'", "999_999"])
+def test_a_small_number_of_nanoseconds_needs_its_unit_for_another_one_is_meant(tmp_path, text):
+    with pytest.raises(ConfigurationError, match='expected a unit, as in "[0-9]+s" or "[0-9]+ns"'):
+        load_text(tmp_path, f"session_timeout = {text}")
 
 
 @pytest.mark.parametrize(
