@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from cluster.errors import ClientClosed, LocalProtocolError, LogDamaged, TimedOut
 from cluster.protocol.lane import LaneStanding
 from spark_connector.options.cluster_options import SinkOptions
+from spark_connector.sink import writers
 from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from tests.spark.played import PlayedClient, PlayedTask
 
@@ -179,3 +181,26 @@ def test_nothing_happens_on_the_driver(client):
     writer().commit([RowsCommitted(1, 96)], 0)
     writer().abort([None], 0)
     assert client.connections == []
+
+
+@pytest.mark.parametrize(
+    ("batch", "task", "is_registered"),
+    [
+        (0, RowsCommitted(0, -1, "app"), True),  # from then on the cluster knows the query
+        (1, RowsCommitted(0, -1, "app"), False),
+        (1, RowsCommitted(3, 960, "app"), True),
+        (1, RowsCommitted(0, -1, "app", is_registered=True), True),
+        (1, RowsCommitted(3, 960), False),
+    ],
+)
+def test_a_batch_is_registered_that_is_the_first_or_has_rows_or_was_registered_before(
+    monkeypatch, batch, task, is_registered
+):
+    lanes = []
+    session = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(writers, "open_session", lambda options, lane: lanes.append(lane) or session)
+    ClusterStreamWriter(SinkOptions("0=a:9000")).commit([task], batch)
+
+    assert [(lane.application, lane.batch, lane.rows) for lane in lanes] == (
+        [("app", batch, task.rows)] if is_registered else []
+    )
