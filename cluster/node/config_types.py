@@ -17,7 +17,7 @@ BYTES_OF_UNIT = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 def _parse_duration(value: object) -> object:
-    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain, large number of nanoseconds."""
+    """Nanoseconds of ``"10s"``, ``"200ms"``, ``"50us"``, ``"7ns"`` or of a plain, large number."""
     text = str(value).strip() if isinstance(value, int | str) and not isinstance(value, bool) else ""
     match = re.fullmatch(r"(-?\d{1,30})(ns|us|ms|s)?", text)
     if match is None:

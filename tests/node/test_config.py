@@ -104,7 +104,7 @@ def test_durations_have_suffixes_and_are_kept_in_nanoseconds(tmp_path, text, ns)
 
 @pytest.mark.parametrize("text", ["10", "'10'", "999_999"])
 def test_a_small_number_of_nanoseconds_needs_its_unit_for_another_one_is_meant(tmp_path, text):
-    with pytest.raises(ConfigurationError, match='expected a unit, as in "[0-9]+s" or "[0-9]+ns"'):
+    with pytest.raises(ConfigurationError, match=r'expected a unit, as in "[0-9]+s" or "[0-9]+ns"'):
         load_text(tmp_path, f"session_timeout = {text}")
 
 
