@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 from cluster.errors import ClientClosed, LocalProtocolError, LogDamaged, TimedOut
-from cluster.protocol.lane import LaneStanding
+from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding
 from spark_connector.options.cluster_options import SinkOptions
-from spark_connector.sink import writers
+from spark_connector.sink import sending, writers
+from spark_connector.sink.known_rows import payloads_of
 from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from tests.spark.played import PlayedClient, PlayedTask
 
@@ -204,3 +205,38 @@ def test_a_batch_is_registered_that_is_the_first_or_has_rows_or_was_registered_b
     assert [(lane.application, lane.batch, lane.rows) for lane in lanes] == (
         [("app", batch, task.rows)] if is_registered else []
     )
+
+
+def test_who_fetches_ahead_ends_with_the_task():
+    with sending.Ahead(itertools.repeat(pa.record_batch({}))) as ahead:
+        assert ahead.next(lambda: None) is not None
+    ahead._thread.join(10)
+    assert not ahead._thread.is_alive()
+
+
+def test_the_time_of_a_commit_runs_from_when_rows_are_owed():
+    sender = sending.Sender(SinkOptions("0=a:9000"), None)
+    sender._client = SimpleNamespace(poll_egress=lambda: None, acknowledged=5, offered=5)
+    sender.poll()
+    acknowledged, since = sender._progress
+    assert acknowledged == 5 and since > 0
+    sender._client.offered = 6
+    sender.poll()
+    assert sender._progress == (acknowledged, since)
+
+
+def test_rows_are_compared_with_those_of_the_lanes_own_sessions():
+    lane, other = Lane("app", 0, 7), Lane("app", 1, 7)
+    entries = [
+        {
+            "entryType": "SESSION_OPEN",
+            "clusterSessionId": id_,
+            "encodedPrincipal": LanePrincipal(b"", of).encode(),
+        }
+        for id_, of in ((2, other), (3, lane))
+    ]
+    entries += [
+        {"entryType": "SESSION_MESSAGE", "clusterSessionId": id_, "payload": b"%d" % id_} for id_ in (1, 2, 3)
+    ]
+    reader = SimpleNamespace(entries=lambda *_, **__: entries)
+    assert list(payloads_of(reader, lane, LaneStanding(2, 0, 960, 1))) == [b"1", b"3"]
