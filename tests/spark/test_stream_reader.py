@@ -3,6 +3,7 @@
 import itertools
 import json
 import struct
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -10,6 +11,7 @@ from pyspark.sql.types import StructType
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged
 from spark_connector.data_source import ClusterDataSource
+from spark_connector.offsets import Offset
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 from tests.archive.logs import a_log
@@ -566,3 +568,17 @@ def test_who_plans_a_stream_says_once_which_options_do_nothing_in_it(live, capsy
         assert list(reading.read(partition))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("cluster source: option pushFilters does nothing in a stream, ")
+
+
+def test_a_query_with_available_now_reports_where_it_ends_though_spark_commits_no_last_batch():
+    said = []
+    reader = ClusterStreamReader(SimpleNamespace(consumer_group="group"), ())
+    reader._reports = SimpleNamespace(reached=said.append, close=lambda: said.append("closed"))
+    reader._log = SimpleNamespace(
+        cluster="0:1:2", committed_end=lambda: 1920, check_not_beyond=lambda *_: None, rest=lambda: None
+    )
+    reader.prepareForTriggerAvailableNow()
+    reader.look(Offset("0:1:2", 960).to_json())
+    assert said == []
+    reader.look(Offset("0:1:2", 1920).to_json())
+    assert said == [1920, "closed"]
