@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import threading
 import time
 from typing import Protocol
 
@@ -38,6 +39,7 @@ class Poller:
         self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll.register(self._event_fd, READABLE)
         self._closed = False
+        self._waking = threading.RLock()  # again by a signal handler
         self.table = ConnectionTable()
 
     def open_socket(self, family: socket.AddressFamily) -> socket.socket:
@@ -97,18 +99,21 @@ class Poller:
         return self._epoll.fileno()
 
     def wake(self) -> None:
-        """End a ``wait`` that runs in another thread, or the next one if none does."""
-        if not self._closed:
-            os.eventfd_write(self._event_fd, 1)
+        """End a ``wait`` that runs in another thread, or the next one; nothing once it is closed."""
+        with self._waking:  # what was closed may be a file of somebody else's by now
+            if not self._closed:
+                os.eventfd_write(self._event_fd, 1)
 
     def leave(self) -> None:
         """In a process that was forked off: release its copies, and touch nothing that the parent watches."""
         self._targets.clear()
+        self._waking = threading.RLock()  # a thread that is not in this process may have it
         self.close()
 
     def close(self) -> None:
         """Release both descriptors. Sockets are their owners' to close."""
-        if not self._closed:
-            self._closed = True
-            self._epoll.close()
-            os.close(self._event_fd)
+        with self._waking:
+            if not self._closed:
+                self._closed = True
+                self._epoll.close()
+                os.close(self._event_fd)

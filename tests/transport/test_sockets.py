@@ -1,7 +1,9 @@
 """One connection over real sockets: whole frames however the bytes come, and bounded queues."""
 
 import contextlib
+import os
 import socket
+import threading
 import time
 
 import numpy as np
@@ -253,10 +255,26 @@ def test_nobody_at_an_address_is_a_refusal_and_silence_is_not(poller, tmp_path):
 
 
 def test_a_wait_is_ended_from_another_thread(poller):
-    import threading
-
     thread = threading.Thread(target=poller.wake)
     thread.start()
     assert poller.wait(DEADLINE_S) == 1
     thread.join()
     assert poller.wait(0) == 0
+
+
+def test_a_poller_is_not_closed_while_another_thread_wakes_it(monkeypatch):
+    """Its descriptor would be somebody else's by the time that the thread writes to it."""
+    poller, closing, write = Poller(), [], os.eventfd_write
+
+    def slow_write(fd, value):
+        closing.append(threading.Thread(target=poller.close))
+        closing[0].start()
+        closing[0].join(0.05)
+        assert closing[0].is_alive()
+        write(fd, value)
+
+    monkeypatch.setattr(os, "eventfd_write", slow_write)
+    poller.wake()
+    closing[0].join()
+    poller.wake()
+    assert len(closing) == 1, "nothing is written once it is closed"
