@@ -67,7 +67,7 @@ class MarkFile:
         if not record_error(after, text.encode("ascii", "replace").decode(), now_ms):
             return
         begin = next(i for i, (a, b) in enumerate(zip(before, after)) if a != b)
-        end = len(after.rstrip(b"\0"))
+        end = max(len(before.rstrip(b"\0")), len(after.rstrip(b"\0")))
         # A new entry's length comes last, so that a tool beside us never reads half of it.
         self._file.pwrite(after[begin + 4 : max(end, begin + 4)], MARK_FILE_HEADER_LENGTH + begin + 4)
         self._file.pwrite(after[begin : begin + 4], MARK_FILE_HEADER_LENGTH + begin)

@@ -108,7 +108,7 @@ def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
 
     Raises NotAClusterDirectory.
     """
-    from cluster.cli.top import member_id_of
+    from cluster.cli.running_member import member_id_of
 
     if not directory.is_dir():
         raise NotAClusterDirectory(f"{directory}: no such directory")

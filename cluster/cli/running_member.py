@@ -36,6 +36,15 @@ def mark_of(directory: str) -> ClusterMarkFileHeader:
     return mark
 
 
+def member_id_of(folder: Path) -> int:
+    """As the mark file says; without one by the folder's name, and -1 where that has none."""
+    try:
+        return mark_of(str(folder)).member_id
+    except ClusterError:
+        name = folder.name
+        return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
+
+
 def live_counters(
     directory: str, mark: ClusterMarkFileHeader, *, kind: int | None = None, write: bool = False
 ) -> CountersReader:

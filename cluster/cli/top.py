@@ -134,6 +134,8 @@ class Directories:
             self._gone.discard(folder)
             reader = None
         if folder not in self._ids:
+            from cluster.cli.running_member import member_id_of
+
             found = member_id_of(folder)
             self._ids[folder] = None if found < 0 else found
         member_id = self._ids[folder]
@@ -212,17 +214,6 @@ class Directories:
     def close(self) -> None:
         for reader in self._readers.values():
             reader.close()
-
-
-def member_id_of(folder: Path) -> int:
-    """As the mark file says; without one by the folder's name, and -1 where that has none."""
-    from cluster.cli.running_member import mark_of
-
-    try:
-        return mark_of(str(folder)).member_id
-    except ClusterError:
-        name = folder.name
-        return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
 
 
 def _elsewhere(folder: Path) -> Path | None:

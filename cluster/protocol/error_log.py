@@ -74,7 +74,7 @@ def record_error(buffer: Any, text: str, timestamp: int) -> bool:
     """Count the error in the writable ``buffer``: again, if it is there, or as a new one.
 
     False when the log has no room for it (nothing is written then). The length is stored last, so that a
-    reader of a mapped buffer never takes half an entry for a whole one.
+    reader of a mapped buffer never takes half an entry for a whole one, nor what is left of one for another.
     """
     view = memoryview(buffer).cast("B")
     end = 0
@@ -92,6 +92,6 @@ def record_error(buffer: Any, text: str, timestamp: int) -> bool:
     data = encode_error(text, timestamp)
     if end + len(data) > len(view):
         return False
-    view[end + 4 : end + len(data)] = data[4:]
+    view[end + 4 :] = data[4:].ljust(len(view) - end - 4, b"\0")
     view[end : end + 4] = data[:4]
     return True

@@ -62,7 +62,7 @@ class AeronOptions(ConnectionOptions):
         if not self.is_over_aeron:
             check_goes_with(self.AERON_PLACES, ("aeronDir", self.aeron_dir))
         elif self.endpoints is not None:
-            raise ConfigurationError(f"give either option {self.AERON_PLACES} or option endpoints")
+            raise ConfigurationError(f"give either option {self.AERON_PLACES}, or option endpoints")
         elif self.tls is not None:
             raise ConfigurationError(f"option {self.AERON_PLACES} is given, and tlsCaFile: Aeron has no TLS")
 

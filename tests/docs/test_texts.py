@@ -51,6 +51,7 @@ STATUS = (
     "test_three_members_take_messages_over_every_medium_and_start_again_over_their_directories"
 )
 ELSEWHERE = {
+    "cluster tool backup-metrics": "tests/backup/test_drill.py::test_the_drill",
     "cluster certs renew": "tests/cli/test_certs.py::"
     "test_renewal_keeps_names_hosts_and_uses_and_gives_new_keys_and_days",
     "cluster format": "tests/cli/test_format.py::"

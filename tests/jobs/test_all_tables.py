@@ -75,8 +75,8 @@ def test_a_commit_says_how_far_in_the_log_it_goes(spark, kept, decoded):
     for table in tables_in(kept):
         assert [version.position for version in versions(spark, table)] == ends
         newest = delta_table(spark, table).history(1).first()
-        cluster, position = parse_token(newest.userMetadata)
-        assert (position, cluster.count(":")) == (ends[-1], 2)
+        token = parse_token(newest.userMetadata)
+        assert (token.position, token.cluster.count(":")) == (ends[-1], 2)
 
 
 @pytest.mark.conformance("P-108")

@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.archive.recording_log import RecordingLog
 from cluster.member.log.room import LogRoom
+from tests.archive.faulty_files import FaultyDisk
 from tests.member.cluster_steps import send
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
@@ -131,7 +133,8 @@ def test_a_disk_without_free_bytes_stops_the_input_and_free_bytes_let_it_go_on()
 def test_of_two_bounds_the_nearer_one_says_how_much_may_still_come(log_bytes, free_bytes, left):
     shown = []
     context = SimpleNamespace(log_bytes_max=1_000, disk_free_min=1_000)
-    log = SimpleNamespace(recording=SimpleNamespace(append_position=log_bytes, start_position=0))
+    recording = SimpleNamespace(append_position=log_bytes, start_position=0)
+    log = SimpleNamespace(recording=recording, recording_log=RecordingLog.open("cluster", files=FaultyDisk()))
     counter, reporter = SimpleNamespace(set=shown.append), SimpleNamespace(event=lambda text: None)
     LogRoom(context, log, lambda: free_bytes, counter, reporter).look()
 

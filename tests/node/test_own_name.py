@@ -26,6 +26,7 @@ def config():
         listen="",
         tcp_listen="",
         metrics_address="",
+        aeron_ingress="",
         listens_at=lambda endpoint: endpoint,
     )
 

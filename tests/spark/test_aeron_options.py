@@ -14,7 +14,7 @@ from spark_connector.options.cluster_options import SourceOptions
     [
         (
             {"endpoints": "0=a:9000", "consensusEndpoints": "a:9003"},
-            "give either option endpoints or option consensusEndpoints; both are given",
+            "give either option consensusEndpoints or aeronArchive, or option endpoints",
         ),
         (
             {"clusterDir": "/m", "consensusEndpoints": "a:9003"},

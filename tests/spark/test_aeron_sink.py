@@ -170,7 +170,7 @@ def test_a_batch_without_rows_is_registered_only_if_it_is_the_first(log):
         ({}, "the sink needs option endpoints or consensusEndpoints; none is given"),
         (
             {"endpoints": "0=a:9000", "consensusEndpoints": "a:9003"},
-            "option consensusEndpoints is given, and endpoints: give one",
+            "give either option consensusEndpoints, or option endpoints",
         ),
         (
             {"consensusEndpoints": "a:9003", "tlsCaFile": "/ca"},

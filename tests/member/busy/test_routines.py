@@ -34,7 +34,7 @@ def connections(*rows):
 
 def test_a_commit_that_stops_at_an_entry_is_looked_at_again(monkeypatch):
     """By Python, which does nothing where there is no news."""
-    monkeypatch.setattr(leading, "take_in", lambda *_: 96)
+    monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
     monkeypatch.setattr(leading, "poll_log", lambda *_: False)
     t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=[0] * 6)
     plain(leading.update_leader_position)(t)
