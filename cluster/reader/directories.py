@@ -121,6 +121,7 @@ class DirectoriesLog:
         return self.start_position
 
     def term_before(self, position: int) -> str | None:
+        self._extent = self._look()
         return self._extent.tip.log.term_before(position)
 
     @property
