@@ -23,10 +23,10 @@ SHOWN_MAX = 10  # seeds that fail
 
 EPILOG = """\b
 Examples:
-  cluster sim echo --seeds 5
+  cluster sim echo --seeds 2
   cluster sim --seeds 1000 orders:OrderBook --messages orders.txt
   cluster sim --seed 17 orders:OrderBook --messages orders:any_order
-  cluster sim --seed 1 echo --story story.html
+  cluster sim --seed 4 echo --story story.html
 
 Each seed is a history of a cluster in memory: clients send, members die and come back, snapshots are taken,
 time goes by. Then every member has to have the same state, and clients the same answers, as an instance that

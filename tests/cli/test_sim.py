@@ -13,6 +13,8 @@ from tests.node.forked import Forked
 from tests.node.processes import run
 
 HERE = "tests.testing.services"
+SHORT = "4"  # a seed of few messages, with kills and a snapshot
+ONE = ("--seeds", "1", "--from", SHORT)
 
 
 def sim(*arguments):
@@ -34,14 +36,14 @@ def sim_here(monkeypatch, capsys):
 
 
 def test_a_sound_service_goes_well():
-    done = sim("--seeds", "1", f"{HERE}:Counter")
+    done = sim(*ONE, f"{HERE}:Counter")
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("1 of 1 histories passed: ")
 
 
 def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
-    status, said, _ = sim_here("--seed", "1", f"{HERE}:Counter")
+    status, said, _ = sim_here("--seed", SHORT, f"{HERE}:Counter")
     *story, last = said.splitlines()
 
     times = [float(line.split()[0]) for line in story]
@@ -51,7 +53,7 @@ def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
 
 def test_a_seed_that_goes_well_is_a_page_with_all_messages_too(sim_here, tmp_path):
     path = tmp_path / "story.html"
-    status, said, _ = sim_here("--seed", "1", f"{HERE}:Counter", "--story", str(path))
+    status, said, _ = sim_here("--seed", SHORT, f"{HERE}:Counter", "--story", str(path))
     assert (status, said.count("\n")) == (0, 1)
     (story,) = re.findall(r"^const STORY = (.*);$", path.read_text(), re.MULTILINE)
     lines = json.loads(story)["lines"]
@@ -72,25 +74,25 @@ def test_a_seed_that_goes_well_is_a_page_with_all_messages_too(sim_here, tmp_pat
         pytest.param("SharesBetweenMembers", marks=pytest.mark.slow),
     ],
 )
-def test_what_is_not_deterministic_is_found_by_the_first_seed(sim_here, service):
-    status, said, errors = sim_here("--seeds", "1", f"{HERE}:{service}")
+def test_what_is_not_deterministic_is_found_by_one_seed(sim_here, service):
+    status, said, errors = sim_here(*ONE, f"{HERE}:{service}")
 
     assert status == 1
-    assert f"  again: cluster sim --seed 1 {HERE}:{service}\n" in said
+    assert f"  again: cluster sim --seed {SHORT} {HERE}:{service}\n" in said
     assert "Traceback" not in said + errors
 
 
 def test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again():
-    done = sim("--seeds", "1", f"{HERE}:GoesByHash")
+    done = sim(*ONE, f"{HERE}:GoesByHash")
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
     failure, command = done.stdout.splitlines()[:2]
     words = command.removeprefix("  again: cluster sim ").split()
-    assert words == ["--seed", "1", f"{HERE}:GoesByHash"]
+    assert words == ["--seed", SHORT, f"{HERE}:GoesByHash"]
 
     again = sim(*words)
 
     assert again.returncode == 1
-    assert failure.startswith("seed 1 fails: ") and failure in again.stdout
+    assert failure.startswith(f"seed {SHORT} fails: ") and failure in again.stdout
     assert "member 0" in again.stdout
 
 
@@ -113,14 +115,14 @@ def test_messages_come_from_a_file_or_a_function(tmp_path, monkeypatch, sim_here
         "            publication.offer(seen)\n"
     )
     for source in ("lines.txt", "mine:make"):
-        status, said, errors = sim_here("--seeds", "1", "mine:Keeps", "--messages", source)
+        status, said, errors = sim_here(*ONE, "mine:Keeps", "--messages", source)
         assert (status, errors) == (0, "")
         assert "raised" not in said
     monkeypatch.delitem(sys.modules, "mine")
 
 
 def test_callbacks_that_raise_are_counted(sim_here):
-    status, said, _ = sim_here("--seeds", "1", f"{HERE}:Raises")
+    status, said, _ = sim_here(*ONE, f"{HERE}:Raises")
 
     assert status == 0
     assert said.startswith("callbacks raised ")

@@ -25,6 +25,7 @@ def messages(endpoints: str) -> list[bytes]:
     return [row["payload"] for row in rows if row["entryType"] == "SESSION_MESSAGE"]
 
 
+@pytest.mark.slow
 def test_each_message_is_answered_once_and_a_restart_answers_only_what_is_new(spark, tmp_path):
     with Up(tmp_path / "cluster", "--service", "echo") as cluster:
         options = JobOptions.over({"endpoints": cluster.endpoints}, str(tmp_path), say=lambda _: None)

@@ -89,7 +89,7 @@ def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
         assert up.stop() == (0, "", ""), "up has started them, and ends them"
 
 
-@pytest.mark.parametrize("mode", ["inline", "process"])
+@pytest.mark.parametrize("mode", ["inline", pytest.param("process", marks=pytest.mark.slow)])
 def test_a_restart_loads_the_code_and_the_keys_that_are_on_the_disk_then(tmp_path, mode):
     def write_service(answer):
         (tmp_path / "says.py").write_text(

@@ -360,6 +360,7 @@ def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
             query.start().awaitTermination(60)
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-36", "P-88")
 @pytest.mark.timeout(240)
 def test_source_and_sink_go_on_through_the_death_of_the_leader(spark, tmp_path):
