@@ -56,6 +56,7 @@ PANELS = {
     "Log and tables": {
         "log": "Dump, follow or export the committed log.",
         "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
+        "aeron": "Run a media driver of Aeron's, to read and write a real Aeron Cluster from here.",
     },
     "Members": {
         "format": "Make an empty directory one of a named cluster, before its first start.",

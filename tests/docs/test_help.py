@@ -59,6 +59,8 @@ ELSEWHERE = {
     "test_whose_password_fits_comes_in_and_others_do_not",
     "cluster service": "tests/node/test_service_processes.py::"
     "test_a_service_can_be_started_by_hand_and_one_process_at_a_time_runs_it",
+    "cluster aeron driver": "tests/cli/test_aeron.py::"
+    "test_a_driver_runs_in_place_of_the_command_with_its_settings",
     "cluster sim --seeds 1000": "tests/cli/test_sim.py::test_messages_come_from_a_file_or_a_function",
     "cluster sim --seed 17": "tests/cli/test_sim.py::"
     "test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again",

@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cluster.cli.aeron import VERSION, fetch_jar
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 BUILD = ROOT / "build" / "interop"
-COORDINATE = ("io.aeron", "aeron-all")
-VERSION = "1.51.0"
 JVM = [
     "--add-opens",
     "java.base/jdk.internal.misc=ALL-UNNAMED",
@@ -45,18 +45,7 @@ SHARED_MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gette
 @cache
 def jar(version: str = VERSION) -> Path:
     """Aeron's jar, fetched when it is not there yet."""
-    import pyspark
-
-    group, name = COORDINATE
-    path = BUILD / f"{name}-{version}.jar"
-    if not path.exists():
-        ivy = next(Path(pyspark.__file__).parent.glob("jars/ivy-*.jar"))
-        settings = ROOT / "conf" / "ivysettings.xml"
-        options = ["-dependency", group, name, version, "-confs", "default", "-types", "jar", "-notransitive"]
-        retrieve = ["-retrieve", f"{BUILD}/[artifact]-[revision].[ext]"]
-        _run([_java(), "-jar", str(ivy), "-settings", str(settings), *options, "-warn", *retrieve])
-        assert path.exists(), "the resolver did not bring the jar"
-    return path
+    return fetch_jar(_java(), version, BUILD)
 
 
 @cache

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -10,11 +15,31 @@ from cluster.errors import MediaDriverError
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.message_reader import MessageReader
-from tests.interop.aeron import media_driver
+from tests.interop.aeron import SHARED_MEMORY, jar, media_driver
 
 pytestmark = pytest.mark.interop
 MESSAGES = 20_000
 STREAM = 1001
+
+
+def test_the_command_runs_a_driver_until_it_is_interrupted(tmp_path):
+    aeron_dir = SHARED_MEMORY / f"interop-command-{os.getpid()}"
+    command = [sys.executable, "-m", "cluster", "aeron", "driver", "--aeron-dir", aeron_dir, "--jar", jar()]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert (
+                process.stdout.readline() == f"media driver of {jar().name} in {aeron_dir}; Ctrl-C ends it\n"
+            )
+            with Aeron.connect(str(aeron_dir), 30) as aeron:
+                assert joined(aeron, "aeron:ipc")
+            second = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert second.returncode == 1 and "runs with directory" in second.stderr
+            process.send_signal(signal.SIGINT)
+            process.wait(30)
+            assert not aeron_dir.exists()
+        finally:
+            process.kill()
+            shutil.rmtree(aeron_dir, ignore_errors=True)
 
 
 @pytest.fixture
