@@ -217,7 +217,7 @@ class MediaDriverError(ClusterError):
     """A media driver of Aeron's does not run, refused what it was asked for, or has given the client up."""
 
     code: ClassVar[str] = "CLUSTER_MEDIA_DRIVER"
-    fix: ClassVar[str] = "Run `cluster aeron driver` on this host, as this user, and name its directory (aeronDir)."
+    fix: ClassVar[str] = "Run `cluster aeron driver` here as this user, and name its directory (aeronDir)."
 
 
 class MembersApart(ClusterError):

@@ -122,6 +122,7 @@ def _is_level(member: Member, leader: Member | None, committed_before: int | Non
         and _takes_part(member)
         and not member.get("waitsFor")
         and member["leadershipTermId"] == leader["leadershipTermId"]
+        and member.get("commitPosition") is not None
         and not _lags(member, "commitPosition", committed_before)
     )
 
@@ -210,6 +211,10 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
         text = f"{who} is in an election: {member.get('electionState')}"
         fix = "Wait; a member that fetches a long log shows its progress in node.log."
         messages.append(Finding("in-election", WARNING, member_id, text, fix))
+    elif member.get("commitPosition") is None:
+        text = f"what {who} has of the log is not known: {member.get('error', 'its archive does not say')}"
+        fix = "See whether its archive is reached from here."
+        messages.append(Finding("log-unknown", WARNING, member_id, text, fix))
     elif _lags(member, "commitPosition", committed_before):
         text = f"{who} lags by {committed_before - member['commitPosition']:,} bytes or more"  # type: ignore[operator]
         messages.append(Finding("lags", WARNING, member_id, text, "See its disk and its network."))

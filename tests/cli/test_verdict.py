@@ -56,6 +56,7 @@ def test_a_member_that_nobody_has_heard_of_yet_is_missing_too():
         ({"electionState": "CANVASS"}, "in-election"),
         ({"waitsFor": [0, 1], "electionState": "CANVASS"}, "waits"),
         ({"commitPosition": 600, "appendPosition": 600}, "lags"),
+        ({"commitPosition": None, "appendPosition": None}, "log-unknown"),
     ],
 )
 def test_a_member_that_runs_and_cannot_replace_the_leader_is_not_counted(what, name):
