@@ -172,7 +172,7 @@ def test_a_stream_goes_on_through_the_death_of_the_leader_and_gives_nothing_twic
                 healthy = status_of(aeron_dir)
                 nodes[dead].stop(signal.SIGKILL)
         left = [node for node in nodes if node is not nodes[dead]]
-        assert {entry["leadershipTermId"] for entry in read} >= {0, 1}
+        assert len({entry["leadershipTermId"] for entry in read}) > 1
         at_risk = status_of(aeron_dir)
     assert (healthy["verdict"], healthy["cluster"]["leader"]) == ("healthy", dead)
     assert healthy["mayFail"] == {"withoutStopping": 1, "withoutLoss": 2}
