@@ -220,10 +220,6 @@ SQL = {
         "ALTER TABLE {t} SET TBLPROPERTIES ('delta.enableRowTracking' = 'true')",
         "REORG TABLE {t} APPLY (PURGE)",
     ),
-    "a shallow clone of an earlier version": (
-        "CREATE OR REPLACE TABLE delta.`{path}-clone` SHALLOW CLONE {t} VERSION AS OF 1",
-        "CREATE OR REPLACE TABLE {t} CLONE delta.`{path}-clone`",
-    ),
     "an earlier version": ("CREATE OR REPLACE TABLE {t} USING delta AS SELECT * FROM {t} VERSION AS OF 1",),
 }
 
@@ -309,7 +305,7 @@ def test_what_others_commit_to_sparks_tables_loses_and_doubles_no_row(
     ("name", "change", "said"),
     [
         ("log", "an earlier version", "CREATE OR REPLACE TABLE AS SELECT"),
-        ("sessions", "a shallow clone of an earlier version", "CLONE"),
+        ("sessions", "an earlier version", "CREATE OR REPLACE TABLE AS SELECT"),
         ("sessions", "a renamed column", "clusterSessionId"),
     ],
 )
