@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from cluster.client.blocking_calls import ALL, BlockingCalls
 from cluster.client.commit_wait import CommitWait
@@ -42,6 +42,9 @@ from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
 
+if TYPE_CHECKING:
+    from cluster.protocol.token import PositionToken
+
 OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
 
 
@@ -64,7 +67,7 @@ class ClusterClient(ClientStanding, BlockingCalls):
         self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
-        self._cluster: str | None = None  # whose log it is, once a token was wanted
+        self._token: PositionToken | None = None  # the last that was wanted
         self._tell_end: Callable[[], None] = lambda: None
         self._is_forked = False  # a copy in another process
 
@@ -448,24 +451,30 @@ class ClusterClient(ClientStanding, BlockingCalls):
         """A position token: what is known to be committed of this client's messages.
 
         Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
-        asks the leader which log this is, for ``message_timeout`` at most; raises ClusterError when it does
-        not answer, and AuthenticationRejected for a client that may not read.
+        in a leadership term asks the leader which log and term this is, for ``message_timeout`` at most.
+        Raises ClusterError when it does not answer, and AuthenticationRejected for a client that may not read.
         """
-        from cluster.protocol.token import PositionToken, identity_of, identity_text
+        from cluster.protocol.token import PositionToken, identity_of, identity_text, is_in_term
         from cluster.transport.member_status import member_status
 
         context = self._context
         context.check_not_aeron("token", "its members do not say whose log it is")
-        if self._cluster is None:
+        position = max(self.committed_position, 0)
+        term_id = self.leadership_term_id  # after the position, which is of this term or an earlier one
+        known = self._token
+        if known is None or not is_in_term(known.term, term_id, position):
             status = member_status(
                 self._session.leader_endpoint,
                 context.message_timeout_s,
                 context.tls,
                 context.credentials_supplier,
+                position,
             )
             identity = identity_of(status)
-            self._cluster = None if identity is None else identity_text(*identity)
-        return PositionToken(self._cluster, max(self.committed_position, 0)).to_text()
+            cluster = None if identity is None else identity_text(*identity)
+            known = PositionToken(cluster, position, status.term or None)
+        self._token = known._replace(position=position)
+        return self._token.to_text()
 
     # -- ending --
 

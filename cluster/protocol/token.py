@@ -102,6 +102,14 @@ def term_text(event: NewLeadershipTermEvent) -> str:
     return f"{term_id}:{base}:{event.timestamp}:{event.log_session_id}"
 
 
+def is_in_term(term: str | None, last_term_id: int, position: int) -> bool:
+    """Whether the last entry before ``position`` is of ``term``, in a log whose last is known."""
+    if term is None:
+        return False
+    term_id, base, *_ = term.split(":")
+    return int(term_id) == last_term_id and int(base) < position
+
+
 def other_history(token_term: str | None, position: int, term: str | None) -> str | None:
     """Why a token at ``position`` is not of the log that has ``term`` there; None if it may be."""
     if token_term is None or term is None or is_one_log(token_term, term):

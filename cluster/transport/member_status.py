@@ -10,7 +10,7 @@ from functools import partial
 from cluster.protocol import link
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.endpoint import Endpoint, parse_endpoint
-from cluster.transport.log_client import LogClient, open_log_client
+from cluster.transport.log_client import LogClient, Unreachable, open_log_client
 from cluster.transport.tls import TlsFiles, tls_in
 
 OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
@@ -26,10 +26,19 @@ def member_status(
     timeout_s: float = 2.0,
     tls: TlsFiles | None = None,
     credentials: bytes | CredentialsSupplier | None = None,
+    position: int | None = None,
 ) -> link.LogStatus:
-    """How one member stands; TLS and credentials as ``RemoteLog``. Raises ClusterError."""
+    """How one member stands; TLS and credentials as ``RemoteLog``. Raises ClusterError.
+
+    With a ``position`` it says in which leadership term the log is there, too.
+    """
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
     tls = tls_in(os.environ) if tls is None else tls
     with closing(log_client_opener(credentials)(endpoint, timeout_s, tls)) as client:
-        return client.status()
+        if position is None:
+            return client.status()
+        for answer in client.read(position, position, 1):
+            if isinstance(answer, link.LogStatus):
+                return answer
+    raise Unreachable(f"{endpoint}: the stream ended without a status")

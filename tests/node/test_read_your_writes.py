@@ -64,6 +64,27 @@ def test_a_follower_that_missed_it_is_waited_for(three):
         assert payloads(reader) == [b"while it was away"]
 
 
+def test_a_token_says_in_which_term_it_stands_under_each_leader(three):
+    tokens = []
+    with ClusterClient.connect(three.endpoints) as client:
+        for _ in range(2):
+            client.offer(b"mine")
+            client.await_committed(DEADLINE_S)
+            tokens += [json.loads(client.token()), json.loads(client.token())]
+            three.leader().close()
+    left = next(node for node in three.nodes if node.is_running)
+    with LogReader.open(dir=str(left.config.path)) as reader:
+        assert [token["term"] for token in tokens] == [
+            reader.term_before(token["position"]) for token in tokens
+        ]
+    first, _, second, _ = tokens
+    assert first["term"] != second["term"]
+    assert first["position"] <= int(second["term"].split(":")[1]) < second["position"]
+    restored = json.dumps({**second, "term": first["term"]})
+    with pytest.raises(ConfigurationError, match="restored to an earlier position"):
+        LogReader.open(dir=str(left.config.path), at_least=restored)
+
+
 def test_the_same_token_comes_over_every_way_and_goes_to_the_command(three, tmp_path):
     async def send():
         async with AsyncClusterClient.connect(three.endpoints) as client:
