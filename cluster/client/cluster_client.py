@@ -451,8 +451,8 @@ class ClusterClient(ClientStanding, BlockingCalls):
         """A position token: what is known to be committed of this client's messages.
 
         Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
-        in a leadership term asks the leader which log and term this is, for ``message_timeout`` at most.
-        Raises ClusterError when it does not answer, and AuthenticationRejected for a client that may not read.
+        in a term asks the leader which log and term this is, for ``message_timeout`` at most.
+        Raises ClusterError when it does not answer, AuthenticationRejected for a client that may not read.
         """
         from cluster.protocol.token import PositionToken, identity_of, identity_text, is_in_term
         from cluster.transport.member_status import member_status
