@@ -44,7 +44,7 @@ Whoever has ca.key can be any member and any client: keep it away from the membe
 def certs(
     *,
     action: Annotated[
-        CertsAction | None, typer.Argument(help="Renew all that DIR has.", metavar="renew")
+        CertsAction | None, typer.Argument(help="Renew all that DIR has.", metavar="ACTION")
     ] = None,
     directory: Annotated[
         Path, typer.Option("--dir", "-d", help="Folder of the authority and what it issues.")
@@ -81,6 +81,8 @@ def certs(
         *[CertificateRequest.of_backup(*_name_and_hosts(text)) for text in backup],
     ]
     if action is CertsAction.RENEW:
+        if requests:
+            raise typer.BadParameter("it renews all that DIR has; give no --member, --client and --backup")
         authority, made = renew(directory, days)
     else:
         authority, made = issue(directory, requests, days)

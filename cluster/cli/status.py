@@ -70,7 +70,9 @@ def status(
         Awaited | None,
         typer.Option(help="Wait until a member leads, all members are level, or the cluster is healthy."),
     ] = None,
-    timeout: Annotated[float, duration_option(help="How long to wait at most.", default="60s")] = 60.0,
+    timeout: Annotated[
+        float | None, duration_option(help="How long to --wait at most.", default="60s")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object.")] = False,
 ) -> None:
     """Say whether the cluster is healthy, how much it can lose, and what to do."""
@@ -78,7 +80,9 @@ def status(
     if consensus_endpoints is not None:
         check_is_alone(consensus_endpoints, endpoints, directory)
         aeron = AeronPlace(consensus_endpoints, text_or_none(aeron_directory))
-    deadline = time.monotonic() + timeout
+    if wait is None and timeout is not None:
+        raise typer.BadParameter("it goes with --wait", param_hint="--timeout")
+    deadline = time.monotonic() + (60.0 if timeout is None else timeout)
     while True:
         is_last = wait is None or time.monotonic() >= deadline
         try:

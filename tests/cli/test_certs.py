@@ -125,5 +125,7 @@ def test_renewal_keeps_names_hosts_and_uses_and_gives_new_keys_and_days(certs, t
 def test_nothing_is_renewed_without_an_authority_that_lasts_as_long(certs):
     assert certs("renew")[2].endswith(": no authority is here, expected ca.pem and ca.key\n")
     certs("--client", "alice")
+    status, _, err = certs("renew", "--member", "1")
+    assert status == 2 and "it renews all that DIR has" in err
     status, _, err = certs("renew", "--days", "36500")
     assert status == 2 and "the authority itself ends on" in err
