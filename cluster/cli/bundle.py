@@ -24,10 +24,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.cli.events import LOG_NAMES
 from cluster.cli.members import directory_option
 from cluster.cli.verbs import AsJson
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
+from cluster.transport.event_logs import LOG_NAMES
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
 LOG_BYTES_MAX = 8 << 20  # of each log its end

@@ -1,29 +1,39 @@
-"""``cluster events``: what the members of a directory wrote into their logs, as one story by time."""
+"""``cluster events``: what members wrote into their logs for people, as one story by time."""
 
 from __future__ import annotations
 
 import heapq
 import json
+import os
+import sys
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
-from os import SEEK_END
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, cast
 
 import typer
 
+from cluster.cli.connecting import connects
 from cluster.cli.durations import TIMES, time_of
-from cluster.cli.members import directory_option
-from cluster.errors import ConfigurationError, NotAClusterDirectory, printable
+from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
+from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory, printable
+from cluster.protocol.link import EventLines, EventsRequest
+from cluster.transport.event_logs import LOG_NAMES, EventLogs
+
+if TYPE_CHECKING:
+    from cluster.transport.log_client import LogClient
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
-LOG_NAMES = ("node.log", "backup.log", "audit.log", "audit-metrics.log")
 LEVELS = ("debug", "info", "warning", "error", "critical")
 POLL_S = 0.25
+TIMEOUT_S = 2.0  # of a member that is asked
 TAIL_BYTES = 16 * 1024
 EPOCH = datetime.fromtimestamp(0, UTC)
 
@@ -33,12 +43,15 @@ Examples:
   cluster events --dir cluster-data --since 10m --level warning
   cluster events --dir cluster-data --follow --member 0 --member 2
   cluster events --dir cluster-data --json
+  cluster events --endpoints 127.0.0.1:9000 --follow
 
-Of every member of the directory it reads node.log, backup.log, audit.log and audit-metrics.log, and those
+Of every member in the directory it reads node.log, backup.log, audit.log and audit-metrics.log, and those
 before them (node.log.1), and orders the lines by time: elections with the reason of each change, roles,
-snapshots, repairs, errors, and what was refused to whom. The clocks are the members' own. Without --dir it is
-CLUSTER_DIR, else ./cluster-data. A line of --json is as the member wrote it, with the keys "member" and
-"file" added; it has the traceback of an error and the stacks of threads, too.
+snapshots, repairs, errors, and what was refused to whom. The clocks are the members' own. With --endpoints
+all members are asked for them, which takes the right read; who does not answer is named on standard error.
+Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else ./cluster-data. A line of
+--json is as the member wrote it, with the keys "member" and "file" added; it has the traceback of an error
+and the stacks of threads, too.
 """
 
 
@@ -52,9 +65,20 @@ class Event(NamedTuple):
     fields: dict[str, Any]
 
 
+class Lines(Protocol):
+    """One log, or some as one by time."""
+
+    def lines(self) -> Iterator[Event]:
+        """What has come since the last call."""
+
+
 @app.command(epilog=EPILOG)
+@connects
 def events(
-    directory: Annotated[Path, directory_option("A whole cluster's directory, or a member's.")],
+    directory: Annotated[
+        Path | None, optional_directory("A whole cluster's directory, or a member's.")
+    ] = None,
+    endpoints: OptionalEndpoints = None,
     since: Annotated[
         str | None,
         typer.Option(metavar="TIME", help=f"From then on: {TIMES}."),
@@ -72,29 +96,36 @@ def events(
     if level not in LEVELS:
         raise ConfigurationError(f"--level is {level!r}; expected one of {', '.join(LEVELS)}")
     after = EPOCH if since is None else time_of("--since", since)
-    logs = logs_in(directory)
+    directory, endpoints = place(directory, endpoints)
+    logs: list[Lines] = []
+    if directory is None:
+        logs.append(RemoteLogs(endpoints or "", since=after, on_silence=_say_missing))
+    else:
+        logs.extend(logs_in(directory))
     while True:
         for event in by_time(logs):
             is_wanted = event.time >= after and LEVELS.index(event.level) >= LEVELS.index(level)
             if is_wanted and (not members or event.member in members):
                 print(json.dumps(event.fields) if as_json else event_text(event), flush=follow)
         if not follow:
-            return
+            raise typer.Exit(int(any(isinstance(each, RemoteLogs) and each.are_silent for each in logs)))
         time.sleep(POLL_S)
 
 
-def by_time(logs: list[EventLog]) -> Iterator[Event]:
+def _say_missing(error: ClusterError) -> None:
+    print(f"{printable(str(error))}: its events are missing", file=sys.stderr)
+
+
+def by_time(logs: Iterable[Lines]) -> Iterator[Event]:
     """What has come into any of the logs since the last call, by time."""
     return heapq.merge(*(log.lines() for log in logs), key=lambda event: event.time)
 
 
 class LastEvents:
-    """The newest lines of all logs in a directory; none where it has no logs."""
+    """The newest lines of some logs."""
 
-    def __init__(self, directory: Path, count: int) -> None:
-        self._logs: list[EventLog] = []
-        with suppress(NotAClusterDirectory):
-            self._logs = logs_in(directory, tail_bytes=TAIL_BYTES)
+    def __init__(self, logs: list[Lines], count: int) -> None:
+        self._logs = logs
         self._newest: deque[str] = deque(maxlen=count)
 
     def look(self) -> list[str]:
@@ -103,7 +134,16 @@ class LastEvents:
         return list(self._newest)
 
 
-def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
+def last_logs(directory: Path | None, endpoints: str | None) -> list[Lines]:
+    """The ends of all logs there are, and what comes; nothing of members that do not answer."""
+    if directory is None:
+        return [RemoteLogs(endpoints or "", tail_bytes=TAIL_BYTES, on_silence=lambda _: None)]
+    with suppress(NotAClusterDirectory):
+        return [*logs_in(directory, tail_bytes=TAIL_BYTES)]
+    return []
+
+
+def logs_in(directory: Path, tail_bytes: int = 0) -> list[EventLog]:
     """The logs of every member in a directory, each from its begin on or from so many bytes before its end.
 
     Raises NotAClusterDirectory.
@@ -115,10 +155,10 @@ def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
     folders = sorted(path for path in directory.glob("*") if path.is_dir())
     found = []
     for folder in [directory, *folders]:
-        names = [name for name in LOG_NAMES if (folder / name).exists() or (folder / f"{name}.1").exists()]
-        if not names:
+        if not any((folder / f"{name}{end}").exists() for name in LOG_NAMES for end in ("", ".1")):
             continue
-        found += [EventLog(folder / name, member_id_of(folder), tail_bytes) for name in names]
+        member = EventLogs(str(folder), member_id_of(folder))
+        found += [EventLog(member.lines, log, str(folder), tail_bytes) for log in range(len(LOG_NAMES))]
     if not found:
         raise NotAClusterDirectory(
             f"{directory}: no {', '.join(LOG_NAMES)} is in it or in a member's directory in it"
@@ -129,79 +169,122 @@ def logs_in(directory: Path, tail_bytes: int | None = None) -> list[EventLog]:
 class EventLog:
     """One log and the file before it, read on from where the last call of ``lines`` ended."""
 
-    def __init__(self, path: Path, member: int, tail_bytes: int | None = None) -> None:
-        self._path = path
-        self._tail_bytes = tail_bytes  # of the first look
-        self._member = member
+    def __init__(
+        self,
+        read: Callable[[EventsRequest], Iterable[EventLines]],
+        log: int,
+        place: str,
+        tail_bytes: int = 0,
+        since: datetime = EPOCH,
+    ) -> None:
+        """``log`` is a number in LOG_NAMES, ``place`` whose it is."""
+        self._read = read
+        self._name = f"{place}/{LOG_NAMES[log]}"
+        self._request = EventsRequest(0, 0, -tail_bytes, int(since.timestamp() * 1000), log)
+        self._member = -1
         self._time = EPOCH
-        self._file: BinaryIO | None = None
         self._rest = b""
 
     def lines(self) -> Iterator[Event]:
         """What has come since the last call, in the order in which it was written."""
-        if self._tail_bytes is not None:
-            self._open_at_tail(self._tail_bytes)
-            self._tail_bytes = None
-        if self._file is None:
-            with (
-                suppress(FileNotFoundError),
-                self._path.with_name(f"{self._path.name}.1").open("rb") as before,
-            ):
-                yield from self._events(before)
-                yield from self._last()
-        else:
-            yield from self._events(self._file)
-            if not self._is_replaced():
-                return
-            yield from self._last()
-            self._file.close()
-            self._file = None
-        with suppress(FileNotFoundError):
-            self._file = self._path.open("rb")
-            yield from self._events(self._file)
+        return self._events(self._read(self._request))
 
-    def _open_at_tail(self, tail_bytes: int) -> None:
-        with suppress(FileNotFoundError):
-            self._file = self._path.open("rb")
-            end = self._file.seek(0, SEEK_END)
-            if self._file.seek(max(0, end - tail_bytes)):
-                self._file.readline()  # the rest of one
-
-    def _is_replaced(self) -> bool:
-        """Whether the file's name is another file's now, or nobody's."""
-        assert self._file is not None
-        try:
-            return not self._path.samefile(f"/proc/self/fd/{self._file.fileno()}")
-        except FileNotFoundError:
-            return True
-
-    def _events(self, lines: Iterable[bytes]) -> Iterator[Event]:
-        """A line that is not whole is kept until its rest has come."""
-        for line in lines:
-            line, self._rest = self._rest + line, b""
-            if not line.endswith(b"\n"):
-                self._rest = line
-            elif line.strip():
-                yield self._event(line)
-
-    def _last(self) -> Iterator[Event]:
-        """What a file that nobody writes any more ends with."""
-        rest, self._rest = self._rest, b""
-        if rest:
-            yield self._event(rest)
+    def _events(self, blocks: Iterable[EventLines]) -> Iterator[Event]:
+        """A line that is not whole is kept until its rest has come, or its file was replaced."""
+        for block in blocks:
+            if block.inode != self._request.inode and self._rest:
+                yield self._event(self._rest)
+                self._rest = b""
+            self._request = self._request.replace(inode=block.inode, offset=block.offset)
+            self._member = block.member_id
+            *lines, self._rest = (self._rest + block.lines).split(b"\n")
+            yield from (self._event(line) for line in lines if line.strip())
 
     def _event(self, line: bytes) -> Event:
-        text = line.decode(errors="replace").rstrip("\n")
+        text = line.decode(errors="replace")
         try:
             fields = json.loads(text)
             at = datetime.fromisoformat(fields.get("timestamp") or fields["time"])
             self._time = max(self._time, at)  # a clock that was set back does not turn the file around
         except (ValueError, KeyError, TypeError, AttributeError):
             fields = {"event": text}
-        fields = {"member": self._member, **fields, "file": str(self._path)}
+        fields = {"member": self._member, **fields, "file": self._name}
         level = fields.get("level", "warning" if "why" in fields else "info")
         level = level if level in LEVELS else "info"
         return Event(self._time, self._member, level, _said(fields), fields)
+
+
+class RemoteLogs:
+    """The logs of all members of a running cluster, as one by time."""
+
+    def __init__(
+        self,
+        endpoints: str,
+        *,
+        since: datetime = EPOCH,
+        tail_bytes: int = 0,
+        on_silence: Callable[[ClusterError], None],
+    ) -> None:
+        """``on_silence`` hears once of a member that does not answer, until it does."""
+        self._given = endpoints
+        self._since = since
+        self._tail_bytes = tail_bytes
+        self._on_silence = on_silence
+        self._silent: set[str] = set()
+        self._logs: dict[str, list[EventLog]] = {}
+
+    def lines(self) -> Iterator[Event]:
+        """What has come since the last call, by time. Raises ConfigurationError."""
+        if self.are_silent:
+            self._find_members()
+        with ThreadPoolExecutor(len(self._logs)) as pool:
+            return heapq.merge(*chain(*pool.map(self._ask, self._logs)), key=lambda event: event.time)
+
+    def _find_members(self) -> None:
+        """Each says where the others are."""
+        from cluster.transport.endpoint import parse_endpoints
+        from cluster.transport.member_status import log_client_opener
+        from cluster.transport.tls import tls_in
+
+        known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(self._given).values())}
+        ask_members(known)
+        open_client, tls = log_client_opener(None), tls_in(os.environ)
+        for endpoint in known.values():
+            if str(endpoint) not in self._logs:
+                read = partial(_asked, open_client(endpoint, TIMEOUT_S, tls))
+                self._logs[str(endpoint)] = [
+                    EventLog(read, log, str(endpoint), self._tail_bytes, self._since)
+                    for log in range(len(LOG_NAMES))
+                ]
+
+    @property
+    def are_silent(self) -> bool:
+        """Whether no member has answered the last time."""
+        return len(self._silent) == len(self._logs)
+
+    def _ask(self, endpoint: str) -> list[Iterator[Event]]:
+        """Whoever fails has lost nothing: the next answer goes on where the last one ended."""
+        try:
+            found = [log.lines() for log in self._logs[endpoint]]
+            self._silent.discard(endpoint)
+            return found
+        except ClusterError as error:
+            if endpoint not in self._silent:
+                self._silent.add(endpoint)
+                self._on_silence(error)
+            return []
+
+
+def _asked(client: LogClient, request: EventsRequest) -> list[EventLines]:
+    """All of the answer: a member does not wait while what others have said is printed."""
+    from cluster.protocol.link import EndOfStream, LinkErrorCode
+
+    answers = list(client.read_events(request))
+    end = answers.pop()
+    assert isinstance(end, EndOfStream)
+    if end.code is not LinkErrorCode.OK:
+        raise ClusterError(end.text)
+    return cast(list[EventLines], answers)
 
 
 def _said(fields: dict[str, Any]) -> str:

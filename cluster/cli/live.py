@@ -58,6 +58,7 @@ def live(
     seconds: Annotated[float, typer.Option(help="How long a story of a running cluster is.", min=0)] = 10.0,
 ) -> None:
     """Show a cluster on a page: its members, terms, positions, rates and events."""
+    from cluster.cli.events import last_logs
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_story import Frame, Looks, frames_of_events, page, write_text
     from cluster.cli.status_document import status_document
@@ -72,7 +73,7 @@ def live(
     def look() -> dict[str, Any]:
         return status_document(directory, endpoints)
 
-    looks = Looks(look, directory)
+    looks = Looks(look, last_logs(directory, endpoints))
     first: Frame = {"status": look(), "events": []}
     frames = None
     if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):

@@ -14,8 +14,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from cluster.cli.events import Event, EventLog, by_time, event_text, logs_in
-from cluster.errors import NotAClusterDirectory, StorageErrors
+from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
+from cluster.errors import StorageErrors
 
 Frame = dict[str, Any]  # "status", and "events": lines for people
 
@@ -27,16 +27,11 @@ _TERM = re.compile(r"\bterm (\d+)")
 
 
 class Looks:
-    """Looks at a cluster, one frame each; ``look`` gives the status document, ``directory`` the events."""
+    """Looks at a cluster, one frame each; ``look`` gives the status document, ``logs`` the events."""
 
-    def __init__(self, look: Callable[[], dict[str, Any]], directory: Path | None) -> None:
+    def __init__(self, look: Callable[[], dict[str, Any]], logs: list[Lines]) -> None:
         self._look = look
-        self._logs: list[EventLog] = []
-        if directory is not None:
-            try:
-                self._logs = logs_in(directory)
-            except NotAClusterDirectory:  # a copy without its logs
-                pass
+        self._logs = logs
 
     def frame(self) -> Frame:
         """Raises ClusterError."""

@@ -12,7 +12,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
-from cluster.cli.events import LastEvents
+from cluster.cli.events import LastEvents, last_logs
 from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.top_screen import History, draw, watch_screen
 from cluster.cli.verdict import Member
@@ -33,8 +33,8 @@ Examples:
   cluster top --dir backup
   cluster top --endpoints 127.0.0.1:9000 --once --json
 
---dir shows everything that the members' counters files have and the last lines of their logs, --endpoints
-what a member reports of itself.
+--dir shows everything that the members' counters files have, --endpoints what a member reports of itself;
+both the last lines of their logs.
 On a terminal q ends it, p or space pauses, c shows counters, arrows and page keys scroll. The header has the
 leader's rates, drawn for the last 60 looks, and within which time half and 99 % of its commits and syncs were
 done meanwhile.
@@ -76,7 +76,7 @@ def top(
     directory, endpoints = place(directory, endpoints)
     source: Directories | _Endpoints
     source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
-    history, last = History(), LastEvents(directory, LAST_EVENTS) if directory is not None else None
+    history, last = History(), LastEvents(last_logs(directory, endpoints), LAST_EVENTS)
     try:
         if endpoints and not as_json:
             _check_somebody(source.look())
@@ -350,9 +350,7 @@ def _check_somebody(members: list[dict[str, Any]]) -> None:
         raise TimedOut(f"no member answers: {'; '.join(member['error'] for member in members)}")
 
 
-def _print(
-    members: list[Member], history: History, as_json: bool, counters: bool, last: LastEvents | None
-) -> None:
+def _print(members: list[Member], history: History, as_json: bool, counters: bool, last: LastEvents) -> None:
     if as_json:
         shown = [
             member if counters else {k: v for k, v in member.items() if k != "counters"} for member in members

@@ -103,7 +103,7 @@ def _console() -> Console:
     return Console(file=plain(sys.stdout), highlight=False, markup=False, emoji=False, width=width)
 
 
-def draw(members: list[Member], history: History, counters: bool, last: LastEvents | None) -> None:
+def draw(members: list[Member], history: History, counters: bool, last: LastEvents) -> None:
     """One look, on standard output."""
     console = _console()
     for part in [*_header(members, history), *_screen(members, counters, console), *_events(last)]:
@@ -115,7 +115,7 @@ def watch_screen(
     history: History,
     interval_s: float,
     counters: bool,
-    last: LastEvents | None,
+    last: LastEvents,
 ) -> None:
     """Look again and again, until q or Ctrl-C."""
     from rich.console import Group
@@ -296,8 +296,8 @@ def _screen(members: list[dict[str, Any]], counters: bool, console: Console) -> 
     return parts
 
 
-def _events(last: LastEvents | None) -> list[str]:
-    lines = [] if last is None else last.look()
+def _events(last: LastEvents) -> list[str]:
+    lines = last.look()
     return ["", "last events", *lines] if lines else []
 
 

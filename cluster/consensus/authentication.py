@@ -10,7 +10,14 @@ from enum import StrEnum
 from typing import Protocol
 
 from cluster.protocol import CLUSTER
-from cluster.protocol.link import LINK_SCHEMA, ControlRequest, LogRequest, RecordingRequest, StatusRequest
+from cluster.protocol.link import (
+    LINK_SCHEMA,
+    ControlRequest,
+    EventsRequest,
+    LogRequest,
+    RecordingRequest,
+    StatusRequest,
+)
 
 SESSION_CONNECT_REQUEST = 3
 BACKUP_QUERY = 77
@@ -114,6 +121,7 @@ _RIGHTS = {
     (LINK_SCHEMA.id, LogRequest.TEMPLATE_ID): Right.READ,
     (LINK_SCHEMA.id, RecordingRequest.TEMPLATE_ID): Right.READ,
     (LINK_SCHEMA.id, StatusRequest.TEMPLATE_ID): Right.READ,
+    (LINK_SCHEMA.id, EventsRequest.TEMPLATE_ID): Right.READ,
     (CLUSTER.id, ADMIN_REQUEST): Right.ADMIN,
     (LINK_SCHEMA.id, ControlRequest.TEMPLATE_ID): Right.ADMIN,
 }

@@ -36,6 +36,7 @@ from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoint
+from cluster.transport.event_logs import EventLogs
 from cluster.transport.file_look import FileLook
 from cluster.transport.log_client import open_log_client
 from cluster.transport.member_tls import ServerTls
@@ -133,6 +134,7 @@ class BackupProcess:
             on_error=self._on_reader_error,
             tls=tls,
             ask=self._readers.ask,
+            events=EventLogs(str(config.path), NULL_VALUE).lines,
         )
         gateway.start()
         return gateway

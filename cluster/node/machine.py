@@ -25,6 +25,7 @@ from cluster.transport.bounds import Bounds
 from cluster.transport.clock import boot_id, epoch_ms, monotonic_ns
 from cluster.transport.credentials import as_supplier, credentials_of
 from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
+from cluster.transport.event_logs import EventLogs
 from cluster.transport.file_look import FileLook
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.links import MemberLinks
@@ -246,6 +247,7 @@ class Machine:
             self._tls,
             self._ask,
             self._control_port(),
+            EventLogs(str(self._config.path), self._config.member_id).lines,
         )
         self._gateway.start()
         return self._gateway

@@ -232,6 +232,31 @@ class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
     text: Ascii = ""
 
 
+class EventsRequest(Message, template_id=21, schema=LINK_SCHEMA):
+    """Send one of the logs for people from a place on; an EndOfStream ends it.
+
+    ``log`` is a number in `LOG_NAMES`. ``inode`` and ``offset`` are those of the last EventLines. With
+    ``inode`` 0 it is from the begin of the file before, or from -``offset`` bytes before the end. A file that
+    was last written before ``since_ms``, since the epoch, may be left out.
+    """
+
+    correlation_id: i64
+    inode: i64
+    offset: i64
+    since_ms: i64
+    log: i32
+
+
+class EventLines(Message, template_id=22, schema=LINK_SCHEMA):
+    """Bytes of a file, which may end amid a line, and the offset after them."""
+
+    correlation_id: i64
+    inode: i64
+    offset: i64
+    member_id: i32
+    lines: Blob = b""
+
+
 class ReaderCredentials(Message, template_id=15, schema=LINK_SCHEMA):
     """From a reader, before its first request: who it says that it is. It is not answered."""
 

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link
@@ -49,10 +49,12 @@ from cluster.transport.log_server import (
     Administrator,
     Ask,
     Control,
+    Events,
     LogServer,
     OpenLog,
     ReaderIdentity,
     RequestRefused,
+    StreamRequest,
 )
 from cluster.transport.member_tls import ServerTls
 from cluster.transport.message_frames import link_frame
@@ -93,6 +95,7 @@ class GrpcGateway:
         tls: ServerTls | None = None,
         ask: Ask | None = None,
         control: Control | None = None,
+        events: Events = lambda _: iter(()),
     ) -> None:
         """Serve at ``listen`` what the member and its log's files have.
 
@@ -106,7 +109,7 @@ class GrpcGateway:
         self._connect = connect
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor, bounds, on_error, ask, control)
+        self._log = LogServer(open_log, self._executor, bounds, on_error, ask, control, events)
         self._on_error = on_error
         self._tls = tls
         self._bounds = bounds
@@ -263,13 +266,13 @@ class GrpcGateway:
                 sock.shutdown(socket.SHUT_WR)
 
     async def read_log(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
-        """Stream the log, or a snapshot, from the member's files, as fast as the reader takes it."""
-        message = await _decode(request, context, link.LogRequest, link.RecordingRequest)
+        """Stream the log, a snapshot or events from the member's files, as fast as the reader takes it."""
+        message = await _decode(request, context, *get_args(StreamRequest))
         await self.send_log(message, context, context.write)
 
     async def send_log(
         self,
-        request: link.LogRequest | link.RecordingRequest,
+        request: StreamRequest,
         context: grpc.aio.ServicerContext,
         write: Callable[[bytes], Awaitable[None]],
     ) -> None:

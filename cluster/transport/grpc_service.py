@@ -3,6 +3,7 @@
     /cluster.Cluster/Session   stream of bytes <-> stream of bytes   whole frames, as over ipc:
     /cluster.Cluster/ReadLog   LogRequest -> stream of frames        LogStatus, committed log, EndOfStream
                              RecordingRequest -> stream of frames  RecordingStatus, a snapshot, EndOfStream
+                             EventsRequest -> stream of frames     EventLines, EndOfStream
     /cluster.Cluster/Status    StatusRequest -> LogStatus            how the member stands
     /cluster.Cluster/Control   ControlRequest -> ControlOutcome      what an administrator asks for
     /cluster.Frames/…          the same in messages for clients in any language (cluster.proto)

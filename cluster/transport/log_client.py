@@ -6,6 +6,7 @@
         for item in client.read(from_position, to_position, max_bytes):
             ...                     LogStatus, then runs of whole messages (uint8 arrays), then EndOfStream
         client.read_recording(7)    RecordingStatus, then runs of a snapshot's frames, then EndOfStream
+        client.read_events(request) EventLines, then EndOfStream
 
 ``timeout_s`` bounds how long a member may be silent, not how long a stream may last.
 """
@@ -53,8 +54,10 @@ FRAMED_LENGTH_MAX = 4 * FRAME_LENGTH_MAX  # of Aeron's longest message in the sh
 STATUS_THREADS_MAX = 16
 _RECORDED = (streams.LOG, streams.SERVICE_SNAPSHOT, streams.CONSENSUS_MODULE_SNAPSHOT)
 
+_WHOLE = link.LogStatus | link.RecordingStatus | link.EventLines | link.EndOfStream  # a frame each
 Answer = link.LogStatus | link.EndOfStream | np.ndarray
 RecordingAnswer = link.RecordingStatus | link.EndOfStream | np.ndarray
+EventsAnswer = link.EventLines | link.EndOfStream
 Kind = TypeVar("Kind", link.LogStatus, link.ControlOutcome)
 
 
@@ -79,6 +82,8 @@ class LogClient(Protocol):
         """What is not ``wanted`` may come as padding, from members that know of it."""
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]: ...
+
+    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]: ...
 
     def close(self) -> None: ...
 
@@ -125,7 +130,7 @@ def _answers(endpoint: Endpoint, data: bytes) -> Iterator[Any]:
             yield buffer[begin : offset - HEADER_LENGTH]
         begin = align(offset + length)
         message: Message | None = decode(buffer, offset, length) if stream_id == streams.LINK else None
-        if isinstance(message, link.LogStatus | link.RecordingStatus | link.EndOfStream):
+        if isinstance(message, _WHOLE):
             yield message
         elif isinstance(message, link.ThinnedBlock):
             yield _restored(endpoint, message)
@@ -217,6 +222,9 @@ class _GrpcLogClient:
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
         return self._stream(link.RecordingRequest(0, recording_id))
+
+    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
+        return self._stream(request)
 
     def _stream(self, request: Message) -> Iterator[Any]:
         channel = self._connected()
@@ -338,6 +346,9 @@ class _SocketLogClient:
 
     def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
         return self._stream(link.RecordingRequest(0, recording_id))
+
+    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
+        return self._stream(request)
 
     def _stream(self, request: Message) -> Iterator[Any]:
         exchange = self._open()

@@ -7,6 +7,7 @@ last EndOfStream with the position reached and why it ended.
     LogRequest(…, wanted) ->  LogStatus | ThinnedBlock or log frames ... | EndOfStream(OK)
     LogRequest(from, -1)  ->  LogStatus | log frames as they are committed ...
     RecordingRequest(id)  ->  RecordingStatus | frames, of a snapshot ... | EndOfStream(OK)
+    EventsRequest(place)  ->  EventLines ... | EndOfStream(OK)
     ControlRequest        ->  ControlOutcome, from an administrator
 
 A member that has not committed as far as it was asked waits a little, then ends with NOT_AVAILABLE: the
@@ -109,6 +110,9 @@ class Administrator(NamedTuple):
 
 # Does what an administrator asks for, and says what came of it; may take half a minute.
 Control = Callable[[link.ControlRequest, Administrator], link.ControlOutcome]
+# What the member has written down for people; raises OSError.
+Events = Callable[[link.EventsRequest], Iterator[link.EventLines]]
+StreamRequest = link.LogRequest | link.RecordingRequest | link.EventsRequest
 
 
 class RequestRefused(ClusterError):
@@ -130,11 +134,13 @@ class LogServer:
         on_error: Callable[[ClusterError], None] | None = None,
         ask: Ask | None = None,
         control: Control | None = None,
+        events: Events = lambda _: iter(()),
     ) -> None:
         assert control is None or ask is not None, "else everybody administers"
         self._open_log = open_log
         self._ask = ask
         self._control = control
+        self._events = events
         self._control_executor = ThreadPoolExecutor(CONTROLS_MAX, "control")
         self._on_error = on_error
         self._executor = executor
@@ -348,11 +354,26 @@ class LogServer:
             code, text = link.LinkErrorCode.FAILED, str(error)
         yield link_frame(link.EndOfStream(request.correlation_id, position, code, text))
 
-    def answers_to(self, request: link.LogRequest | link.RecordingRequest) -> AsyncGenerator[bytes, None]:
-        """``read`` or ``read_recording``."""
-        if isinstance(request, link.LogRequest):
-            return self.read(request)
-        return self.read_recording(request)
+    async def read_events(self, request: link.EventsRequest) -> AsyncGenerator[bytes, None]:
+        """The frames that answer ``request``; every failure ends in an EndOfStream."""
+        code, text = link.LinkErrorCode.OK, ""
+        try:
+            blocks = self._events(request)
+            while (block := await self._run(next, blocks, None)) is not None:
+                yield link_frame(block)
+        except OSError as error:
+            code, text = link.LinkErrorCode.FAILED, str(error)
+        yield link_frame(link.EndOfStream(request.correlation_id, 0, code, text))
+
+    def answers_to(self, request: StreamRequest) -> AsyncGenerator[bytes, None]:
+        """``read``, ``read_recording`` or ``read_events``."""
+        match request:
+            case link.LogRequest():
+                return self.read(request)
+            case link.RecordingRequest():
+                return self.read_recording(request)
+            case link.EventsRequest():
+                return self.read_events(request)
 
     async def serve(self, reader: HandedOver) -> None:
         """Answer the requests of one reader's socket, one after the other, until it is closed."""
@@ -401,7 +422,7 @@ class LogServer:
 
     async def _answer(self, message: Message | None, who: Administrator) -> AsyncGenerator[bytes, None]:
         match message:
-            case link.LogRequest() | link.RecordingRequest():
+            case link.LogRequest() | link.RecordingRequest() | link.EventsRequest():
                 try:
                     async with contextlib.aclosing(self.answers_to(message)) as answers:
                         async for data in answers:

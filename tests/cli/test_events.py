@@ -1,4 +1,4 @@
-"""``cluster events``: lines of several members' logs, torn and rotated ones too, in the order of time."""
+"""``cluster events``: lines of several members' logs, here and elsewhere, torn and rotated, by time."""
 
 import json
 import os
@@ -8,6 +8,11 @@ import pytest
 
 from cluster.cli import events
 from cluster.cli.durations import time_of
+from cluster.protocol.link import EndOfStream, LinkErrorCode
+from cluster.transport import member_status
+from cluster.transport.endpoint import parse_endpoint
+from cluster.transport.event_logs import EventLogs
+from cluster.transport.log_client import Unreachable
 
 GROUP = "events"
 
@@ -132,10 +137,73 @@ def test_what_cannot_be_shown_is_refused_by_name(run, here, arguments, said):
 
 def test_the_last_line_of_a_file_that_was_replaced_is_there_though_it_has_no_end(tmp_path):
     path = tmp_path / "node.log"
-    log = events.EventLog(path, 0)
     path.write_text(line(1, "one") + line(2, "cut short").rstrip())
+    log = events.logs_in(tmp_path)[0]
     assert [event.text for event in log.lines()] == ["one"]
     path.rename(tmp_path / "node.log.1")
     path.write_text(line(3, "two"))
 
     assert [event.text for event in log.lines()] == ["cut short", "two"]
+
+
+class Elsewhere:
+    """Clients of members whose logs are in a directory of the test; those in ``gone`` do not answer."""
+
+    def __init__(self, directory, monkeypatch):
+        self.directory = directory
+        self.gone = set()
+        ids = {"db0": 0, "db1": 1}
+
+        class Client:
+            def __init__(client, host):
+                client.host = host
+
+            def read_events(client, request):
+                if client.host in self.gone:
+                    raise Unreachable(f"{client.host}:9000: Connection refused")
+                member = ids[client.host]
+                yield from EventLogs(str(self.directory / f"member-{member}"), member).lines(request)
+                yield EndOfStream(0, 0, LinkErrorCode.OK)
+
+        def answers(known):
+            known[1] = parse_endpoint("db1:9000")  # as each member says of the others
+
+        monkeypatch.setattr(events, "ask_members", answers)
+        monkeypatch.setattr(
+            member_status, "log_client_opener", lambda _: lambda endpoint, *_: Client(endpoint.host)
+        )
+
+
+@pytest.fixture
+def elsewhere(here, monkeypatch):
+    return Elsewhere(here, monkeypatch)
+
+
+def test_members_elsewhere_have_the_same_story(run, elsewhere):
+    ended, out, _ = run("--endpoints", "db0:9000")
+    assert (ended, out) == (0, run()[1])
+    assert run("--endpoints", "db0:9000", "--since", "2026-01-27T12:00:04Z")[1].count("\n") == 3
+    files = [json.loads(text)["file"] for text in run("--endpoints", "db0:9000", "--json")[1].splitlines()]
+    assert files[:2] == ["db0:9000/node.log", "db1:9000/node.log"]
+
+
+def test_a_member_that_does_not_answer_is_named_and_when_it_does_nothing_was_missed(
+    run, elsewhere, monkeypatch
+):
+    elsewhere.gone = {"db0"}
+    missing = "db0:9000: Connection refused: its events are missing\n"
+    ended, out, told = run("--endpoints", "db0:9000")
+    assert (ended, out.count("\n"), told) == (0, 4, missing)
+    elsewhere.gone = {"db0", "db1"}
+    assert run("--endpoints", "db0:9000")[0] == 1
+
+    steps = [elsewhere.gone.clear, lambda: elsewhere.gone.add("db1"), lambda: None]
+
+    def sleep(_):
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    monkeypatch.setattr(events.time, "sleep", sleep)
+    ended, out, told = run("--endpoints", "db0:9000", "--follow")
+    assert (ended, out) == (130, run()[1]) and told.count("are missing") == 3

@@ -5,6 +5,7 @@ import json
 import re
 
 from cluster.cli import live
+from cluster.cli.events import last_logs
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_pages import LivePages
@@ -111,7 +112,7 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
         return STATUS
 
     a_history(tmp_path)
-    pages = LivePages(page(), Looks(look, tmp_path))
+    pages = LivePages(page(), Looks(look, last_logs(tmp_path, None)))
     first, second = (json.loads(get(pages, "/frame").body) for _ in range(2))
     assert first == second and len(looks) == 1
     pages._looked_s = 0

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
-from cluster.cli.events import LastEvents
+from cluster.cli.events import LastEvents, last_logs
 from cluster.cli.top import Directories, _Endpoints
 from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, draw, watch_screen
 from cluster.errors import NotAClusterDirectory
@@ -110,7 +110,7 @@ def test_the_last_events_of_all_members_stand_below_the_tables_and_go_on(tmp_pat
     node_log.parent.mkdir()
     event = '{"event": "%s", "level": "%s", "timestamp": "2026-01-27T12:00:01Z"}\n'
     node_log.write_text("".join(event % (f"event {i}", "info") for i in range(1_000)))
-    last = LastEvents(tmp_path, 2)
+    last = LastEvents(last_logs(tmp_path, None), 2)
 
     def drawn():
         draw(MEMBERS, History(), False, last)
@@ -121,7 +121,7 @@ def test_the_last_events_of_all_members_stand_below_the_tables_and_go_on(tmp_pat
     with node_log.open("a") as log:
         log.write(event % ("a message", "debug") + event % ("\\u009bevent", "error"))
     assert drawn() == [begin + "event 999", begin + "ERROR: \\u009bevent"]
-    draw(MEMBERS, History(), False, LastEvents(tmp_path / "nobody", 2))
+    draw(MEMBERS, History(), False, LastEvents(last_logs(tmp_path / "nobody", None), 2))
     assert "last events" not in capsys.readouterr().out
 
 
@@ -262,7 +262,7 @@ def _watch_and_press(terminal):
         listed = [{"id": i, "typeId": 1, "value": i, "label": f"counter {i}"} for i in range(40)]
         return [{**MEMBERS[0], "memberCount": 1, "counters": listed, "commitPosition": 1_000 + len(looks)}]
 
-    watching = threading.Thread(target=watch_screen, args=(look, History(), 0.05, False, None))
+    watching = threading.Thread(target=watch_screen, args=(look, History(), 0.05, False, LastEvents([], 0)))
     watching.start()
     shown = ""
 

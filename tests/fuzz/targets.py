@@ -74,6 +74,7 @@ LINK_MESSAGES: tuple[Message, ...] = (
     link.LogRequest(6, 0, -1, 4096),
     link.LogRequest(6, 0, -1, 4096, (link.Wanted(link.WantedKind.SESSION, 7),)),
     link.RecordingRequest(7, 0),
+    link.EventsRequest(9, 0, -4096, 0, 0),
     link.LinkError(8, link.LinkErrorCode.REFUSED, "no"),
 )
 

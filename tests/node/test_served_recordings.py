@@ -1,4 +1,4 @@
-"""What a backup reads of a real member beside its log: the recordings of a snapshot, whole."""
+"""What is read of a real member beside its log: the recordings of a snapshot, whole, and what happened."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cluster.protocol import link
 from cluster.reader.recordings import open_recording
 from cluster.security.principals import put, token_digest
 from cluster.transport.endpoint import parse_endpoint
+from cluster.transport.event_logs import LOG_NAMES
 from cluster.transport.log_client import open_log_client
 from tests.node.processes import await_that, endpoints_of, keys_of, tool
 
@@ -78,11 +79,22 @@ def test_of_the_log_only_its_terms_and_geometry_are_told_and_of_what_is_not_ther
     client.close()
 
 
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+def test_the_logs_for_people_are_sent_over_each_medium(node, medium):
+    client = open_client(node, medium, b"token of reader")
+    *blocks, end = client.read_events(link.EventsRequest(0, 0, 0, 0, LOG_NAMES.index("node.log")))
+    assert b'"event": "starts"' in blocks[0].lines and blocks[0].member_id == 0
+    assert end.code is link.LinkErrorCode.OK
+    client.close()
+
+
 @pytest.mark.conformance("S-164")
 @pytest.mark.parametrize("medium", ["grpc", "tcp"])
 @pytest.mark.parametrize("token", [b"", b"token of writer"])
-def test_who_may_not_read_gets_no_snapshot(node, medium, token):
+def test_who_may_not_read_gets_no_snapshot_and_no_event(node, medium, token):
     client = open_client(node, medium, token)
+    with pytest.raises(AuthenticationRejected):
+        list(client.read_events(link.EventsRequest(0, 0, 0, 0, 0)))
     with pytest.raises(AuthenticationRejected):
         list(client.read_recording(entries_of(node)[-1].recording_id))
     client.close()

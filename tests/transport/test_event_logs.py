@@ -1,0 +1,61 @@
+"""The logs for people as they are served: on from a place, over rotations, and no more than is asked for."""
+
+import os
+
+import pytest
+
+from cluster.protocol.link import EventsRequest
+from cluster.transport import event_logs
+from cluster.transport.event_logs import EventLogs
+
+
+@pytest.fixture
+def log(tmp_path):
+    return tmp_path / "node.log"
+
+
+def read(log, inode=0, offset=0, since_ms=0):
+    blocks = list(EventLogs(str(log.parent), 2).lines(EventsRequest(5, inode, offset, since_ms, 0)))
+    assert {(block.correlation_id, block.member_id) for block in blocks} <= {(5, 2)}
+    return blocks
+
+
+def text(blocks):
+    return b"".join(block.lines for block in blocks).decode()
+
+
+def test_a_log_is_read_with_the_file_before_it_and_on_from_where_it_was_left(log, monkeypatch):
+    monkeypatch.setattr(event_logs, "BLOCK_BYTES", 4)
+    log.with_name("node.log.1").write_text("one\ntwo\n")
+    log.write_text("three\n")
+    blocks = read(log)
+    assert [block.lines for block in blocks] == [b"one\n", b"two\n", b"thre", b"e\n"]
+    assert text(read(log, blocks[0].inode, blocks[0].offset)) == "two\nthree\n"
+
+    with log.open("a") as file:
+        file.write("four\n")
+    os.replace(log, log.with_name("node.log.1"))
+    log.write_text("five\n")
+
+    assert text(read(log, blocks[3].inode, blocks[3].offset)) == "four\nfive\n"
+
+
+def test_of_a_long_log_the_end_alone_may_be_asked_for_from_a_line_on(log):
+    log.with_name("node.log.1").write_text("before\n")
+    log.write_text("one\ntwo\nthree\n")
+    assert text(read(log, offset=-8)) == "three\n"
+    assert text(read(log, offset=-99)) == "one\ntwo\nthree\n"
+
+
+def test_a_file_that_was_last_written_before_the_time_is_left_out_and_a_place_in_it_is_not(log):
+    before = log.with_name("node.log.1")
+    before.write_text("old\n")
+    os.utime(before, (1000, 1000))
+    log.write_text("new\n")
+    assert text(read(log, since_ms=1_000_001)) == "new\n"
+    assert text(read(log, before.stat().st_ino, 1, since_ms=1_000_001)) == "ld\nnew\n"
+
+
+def test_there_is_no_log_of_another_number_and_no_lines_of_one_that_is_not_there(tmp_path):
+    logs = EventLogs(str(tmp_path), 0)
+    assert [list(logs.lines(EventsRequest(0, 0, 0, 0, log))) for log in (-1, 0, 99)] == [[], [], []]
