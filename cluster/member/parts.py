@@ -297,7 +297,15 @@ class Parts:
             self.status,
             self.snapshots,
             self.termination,
-            SnapshotPolicy(self.context, self.log, self.replica, self.room, self.toggles, self._reporter),
+            SnapshotPolicy(
+                self.context,
+                self.log,
+                self.replica,
+                self.room,
+                self.toggles,
+                self.services,
+                self._reporter,
+            ),
             self.transfer,
             self._reporter,
         )

@@ -2,6 +2,8 @@
 
 import pytest
 
+from cluster.consensus.context import NULL_VALUE
+from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.link import ClockRequest
 from cluster.testing.world import MS, SECOND
@@ -131,6 +133,14 @@ def test_what_an_operator_asks_for_goes_first(cluster):
     assert cluster.leader is leader
     toggle(cluster, ClusterControlToggle.RESUME)
     cluster.run_until(lambda: cluster.leader not in (None, leader))
+
+
+def test_a_hand_over_to_nobody_in_particular_goes_to_a_member_whose_services_are_there(cluster):
+    best, there = sorted(others(cluster), key=lambda member: member.member_id)
+    set_away(best)
+    cluster.run(200 * MS)
+    toggle(cluster, transfer_toggle(NULL_VALUE))
+    cluster.run_until(lambda: there.is_leading)
 
 
 def test_the_only_member_goes_on():

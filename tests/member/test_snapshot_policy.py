@@ -5,7 +5,7 @@ import pytest
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState
 from cluster.protocol.log import ClusterActionRequest
 from cluster.testing.world import SECOND
-from tests.member.cluster_steps import a_cluster, entries, send, take_snapshot, toggle
+from tests.member.cluster_steps import a_cluster, entries, send, set_away, take_snapshot, toggle
 
 EVERY_BYTES = 16 * 1024
 # A client that keeps alive writes nothing into the log.
@@ -131,3 +131,14 @@ def test_a_service_that_takes_none_is_asked_once_for_so_much_log():
     assert positions(cluster.leader) == []
     asked = [entry for entry in entries(cluster.leader) if isinstance(entry, ClusterActionRequest)]
     assert len(asked) == 5
+
+
+def test_a_leader_whose_service_is_away_waits_with_it_so_that_clients_need_not():
+    cluster = a_busy(members=1, snapshot_every_bytes=EVERY_BYTES)
+    set_away(cluster.leader)
+    for _ in range(4):
+        fill(cluster)
+    assert positions(cluster.leader) == []
+    set_away(cluster.leader, False)
+    cluster.run(SECOND)
+    assert len(positions(cluster.leader)) == 1

@@ -1,7 +1,8 @@
 """When the leader asks for a snapshot by itself: ``snapshot_every_bytes``, ``snapshot_every``, ``room.py``.
 
 Measured from the newest snapshot of its own, else from where the log begins; or from when it last asked, so
-that a service which takes none is not asked in every tick. Aeron leaves all of this to its operator.
+that a service which takes none is not asked in every tick. While a service is away none is
+asked for: clients would wait for it. Aeron leaves all of this to its operator.
 """
 
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from cluster.member.control import Toggles
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.room import LogRoom
 from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.protocol.enums import ClusterControlToggle
 
 
@@ -32,6 +34,7 @@ class SnapshotPolicy:
         replica: ReplicatedState,
         room: LogRoom,
         toggles: Toggles,
+        services: ServiceAdapter,
         reporter: Reporter,
     ) -> None:
         self._bytes = context.snapshot_every_bytes
@@ -40,6 +43,7 @@ class SnapshotPolicy:
         self._replica = replica
         self._room = room
         self._toggles = toggles
+        self._services = services
         self._reporter = reporter
         self._since = _LogPoint(0, 0)
 
@@ -48,7 +52,7 @@ class SnapshotPolicy:
         publication = self._log.publication
         assert publication is not None, "only a leader asks"
         end = _LogPoint(publication.position, self._replica.cluster_time)
-        if not self._is_due(end):
+        if self._services.first_away is not None or not self._is_due(end):
             return 0
         self._since = max(self._since, self._newest())  # they may have been taken for others
         if not self._is_due(end) or not self._toggles.request(ClusterControlToggle.SNAPSHOT):
