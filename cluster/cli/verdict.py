@@ -241,7 +241,10 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
         messages.append(Finding("disk-low", WARNING, member_id, text, fix))
     if member["isAlive"] and member.get("logRoom") == 0:
         text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
-        fix = "Make room, or end what keeps the log: readers, an export, a member that lags."
+        fix = (
+            "Make room, or end what keeps the log: readers, an export, a member that lags. "
+            "Where it leads and its service takes no snapshots: cluster tool transfer-leadership."
+        )
         messages.append(Finding("log-full", WARNING, member_id, text, fix))
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now

@@ -252,6 +252,7 @@ class ConsensusModuleAgent:
             or parts.backups.has_pending_work
             or parts.requests.has_undecided
             or parts.standby_snapshots.is_replicating
+            or parts.missed_snapshots.is_fetching
         )
         return 0 if is_awaited else self.turn.quiet_until_ns
 
@@ -310,6 +311,7 @@ class ConsensusModuleAgent:
                 self.parts.clocks.look()
             if self.phase.election is None and self.replica.module.is_active:
                 turn.work_count += self.parts.standby_snapshots.do_work()
+                turn.work_count += self.parts.missed_snapshots.do_work()
                 turn.work_count += self.parts.node_control.do_work()
                 asked_ns = self.parts.snapshot_server.last_request_ns
                 turn.work_count += self.parts.retention.do_work(turn.now_ns, asked_ns)
@@ -490,6 +492,7 @@ class ConsensusModuleAgent:
             case TerminationAck():
                 self.parts.termination.on_termination_ack(message)
             case _:
+                self.parts.missed_snapshots.on_message(member_id, message)
                 self.enter(self.phase.on_message(member_id, message))
 
     def _on_snapshot_request(self, member_id: int, request: SnapshotRequest) -> None:

@@ -1,7 +1,8 @@
 """What a member is made of: each part with what it reaches, from the log up; no part reaches the agent.
 
 log        MemberLog, LogSender and LogRequests, LogProcessing, Retention
-disk       MemberHistories, Repair, IdentityKeeper, PromiseKeeper, SnapshotServer, StandbySnapshots
+disk       MemberHistories, Repair, IdentityKeeper, PromiseKeeper, SnapshotServer, StandbySnapshots,
+           MissedSnapshots
 clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
 phases     made by the agent when they are entered, of the ports that are put together here
@@ -32,6 +33,7 @@ from cluster.member.counters import MemberCounters
 from cluster.member.disk.histories import MemberHistories
 from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.member_files import MemberFiles
+from cluster.member.disk.missed_snapshots import MissedSnapshots
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
 from cluster.member.disk.snapshot_server import SnapshotServer
@@ -255,6 +257,17 @@ class Parts:
             reporter,
             self._on_snapshot_captured,
             self._on_snapshot_done,
+        )
+        self.missed_snapshots = MissedSnapshots(
+            context,
+            self.files.archive,
+            archive,
+            self.log,
+            self.room,
+            self.status,
+            self.links,
+            self._turn,
+            reporter,
         )
         self.processing = LogProcessing(
             self.log,

@@ -84,26 +84,49 @@ def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when
     assert has_said(cluster, "input is taken again") or has_said(cluster, "there is room again")
 
 
-def test_a_follower_whose_service_takes_no_snapshots_exceeds_the_bound_and_says_why_until_it_takes_one():
-    cluster = a_cluster(log_bytes_max=MAX)
-    failing = cluster.followers[0]
-
+def take_no_snapshots(member):
     def on_take_snapshot(publication):
         raise RuntimeError("no memory left")
 
-    failing.service.on_take_snapshot = on_take_snapshot
+    member.service.on_take_snapshot = on_take_snapshot
+
+
+@pytest.mark.parametrize(
+    "settings", [{"log_bytes_max": MAX}, {"disk_free_min": MIN}], ids=lambda s: next(iter(s))
+)
+def test_a_follower_whose_service_takes_no_snapshots_starts_from_the_leaders_once_its_log_is_full(settings):
+    cluster = a_cluster(**settings)
+    failing, leader = cluster.followers[0], cluster.leader
+    take_no_snapshots(failing)
+    if "disk_free_min" in settings:
+        send(cluster, 700)
+        for member in cluster.members:
+            member.disk.faults.free_bytes = 3 * MIN
+        failing.disk.faults.free_bytes = MIN - 1
     for _ in range(3):
         send(cluster, 700)
-        cluster.run(2 * SECOND)
-    assert taken(failing) > MAX > taken(cluster.leader), "the others need not wait for it"
-    assert has_said(cluster, "bytes and no snapshot (log_bytes_max")
-    assert not has_said(cluster, "bytes and a snapshot")
+        cluster.run(3 * SECOND)
+        assert taken(failing) < MAX + 4 * SEGMENT, "what comes while it fetches may come after the bound"
+    assert has_said(cluster, "bytes and no snapshot (log_bytes_max") or "disk_free_min" in settings
+    fetched = has_said(cluster, "fetches the snapshot at")
+    assert fetched and not any("and the log" in event for event in fetched), "what it has acknowledged stays"
+    assert failing.start_position > 0
+    assert cluster.leader is leader and not cluster.clients[0].is_lost
+    cluster.await_level()
+    assert len({member.service.chain for member in cluster.members}) == 1
 
-    del failing.service.on_take_snapshot
-    send(cluster, 500)
-    cluster.run(2 * SECOND)
-    assert taken(failing) < MAX
-    assert has_said(cluster, "there is room again")
+
+def test_a_full_follower_whose_leader_takes_no_snapshots_either_goes_on_as_it_is():
+    cluster = a_cluster(log_bytes_max=MAX)
+    for member in cluster.members:
+        take_no_snapshots(member)
+    client, leader = cluster.clients[0], cluster.leader
+    for _ in range(4000):
+        client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.run(25 * SECOND)
+    assert leader.is_leading and taken(leader) >= MAX
+    assert not has_said(cluster, "fetches the snapshot")
+    assert len(has_said(cluster, "takes no more input")) == 3
 
 
 def test_a_disk_without_free_bytes_stops_the_input_and_free_bytes_let_it_go_on():

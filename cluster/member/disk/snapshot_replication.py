@@ -8,6 +8,7 @@
 
 Meanwhile its election rests: it neither votes nor leads, as if it were not there. Any member can be asked,
 for what is before a snapshot is committed; it is the leader that is. The other side is snapshot_server.py.
+A member that ``keeps_log`` fetches the snapshot alone, while it follows (missed_snapshots.py).
 Source: SnapshotReplication and RecordingReplication of Aeron; there a member's disk is filled by hand.
 """
 
@@ -44,13 +45,14 @@ SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
 class SnapshotReplication:
-    """Raises MemberRestart when everything is there; ``is_over``: its log does, if not ``is_needed``."""
+    """Raises MemberRestart when everything is there; ``is_over``: what is here does, if not ``is_needed``."""
 
     def __init__(
         self,
         member_id: int,
         *,
         is_needed: bool,
+        keeps_log: bool = False,
         context: ConsensusModuleContext,
         archive: Archive,
         snapshots: SnapshotArchive,
@@ -62,6 +64,7 @@ class SnapshotReplication:
         self.member_id = member_id
         self.is_needed = is_needed
         self.is_over = False
+        self._keeps_log = keeps_log
         self._context = context
         self._archive = archive
         self._snapshots = snapshots
@@ -77,7 +80,8 @@ class SnapshotReplication:
         self._done: dict[int, Recording] = {}  # by service, snapshots that are complete
         self._created: list[int] = []
         self._log: Recording | None = None
-        reporter.event(f"asks member {member_id} for its snapshot")
+        if not keeps_log:  # which may ask again and again
+            reporter.event(f"asks member {member_id} for its snapshot")
 
     def do_work(self) -> int:
         """Send what is due; give up when nothing came for the heartbeat timeout. Raises ClusterError."""
@@ -110,23 +114,38 @@ class SnapshotReplication:
         wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._context.service_count)
         own_log = self._own_log.recording
         own_end = 0 if own_log is None else own_log.append_position
-        if offer.log_position <= own_end or sorted(r.service_id for r in offer.recordings) != list(wanted):
+        is_whole = sorted(r.service_id for r in offer.recordings) == list(wanted)
+        if not is_whole or not (
+            self._is_of_own_log(offer) if self._keeps_log else offer.log_position > own_end
+        ):
             if self.is_needed:
                 self._on_too_little(offer, own_end)
                 return
-            self._reporter.event(f"member {self.member_id} has no snapshot")
+            if not self._keeps_log:
+                self._reporter.event(f"member {self.member_id} has no snapshot")
             self.is_over = True
             return
         self._offer = offer
-        self._reporter.event(
-            f"fetches the snapshot at {offer.log_position} and the log from {offer.log_start_position} "
-            f"of member {self.member_id}"
-        )
+        log = "" if self._keeps_log else f" and the log from {offer.log_start_position}"
+        self._reporter.event(f"fetches the snapshot at {offer.log_position}{log} of member {self.member_id}")
         for held in offer.recordings:
             self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
-        self._log = self._create_log(offer)
-        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
+        if not self._keeps_log:
+            self._log = self._create_log(offer)
+            self._targets.append((offer.log_recording_id, offer.log_position, self._log))
         self._go_on()
+
+    def _is_of_own_log(self, offer: SnapshotOffer) -> bool:
+        """Whether it is newer than the own ones, at a committed place in a term that is known."""
+        recording_log = self._own_log.recording_log
+        newest, term = recording_log.latest_snapshot(), recording_log.find_term(offer.leadership_term_id)
+        return (
+            (0 if newest is None else newest.log_position)
+            < offer.log_position
+            <= self._own_log.commit_position
+            and term is not None
+            and term.term_base_log_position == offer.terms[-1].term_base_log_position
+        )
 
     def _on_too_little(self, offer: SnapshotOffer, own_end: int) -> None:
         """Neither log nor snapshot to go on with: asked again when its time is up, it may have one then."""
@@ -198,7 +217,7 @@ class SnapshotReplication:
     def _install(self) -> None:
         """Everything is here: check it, and let recording.log say so. Raises MemberRestart."""
         offer, log = self._offer, self._log
-        assert offer is not None and log is not None
+        assert offer is not None
         base = offer.terms[-1].term_base_log_position
         entries = tuple(
             RecordingLogEntry(
@@ -213,6 +232,11 @@ class SnapshotReplication:
             for service_id, recording in sorted(self._done.items())
         )
         read_snapshot(self._snapshots, entries)
+        recording_log = self._own_log.recording_log
+        if log is None:
+            for entry in reversed(entries):
+                recording_log.append_snapshot(*entry[:6])
+            raise MemberRestart(f"has the snapshot at {offer.log_position} of member {self.member_id}")
         terms = [
             RecordingLogEntry(
                 log.recording_id,
@@ -225,7 +249,7 @@ class SnapshotReplication:
             )
             for term in offer.terms
         ]
-        replace_log(self._archive, self._own_log.recording_log, terms, entries)
+        replace_log(self._archive, recording_log, terms, entries)
         raise MemberRestart(
             f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
         )

@@ -79,6 +79,16 @@ class LogRoom:
             return recording.segment_length
         return self._log_bytes_max // 4
 
+    @property
+    def misses_snapshots(self) -> bool:
+        """Whether it is full, and two of those that the leader asks for were not taken here."""
+        recording = self._log.recording
+        if recording is None or not self.is_full:
+            return False
+        newest = self._log.recording_log.latest_snapshot()
+        begin = recording.start_position if newest is None else newest.log_position
+        return recording.append_position - begin >= 2 * self.snapshot_bytes
+
     def look(self) -> None:
         """Find out how much room there is. Raises OSError where the file system does not say so."""
         if self._log.recording is None or not (self._log_bytes_max or self._disk_free_min):

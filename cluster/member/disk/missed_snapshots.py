@@ -1,0 +1,108 @@
+"""A follower whose services miss snapshots takes the leader's, so that its log keeps within its bound.
+
+A follower has to record what the leader sends: a majority may need it. Once its log is full, and it has
+missed two of the snapshots that the leader asks for, it fetches the leader's newest one beside its log and
+starts again from it. Then the log before it goes; what it has acknowledged stays.
+"""
+
+from cluster.archive.archive import Archive
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.consensus.context import ConsensusModuleContext
+from cluster.errors import AgentTermination, ClusterError, DataLoss, StorageError
+from cluster.member.disk.snapshot_replication import SnapshotReplication
+from cluster.member.log.member_log import MemberLog
+from cluster.member.log.room import LogRoom
+from cluster.member.ports import Links
+from cluster.member.reporter import Reporter
+from cluster.member.status import MemberStatus
+from cluster.member.turn import Turn
+from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
+from cluster.protocol.sbe import Message
+
+
+class MissedSnapshots:
+    """Looked after by the slow tick of an established member; raises MemberRestart."""
+
+    def __init__(
+        self,
+        context: ConsensusModuleContext,
+        archive: Archive,
+        snapshots: SnapshotArchive,
+        log: MemberLog,
+        room: LogRoom,
+        status: MemberStatus,
+        links: Links,
+        turn: Turn,
+        reporter: Reporter,
+    ) -> None:
+        self._context = context
+        self._archive = archive
+        self._snapshots = snapshots
+        self._log = log
+        self._room = room
+        self._status = status
+        self._links = links
+        self._turn = turn
+        self._reporter = reporter
+        self._replication: SnapshotReplication | None = None
+        self._next_ns = 0
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether one is asked for, or on its way."""
+        return self._replication is not None
+
+    def do_work(self) -> int:
+        """Ask, and ask on; give up where the leader is another or has none that is newer."""
+        replication, leader_id = self._replication, self._status.leader_member_id
+        if replication is None:
+            if (
+                self._status.is_following
+                and self._room.misses_snapshots
+                and self._turn.now_ns >= self._next_ns
+            ):
+                self._begin(leader_id)
+            return 0
+        if replication.is_over or replication.member_id != leader_id:
+            self._end(replication)
+            return 0
+        try:
+            return replication.do_work()
+        except ClusterError as error:
+            return self._give_up(replication, error)
+
+    def on_message(self, member_id: int, message: Message) -> None:
+        """What a member sends; everything but an answer is passed over."""
+        replication = self._replication
+        if replication is None or not isinstance(message, SnapshotOffer | RecordingBlock | LinkError):
+            return
+        try:
+            replication.on_message(member_id, message)
+        except (StorageError, DataLoss, AgentTermination):
+            raise
+        except ClusterError as error:  # of what was fetched
+            self._give_up(replication, error)
+
+    def _begin(self, leader_id: int) -> None:
+        self._replication = SnapshotReplication(
+            leader_id,
+            is_needed=False,
+            keeps_log=True,
+            context=self._context,
+            archive=self._archive,
+            snapshots=self._snapshots,
+            log=self._log,
+            links=self._links,
+            turn=self._turn,
+            reporter=self._reporter,
+        )
+
+    def _give_up(self, replication: SnapshotReplication, error: ClusterError) -> int:
+        self._reporter.error(error)
+        self._end(replication)
+        return 1
+
+    def _end(self, replication: SnapshotReplication) -> None:
+        replication.discard()
+        self._replication = None
+        self._next_ns = self._turn.now_ns + self._context.leader_heartbeat_timeout_ns
