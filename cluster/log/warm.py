@@ -1,11 +1,12 @@
-"""Compile every kernel, and the busy turn of members, into the cache: what set-up does once.
+"""Compile every kernel, and the busy turn of members, into the cache: once, by set-up or ``cluster compile``.
 
-It needs numba and numpy alone, so that it can begin before the rest is installed.
+It needs numba and numpy alone, so set-up begins before the rest is installed.
 """
 
 import importlib
 import os
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 
 # Whatever of this folder has a kernel in it; a test finds those that are missing.
@@ -37,16 +38,17 @@ MODULES = (
 )
 
 
-def compile_everything() -> None:
-    """Import them, which compiles what is not cached, by as many processes as there are cores."""
+def compile_everything() -> Iterator[str]:
+    """Import each module, which compiles what is not cached, on all cores; yields those that are done."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-        for compiling in [pool.submit(_compile, module) for module in MODULES]:
-            compiling.result()
+        for compiled in as_completed([pool.submit(_compile, module) for module in MODULES]):
+            yield compiled.result()
 
 
-def _compile(module: str) -> None:
+def _compile(module: str) -> str:
     importlib.import_module(module)  # which cannot be sent back
+    return module
 
 
 if __name__ == "__main__":
-    compile_everything()
+    list(compile_everything())
