@@ -14,11 +14,11 @@ class Entry(TypedDict, total=False):
     """
 
     position: Required[int]  # where its first frame begins
-    endPosition: int  # after it, exclusive
-    leadershipTermId: int
+    endPosition: Required[int]  # after it, exclusive
+    leadershipTermId: Required[int]
     entryType: Required[str]  # SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, …
-    timestamp: datetime  # UTC
-    clusterTime: int  # in the log's time unit
+    timestamp: Required[datetime]  # UTC
+    clusterTime: Required[int]  # in the log's time unit
     clusterSessionId: int
     correlationId: int
     payload: bytes

@@ -15,7 +15,7 @@ from tests.node.processes import await_that
 WELL = r"(callbacks raised .*\n)?{} of {} histories passed: .*\n"
 PRINTS = {
     ". .venv/bin/activate": [""],
-    "python test_tally.py": ["well\n"],
+    "python test_tally.py": ["passed\n"],
     "python -m pytest -q test_tally.py": [r"\. +\[100%\]\n1 passed in .*\n"],
     "cluster sim --seeds 10 tally:Tally --members 3": [WELL.format(10, 10)],
     "cluster up --dir words --service tally:Tally": [UP.format("tally:Tally", "words")],
