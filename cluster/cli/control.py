@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,90 +38,65 @@ LeaderDirectory = Annotated[
 ]
 MemberDirectory = Annotated[Path | None, optional_directory("The member's directory.")]
 
+ALL_MEMBERS = "db0:9000,db1:9000"
 REMOTE = "\nOver the network (--endpoints) it takes a principal with the right admin."
 
 
-def _epilog(verb: str, more: str = "") -> str:
-    """Of a verb that is for the leader: --dir may be a whole cluster's, --endpoints all members."""
-    over_network = f"{verb} --endpoints db0:9000,db1:9000 --token-file operator.token"
-    return example("tool", f"{verb} --dir cluster-data", over_network, more=(more + REMOTE).strip())
+def _epilog(verb: str, more: str = "", *, is_of_node: bool = False) -> str:
+    """Of a verb for the leader, whose --dir may be a whole cluster's, or of one about one member."""
+    directory, members = (
+        ("cluster-data/member-0", "db0:9000") if is_of_node else ("cluster-data", ALL_MEMBERS)
+    )
+    over_network = f"{verb} --endpoints {members} --token-file operator.token"
+    return example("tool", f"{verb} --dir {directory}", over_network, more=(more + REMOTE).strip())
 
 
-def _epilog_of_one(verb: str, more: str = "") -> str:
-    """Of a verb that is about one member."""
-    over_network = f"{verb} --endpoints db0:9000 --token-file operator.token"
-    return example("tool", f"{verb} --dir cluster-data/member-0", over_network, more=(more + REMOTE).strip())
+def _verb(name: str, text: str, more: str = "", *, is_of_node: bool = False) -> Callable[..., None]:
+    """The verb that sets the toggle of that name: the leader's, or one member's."""
+
+    def command(
+        directory: Path | None = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
+    ) -> None:
+        from cluster.node.control import ControlAction
+        from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
+
+        toggles = NodeControlToggle if is_of_node else ClusterControlToggle
+        action = ControlAction(toggles[name.upper().replace("-", "_")], is_of_node=is_of_node)
+        _ask(action, directory, endpoints, as_json)
+
+    command.__annotations__["directory"] = MemberDirectory if is_of_node else LeaderDirectory
+    command.__doc__ = text
+    command = connects(command)
+    app.command(name, epilog=_epilog(name, more, is_of_node=is_of_node))(command)
+    return command
 
 
-def _toggle(name: str) -> ControlAction:
-    from cluster.node.control import ControlAction
-    from cluster.protocol.enums import ClusterControlToggle
-
-    return ControlAction(ClusterControlToggle[name])
-
-
-def _node_toggle(name: str) -> ControlAction:
-    from cluster.node.control import ControlAction
-    from cluster.protocol.enums import NodeControlToggle
-
-    return ControlAction(NodeControlToggle[name], is_of_node=True)
-
-
-@app.command(epilog=_epilog("snapshot"))
-@connects
-def snapshot(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Have all members and their services take a snapshot; returns when the leader has taken it."""
-    _ask(_toggle("SNAPSHOT"), directory, endpoints, as_json)
-
-
-@app.command(epilog=_epilog("suspend"))
-@connects
-def suspend(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Stop the cluster from taking messages and firing timers, until `resume`."""
-    _ask(_toggle("SUSPEND"), directory, endpoints, as_json)
-
-
-@app.command(epilog=_epilog("resume"))
-@connects
-def resume(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Let a suspended cluster go on."""
-    _ask(_toggle("RESUME"), directory, endpoints, as_json)
-
-
-@app.command(epilog=_epilog("shutdown"))
-@connects
-def shutdown(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Have all members take a snapshot, and then end; returns when those that were named have ended."""
-    _ask(_toggle("SHUTDOWN"), directory, endpoints, as_json)
-
-
-@app.command(epilog=_epilog("abort"))
-@connects
-def abort(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Have all members end without a snapshot; returns when those that were named have ended."""
-    _ask(_toggle("ABORT"), directory, endpoints, as_json)
-
-
-@app.command(
-    "standby-snapshot",
-    epilog=_epilog("standby-snapshot", "Members with a vote, which all are here, take none for it."),
+snapshot = _verb(
+    "snapshot", "Have all members and their services take a snapshot; returns when the leader has taken it."
 )
-@connects
-def standby_snapshot(
-    directory: LeaderDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Write into the log that standbys are to take a snapshot."""
-    _ask(_toggle("STANDBY_SNAPSHOT"), directory, endpoints, as_json)
+_verb("suspend", "Stop the cluster from taking messages and firing timers, until `resume`.")
+_verb("resume", "Let a suspended cluster go on.")
+_verb(
+    "shutdown",
+    "Have all members take a snapshot, and then end; returns when those that were named have ended.",
+)
+_verb("abort", "Have all members end without a snapshot; returns when those that were named have ended.")
+_verb(
+    "standby-snapshot",
+    "Write into the log that standbys are to take a snapshot.",
+    "Members with a vote, which all are here, take none for it.",
+)
+_verb(
+    "validate-recording-log",
+    "Have a running member mark snapshots invalid whose recordings its archive does not have.",
+    is_of_node=True,
+)
+_verb(
+    "replicate-standby-snapshot",
+    "Have a running member fetch the newest snapshot of a standby; it starts from it the next time.",
+    "Standbys with an endpoint announce their snapshots to members with accept_standby_snapshots.",
+    is_of_node=True,
+)
 
 
 @app.command(
@@ -150,33 +126,6 @@ def transfer_leadership(
     if to not in (None, leader_id):
         raise ClusterError(f"member {leader_id} leads now, and not member {to}")
     print(json.dumps({"leaderMemberId": leader_id}) if as_json else f"member {leader_id} leads")
-
-
-@app.command(
-    "validate-recording-log",
-    epilog=_epilog_of_one("validate-recording-log"),
-)
-@connects
-def validate_recording_log(
-    directory: MemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Have a running member mark snapshots invalid whose recordings its archive does not have."""
-    _ask(_node_toggle("VALIDATE_RECORDING_LOG"), directory, endpoints, as_json)
-
-
-@app.command(
-    "replicate-standby-snapshot",
-    epilog=_epilog_of_one(
-        "replicate-standby-snapshot",
-        "Standbys with an endpoint announce their snapshots to members with accept_standby_snapshots.",
-    ),
-)
-@connects
-def replicate_standby_snapshot(
-    directory: MemberDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
-) -> None:
-    """Have a running member fetch the newest snapshot of a standby; it starts from it the next time."""
-    _ask(_node_toggle("REPLICATE_STANDBY_SNAPSHOT"), directory, endpoints, as_json)
 
 
 # ---- asking
