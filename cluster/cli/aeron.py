@@ -119,19 +119,10 @@ def fetch_jar(java: str, version: str, folder: Path) -> Path:
     with tempfile.NamedTemporaryFile("w", suffix=".xml") as settings:
         settings.write(REPOSITORY)
         settings.flush()
-        what = [
-            "-dependency",
-            GROUP,
-            ARTIFACT,
-            version,
-            "-confs",
-            "default",
-            "-types",
-            "jar",
-            "-notransitive",
-        ]
+        what = ["-dependency", GROUP, ARTIFACT, version]
+        kind = ["-confs", "default", "-types", "jar", "-notransitive"]
         where = ["-retrieve", f"{folder}/[artifact]-[revision].[ext]", "-warn"]
-        command = [java, "-jar", str(resolver), "-settings", settings.name, *what, *where]
+        command = [java, "-jar", str(resolver), "-settings", settings.name, *what, *kind, *where]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not jar.exists():
         last = (done.stdout + done.stderr).strip().splitlines()[-1:]

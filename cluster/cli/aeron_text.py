@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
@@ -82,47 +83,26 @@ def _local(epoch_ms: int) -> datetime:
 
 def entry_text(entry: RecordingLogEntry) -> str:
     """A recording log's entry."""
-    values = entry_fields(entry)
     parts = ", ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in values.items()
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}"
+        for name, value in entry_fields(entry).items()
     )
     return f"Entry{{{parts}}}"
 
 
 def entry_fields(entry: RecordingLogEntry) -> dict[str, Any]:
     """The same as an object; the endpoint only where there is one."""
-    values = fields(entry)
-    ordered = {
-        name: values[source]
-        for name, source in (
-            ("recordingId", "recordingId"),
-            ("leadershipTermId", "leadershipTermId"),
-            ("termBaseLogPosition", "termBaseLogPosition"),
-            ("logPosition", "logPosition"),
-            ("timestamp", "timestamp"),
-            ("serviceId", "serviceId"),
-            ("type", "entryType"),
-            ("isValid", "isValid"),
-            ("entryIndex", "entryIndex"),
-        )
-    }
+    ordered = snapshot_fields(entry) | {"type": entry.entry_type.name, "isValid": entry.is_valid}
+    ordered["entryIndex"] = entry.entry_index
     if entry.archive_endpoint:
         ordered["archiveEndpoint"] = entry.archive_endpoint
     return ordered
 
 
 def snapshot_fields(entry: RecordingLogEntry) -> dict[str, Any]:
-    """A snapshot of a recovery plan."""
-    names = (
-        "recordingId",
-        "leadershipTermId",
-        "termBaseLogPosition",
-        "logPosition",
-        "timestamp",
-        "serviceId",
-    )
-    values = fields(entry)
-    return {name: values[name] for name in names}
+    """A snapshot of a recovery plan: what an entry has before its type."""
+    names = itertools.takewhile(lambda name: name != "entry_type", entry._fields)
+    return {camel_case(name): getattr(entry, name) for name in names}
 
 
 def plan_fields(plan: RecoveryPlan) -> dict[str, Any]:
@@ -157,10 +137,5 @@ def errors_text(entries: list[ErrorLogEntry]) -> str:
 
 
 def error_fields(entry: ErrorLogEntry) -> dict[str, Any]:
-    """One error as an object."""
-    return {
-        "observationCount": entry.observation_count,
-        "firstObservationTimestamp": entry.first_observation_timestamp,
-        "lastObservationTimestamp": entry.last_observation_timestamp,
-        "text": entry.text,
-    }
+    """One error as an object, without its place in the file."""
+    return {name: value for name, value in fields(entry).items() if name not in ("offset", "length")}

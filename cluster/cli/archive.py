@@ -279,24 +279,27 @@ def purge(
         print(f"the log began at {start}, it begins at {begin}")
 
 
-@app.command("mark-valid", cls=Verb, epilog=_example("mark-valid 0 --dir cluster-data/member-0"))
-def mark_valid(
-    recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
-    directory: Directory,
-    as_json: AsJson = False,
-) -> None:
-    """Make an INVALID recording VALID again."""
-    _mark(directory, recording_id, "VALID", as_json)
+def _mark_verb(state: RecordingState, text: str) -> None:
+    """The verb by which recordings come into that state."""
+
+    def command(
+        recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
+        directory: Directory,
+        as_json: AsJson = False,
+    ) -> None:
+        from cluster.archive.archive_tool import mark
+
+        with _opened(_archive_directory(directory)) as catalog:
+            mark(catalog, recording_id, state)
+        done = {"recordingId": recording_id, "state": state.name}
+        print(json.dumps(done) if as_json else f"(recordingId={recording_id}) {state.name}")
+
+    verb = f"mark-{state.name.lower()}"
+    app.command(verb, cls=Verb, epilog=_example(f"{verb} 0 --dir cluster-data/member-0"), help=text)(command)
 
 
-@app.command("mark-invalid", cls=Verb, epilog=_example("mark-invalid 0 --dir cluster-data/member-0"))
-def mark_invalid(
-    recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
-    directory: Directory,
-    as_json: AsJson = False,
-) -> None:
-    """Make a VALID recording INVALID: it is kept, and not listed."""
-    _mark(directory, recording_id, "INVALID", as_json)
+_mark_verb(RecordingState.VALID, "Make an INVALID recording VALID again.")
+_mark_verb(RecordingState.INVALID, "Make a VALID recording INVALID: it is kept, and not listed.")
 
 
 @app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
@@ -492,15 +495,6 @@ def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
             "reservedValue": header.reserved_value,
             "payload": payload.tobytes().hex(),
         }
-
-
-def _mark(directory: Path, recording_id: int, state: str, as_json: bool) -> None:
-    from cluster.archive.archive_tool import mark
-
-    with _opened(_archive_directory(directory)) as catalog:
-        mark(catalog, recording_id, RecordingState[state])
-    done = {"recordingId": recording_id, "state": state}
-    print(json.dumps(done) if as_json else f"(recordingId={recording_id}) {state}")
 
 
 def _confirm(question: str | None, yes: bool) -> None:

@@ -70,22 +70,19 @@ def member_table(found: Iterable[LogStatus]) -> str:
     """How members that answer stand."""
     from cluster.cli.top import shown_status
 
+    headings = {
+        "role": "role",
+        "election": "electionState",
+        "state": "moduleState",
+        "term": "leadershipTermId",
+        "committed": "commitPosition",
+        "recorded": "appendPosition",
+        "sessions": "sessions",
+    }
     rows = [shown_status(status.member_id, status) for status in found]
     return columns_of(
-        ("member", "role", "election", "state", "term", "committed", "recorded", "sessions"),
-        (
-            (
-                str(row["memberId"]),
-                row["role"],
-                row["electionState"],
-                row["moduleState"],
-                row["leadershipTermId"],
-                row["commitPosition"],
-                row["appendPosition"],
-                row["sessions"],
-            )
-            for row in rows
-        ),
+        ("member", *headings),
+        ((str(row["memberId"]), *(row[key] for key in headings.values())) for row in rows),
     )
 
 
