@@ -1,15 +1,14 @@
-"""``cluster tool lanes`` and ``forget-lanes``: what the log has of the lanes of applications."""
+"""``cluster tool lanes``, ``forget-lanes`` and ``consumers``: what a log has of applications and groups."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     OptionalEndpoints,
@@ -20,10 +19,11 @@ from cluster.cli.members import (
 )
 from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import AsJson, Verb, example
-from cluster.protocol.snapshot import SnapshotLane
+from cluster.protocol.snapshot import SnapshotConsumer, SnapshotLane
 
 if TYPE_CHECKING:
-    from cluster.reader import LogReader
+    from cluster.log.entry_filter import EntryFilter
+    from cluster.reader.counted import Count, CountedLog
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -42,24 +42,28 @@ def lanes(
     as_json: AsJson = False,
 ) -> None:
     """Show the lanes of applications: their batch, and how many of its rows are committed."""
-    from cluster.reader import LogReader
-    from cluster.reader.remote import RemoteLog
-    from cluster.reader.snapshots import newest_module_records
+    from cluster.reader.lanes import LaneCount
 
-    directory, endpoints = member_place(directory, endpoints)
-    if directory is None:
-        log = RemoteLog(endpoints or "")
-        with LogReader(log) as reader:
-            found = _read(reader, log.module_snapshot() if log.start_position > 0 else None)
-    else:
-        with LogReader.open(dir=str(directory)) as reader:
-            found = _read(reader, newest_module_records(OsFiles(), str(directory)))
-    lines = [_fields(lane) for lane in found]
-    if as_json:
-        print(json.dumps(lines, indent=1))
-        return
-    for fields in lines:
-        print(" ".join(f"{name}={value}" for name, value in fields.items()))
+    count, _ = _counted(LaneCount(), directory, endpoints)
+    _print([_fields(lane) for lane in count.lanes()], as_json)
+
+
+@app.command(
+    epilog=example(
+        "tool", "consumers --dir cluster-data/member-0", "consumers --endpoints 127.0.0.1:9000 --json"
+    )
+)
+@connects
+def consumers(
+    directory: OptionalMemberDirectory = None,
+    endpoints: OptionalEndpoints = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show consumer groups: how far each is, and how many committed bytes it has not read."""
+    from cluster.reader.consumers import REPORTS, ConsumerCount
+
+    count, end = _counted(ConsumerCount(), directory, endpoints, REPORTS)
+    _print([_group_fields(group, end) for group in count.groups()], as_json)
 
 
 @app.command(
@@ -96,17 +100,29 @@ def forget_lanes(
         print(f"lanes of {application} are forgotten")
 
 
-def _read(reader: LogReader, snapshot: tuple[int, Iterable[bytes]] | None) -> list[SnapshotLane]:
-    """With what ``snapshot``, its log position and records, says of the log before it."""
-    from cluster.reader.lanes import LaneCount
+def _counted(
+    count: Count, directory: Path | None, endpoints: str | None, entry_filter: EntryFilter | None = None
+) -> tuple[Count, int]:
+    """``count`` with what the log there has, and how far that is committed. Raises ClusterError."""
+    from cluster.reader.counted import count_log
+    from cluster.reader.directory import DirectoryLog
+    from cluster.reader.remote import RemoteLog
 
-    count, position = LaneCount(), reader.start_position
-    if snapshot is not None:
-        position, records = snapshot
-        count.load(records, position)
-    for begin, block in reader.blocks(position, reader.commit_position(), is_committed=True):
-        count.take(begin, block)
-    return count.lanes()
+    directory, endpoints = member_place(directory, endpoints)
+    if directory is None:
+        log: CountedLog = RemoteLog(endpoints or "", entry_filter=entry_filter)
+    else:
+        log = DirectoryLog(str(directory))
+    with closing(log):
+        return count_log(count, log), log.commit_position()
+
+
+def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(rows, indent=1))
+        return
+    for fields in rows:
+        print(" ".join(f"{name}={value}" for name, value in fields.items()))
 
 
 def _fields(lane: SnapshotLane) -> dict[str, Any]:
@@ -123,4 +139,14 @@ def _fields(lane: SnapshotLane) -> dict[str, Any]:
         "sessionId": lane.holder_session_id,
         "openedAt": lane.opened_at,
         "principal": lane.encoded_principal.decode(errors="replace"),
+    }
+
+
+def _group_fields(group: SnapshotConsumer, end: int) -> dict[str, Any]:
+    return {
+        "group": group.group.decode(),
+        "position": group.position,
+        "bytesBehind": max(end - group.position, 0),
+        "reportedAt": group.reported_at,
+        "principal": group.encoded_principal.decode(errors="replace"),
     }

@@ -151,8 +151,7 @@ def ask_members(
     endpoints: dict[int, Endpoint], shown: Shown = FROM_ENVIRONMENT
 ) -> dict[int, LogStatus | ClusterError]:
     """How each stands, or why not, by id; ``endpoints`` gets ids and members that are reported."""
-    from cluster.reader.remote import adopt_reported
-    from cluster.transport.member_status import member_status
+    from cluster.transport.member_status import adopt_reported, member_status
 
     are_all_given = all(member_id >= 0 for member_id in endpoints)
     answers: dict[int, LogStatus | ClusterError] = {}

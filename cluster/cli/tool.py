@@ -15,7 +15,7 @@ from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
-from cluster.cli import aeron_text, backups, change, consumers, control, data_loss, lanes, tables
+from cluster.cli import aeron_text, backups, change, control, data_loss, lanes, tables
 from cluster.cli.connecting import connects
 from cluster.cli.members import (
     AnyMemberDirectory,
@@ -103,7 +103,6 @@ app.add_typer(backups.app)
 app.add_typer(change.app)
 app.add_typer(data_loss.app)
 app.add_typer(lanes.app)
-app.add_typer(consumers.app)
 
 Directory = Annotated[
     Path, typer.Option("--dir", "-d", help="A cluster directory, or the member's that holds it.")

@@ -15,7 +15,7 @@ from cluster.protocol import decode
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.snapshot import SnapshotConsumer
-from cluster.reader.remote import RemoteLog
+from cluster.reader.counted import CountedLog, count_log
 
 REPORTS = EntryFilter(("SESSION_OPEN",))  # what a reader of groups needs of the log
 
@@ -34,7 +34,7 @@ class ConsumerCount:
         except UnicodeDecodeError as error:
             raise RemoteProtocolError(f"snapshot: consumer group {error.object!r}: {error.reason}") from None
 
-    def take(self, block: np.ndarray) -> None:
+    def take(self, position: int, block: np.ndarray) -> None:
         """Take the reports of ``block``, which has whole messages."""
         offset = 0
         while offset < len(block):
@@ -51,12 +51,6 @@ class ConsumerCount:
         return list(self._consumers.records())
 
 
-def reported_groups(log: RemoteLog) -> dict[str, SnapshotConsumer]:
+def reported_groups(log: CountedLog) -> dict[str, SnapshotConsumer]:
     """The groups by name, by ``REPORTS`` and the newest snapshot of a purged log. Raises ClusterError."""
-    count, position = ConsumerCount(), log.start_position
-    if position > 0 and (snapshot := log.module_snapshot()) is not None:
-        position, records = snapshot
-        count.load(records, position)
-    for _, block in log.blocks(position, log.commit_position(), is_committed=True):
-        count.take(block)
-    return {record.group.decode(): record for record in count.groups()}
+    return {record.group.decode(): record for record in count_log(ConsumerCount(), log).groups()}

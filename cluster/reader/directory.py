@@ -27,6 +27,7 @@ from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log, term_text
 from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
+from cluster.reader.snapshots import newest_module_records
 from cluster.transport.clock import epoch_ms
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
 
@@ -262,6 +263,10 @@ class DirectoryLog:
         if run is None:
             return None
         return begin if begin < position < begin + header_at(run).aligned_length else None
+
+    def module_snapshot(self) -> tuple[int, Iterator[bytes]] | None:
+        """Log position and records of the consensus module's newest snapshot, or None."""
+        return newest_module_records(self.state.files, self.state.member)
 
     # ---- checksums
 

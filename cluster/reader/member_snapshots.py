@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +22,7 @@ from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
     DataLoss,
+    LogDamaged,
     StorageErrors,
     TimedOut,
     TlsFailed,
@@ -35,7 +36,6 @@ from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.member_supplier import MemberSupplier
-from cluster.reader.remote import TIMEOUT_S, adopt_reported
 from cluster.reader.snapshots import StoredSnapshot
 from cluster.reader.supplier import described, event_error, frames_of
 from cluster.transport.clock import epoch_ms, monotonic_ns
@@ -43,7 +43,7 @@ from cluster.transport.credentials import CredentialsSupplier, as_supplier, cred
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.log_client import LogClient, statuses
-from cluster.transport.member_status import log_client_opener
+from cluster.transport.member_status import TIMEOUT_S, adopt_reported, log_client_opener
 from cluster.transport.preference import FOLLOWER, in_order
 from cluster.transport.tls import TlsFiles, tls_in
 
@@ -238,6 +238,27 @@ class MemberSnapshots:
             recording_id=fetched[offered.recording_id],
             module_recording_id=fetched.get(offered.module_recording_id),
         )
+
+
+def fetched_module_records(
+    endpoints: str, tls: TlsFiles | None, credentials: bytes | CredentialsSupplier | None, timeout_s: float
+) -> tuple[int, list[bytes]] | None:
+    """Log position and records of the consensus module's newest snapshot; None where no member has one.
+
+    Raises as ``MemberSnapshots``, and LogDamaged where what each member has of it is damaged.
+    """
+    damage, module = None, CONSENSUS_MODULE_SERVICE_ID
+    found = MemberSnapshots(endpoints, module, tls=tls, credentials=credentials, timeout_s=timeout_s)
+    with closing(found) as snapshots:
+        position = snapshots.newest(None)
+        for copy in () if position is None else snapshots.copies(position):
+            try:
+                return copy.log_position, list(copy.open(OsFiles()))
+            except LogDamaged as error:
+                damage = error
+    if damage is not None:
+        raise damage
+    return None
 
 
 def _temporary_folder() -> TemporaryDirectory[str]:

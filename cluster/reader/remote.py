@@ -32,16 +32,15 @@ from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
-from cluster.transport.credentials import CredentialsSupplier, supplier_of
-from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
+from cluster.transport.credentials import CredentialsSupplier
+from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.forks import leave_to_parent
 from cluster.transport.log_client import Unreachable, statuses
-from cluster.transport.member_status import OpenClient, log_client_opener
+from cluster.transport.member_status import TIMEOUT_S, OpenClient, adopt_reported, log_client_opener
 from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 from cluster.transport.tls import TlsFiles, client_context, tls_in
 from cluster.transport.wanted import wanted_of
 
-TIMEOUT_S = 5.0  # of one request to one member
 GIVE_UP_S = 20.0  # without any member that goes on
 RETRY_INTERVAL_S = 0.1
 SAY_AFTER_NS = 1_000_000_000  # that none answers, once
@@ -386,18 +385,16 @@ class RemoteLog:
         raise Unreachable(f"member {member_id}: {end.text}")
 
     def module_snapshot(self) -> tuple[int, list[bytes]] | None:
-        """Position and records of the newest of the preferred member, or None. Raises as ``blocks``."""
-        from cluster.reader.remote_snapshot import fetched_module_records  # few readers need it
+        """Log position and records of the newest that any member has; None where the log has its begin.
 
-        credentials = supplier_of(self._credentials)
-        failures: dict[int, ClusterError] = {}
-        for member_id in list(self._order):
-            endpoint, client = self._endpoints[member_id], self._clients[member_id]
-            try:
-                return fetched_module_records(endpoint, client, self._tls, credentials, self._timeout_s)
-            except ClusterError as error:
-                failures[member_id] = error
-        raise _worst(failures)
+        Raises ClusterError: TimedOut where no member answers, LogDamaged where each one's is damaged.
+        """
+        if self.start_position == 0:
+            return None
+        from cluster.reader.member_snapshots import fetched_module_records  # few readers need it
+
+        endpoints = ",".join(map(str, self._endpoints.values()))
+        return fetched_module_records(endpoints, self._tls, self._credentials, self._timeout_s)
 
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
         return LogDamaged(None, None, f"{damage.what} (log position {position})")
@@ -422,12 +419,6 @@ class _OfAnotherProcess(dict[int, Any]):
         raise ClientClosed(f"the reader is closed: {self._why}")
 
     __getitem__ = __iter__ = __len__ = __contains__ = keys = values = items = pop = _refuse
-
-
-def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[int]:
-    """Take over where the others are, but for Unix sockets; returns the ids that are new or changed."""
-    reported = (status.ingress_endpoints, status.tcp_endpoints)
-    return [member_id for endpoints in reported for member_id in adopt_endpoints(known, endpoints)]
 
 
 def _position(block: np.ndarray, status: link.LogStatus) -> int:

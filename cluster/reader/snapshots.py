@@ -13,7 +13,13 @@ from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, Remot
 from cluster.protocol import decode
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
-from cluster.reader.member_directory import find_cluster_directory, find_member, members_in, read_cluster_mark
+from cluster.reader.member_directory import (
+    MemberDirectory,
+    find_cluster_directory,
+    find_member,
+    members_in,
+    read_cluster_mark,
+)
 from cluster.reader.recordings import find_recording, open_recording, recorded_messages
 
 UNREADABLE = (LogDamaged, NotAClusterDirectory, StorageError)  # what another copy may make good
@@ -205,13 +211,13 @@ class DirectorySnapshots:
         """There is nothing open."""
 
 
-def newest_module_records(files: Files, dir: str) -> tuple[int, Iterator[bytes]] | None:
+def newest_module_records(files: Files, member: MemberDirectory) -> tuple[int, Iterator[bytes]] | None:
     """Position and records of the module's newest snapshot, or None. Raises as ``open``."""
-    cluster = find_cluster_directory(files, dir)
-    entry = RecordingLog.open(cluster, files=files, readable_part=True).latest_snapshot()
+    if member.cluster is None:
+        return None
+    entry = RecordingLog.open(member.cluster, files=files, readable_part=True).latest_snapshot()
     if entry is None:
         return None
-    archive = find_member(files, dir, None).archive
-    descriptor = find_recording(files, archive, entry.recording_id)
-    records = recorded_messages(files, archive, descriptor)
+    descriptor = find_recording(files, member.archive, entry.recording_id)
+    records = recorded_messages(files, member.archive, descriptor)
     return entry.log_position, (record for _, record in records)

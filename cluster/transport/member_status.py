@@ -9,9 +9,11 @@ from functools import partial
 
 from cluster.protocol import link
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
-from cluster.transport.endpoint import Endpoint, parse_endpoint
+from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoint
 from cluster.transport.log_client import LogClient, Unreachable, open_log_client
 from cluster.transport.tls import TlsFiles, tls_in
+
+TIMEOUT_S = 5.0  # of one request to one member
 
 OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
 
@@ -42,3 +44,9 @@ def member_status(
             if isinstance(answer, link.LogStatus):
                 return answer
     raise Unreachable(f"{endpoint}: the stream ended without a status")
+
+
+def adopt_reported(known: dict[int, Endpoint], status: link.LogStatus) -> list[int]:
+    """Take over where the others are, but for Unix sockets; returns the ids that are new or changed."""
+    reported = (status.ingress_endpoints, status.tcp_endpoints)
+    return [member_id for endpoints in reported for member_id in adopt_endpoints(known, endpoints)]

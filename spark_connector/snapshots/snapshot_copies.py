@@ -22,7 +22,7 @@ def snapshots_of(options: SourceOptions | PlaceOptions, service_id: int | None =
 
         return DirectorySnapshots(options.cluster_dirs or (), service_id, archive_dirs=options.archive_dirs)
     from cluster.reader.member_snapshots import MemberSnapshots
-    from cluster.reader.remote import TIMEOUT_S
+    from cluster.transport.member_status import TIMEOUT_S
 
     return MemberSnapshots(
         options.endpoints,

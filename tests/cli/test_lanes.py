@@ -106,7 +106,7 @@ def test_over_endpoints_a_log_without_its_beginning_takes_a_member_with_a_snapsh
     with served(tmp_path) as endpoints:
         status, out, err = run("lanes", "--endpoints", endpoints)
     assert (status, out) == (1, "")
-    assert err.startswith("no member goes on: member 0: 127.0.0.1:")
+    assert err.startswith("no member answers: 127.0.0.1:")
     assert err.endswith("UNAVAILABLE: the member does not answer: there are no sessions here\n")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from cluster.archive.archive import Archive
 from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
 from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import Files, OsFiles
@@ -23,6 +24,7 @@ from cluster.consensus.identity import cluster_difference
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.log.entry_filter import EntryFilter, restored
+from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
 from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
 from cluster.protocol import decode, link, session, streams
 from cluster.protocol.archive_control import ControlResponse, ControlResponseCode, decode_archive_answer
@@ -40,7 +42,7 @@ from cluster.protocol.snapshot import SnapshotChecksum, SnapshotConsumer, Snapsh
 from cluster.protocol.token import PositionToken, parse_token
 from cluster.reader.consumers import ConsumerCount
 from cluster.reader.lanes import LaneCount
-from cluster.reader.remote_snapshot import records_in
+from cluster.reader.snapshots import StoredSnapshot
 from cluster.security.authenticators import TokenVerifier
 from cluster.security.principals import PasswordDigest, parse_passwords, parse_tokens, token_digest
 from cluster.security.rights import parse_rights
@@ -282,25 +284,49 @@ def _restore(data: bytes) -> np.ndarray:
 
 
 # Frames of a consensus module's snapshot, as a member sends them, with the checksum of those before the last.
-_RECORDS = b"".join(
-    frame(record.encode(), session_id=0, stream_id=streams.CONSENSUS_MODULE_SNAPSHOT)
-    for record in (
-        SnapshotSession(6, 4, 640, b""),
-        SnapshotLane(3, 0, 17, 10, 64, 64, 5, 6, 1, b"orders", b"alice"),
-        SnapshotConsumer(64, 1, 9, b"billing", b"alice"),
-    )
-)
-_LAST = SnapshotChecksum(zlib.crc32(_RECORDS)).encode()
-SNAPSHOT = [_RECORDS, _RECORDS + frame(_LAST, session_id=0, stream_id=streams.CONSENSUS_MODULE_SNAPSHOT)]
+def _joined(records: Sequence[bytes]) -> bytes:
+    frames = b""
+    for record in records:
+        frames += frame(
+            record, term_offset=len(frames), session_id=0, stream_id=streams.CONSENSUS_MODULE_SNAPSHOT
+        )
+    return frames
 
 
-def _taken_from_snapshot(data: bytes) -> int:
-    status = link.RecordingStatus(0, 0, 0, len(data), 0, 107, 0, 1 << 16, 1408)
-    records = records_in("a member", status, [np.frombuffer(data, np.uint8)])
-    groups, lanes = ConsumerCount(), LaneCount()
-    groups.load(records, 1 << 20)
-    lanes.load(records, 1 << 20)
-    return len(groups.groups()) + len(lanes.lanes())
+_RECORDS = [
+    SnapshotSession(6, 4, 640, b"").encode(),
+    SnapshotLane(3, 0, 17, 10, 64, 64, 5, 6, 1, b"orders", b"alice").encode(),
+    SnapshotConsumer(64, 1, 9, b"billing", b"alice").encode(),
+]
+_LAST = SnapshotChecksum(zlib.crc32(_joined(_RECORDS))).encode()
+SNAPSHOT = [_joined(_RECORDS), _joined([*_RECORDS, _LAST])]
+
+
+class Snapshot(Function):
+    """Frames that become a recording of an archive of our own."""
+
+    slice = 100
+
+    def __init__(self) -> None:
+        super().__init__(self._taken, SNAPSHOT)
+        self._folder = tempfile.TemporaryDirectory()
+        files = OsFiles()
+        self._archive = Archive.open(self._folder.name, files=files, file_sync_level=0, epoch_ms=int)
+
+    def _taken(self, data: bytes) -> int:
+        status = link.RecordingStatus(0, 0, 0, len(data), 0, 107, 0, 1 << 16, 1408)
+        recording = create_snapshot_of(self._archive, status)
+        try:
+            append_snapshot("a member", recording, status, np.frombuffer(data, np.uint8))
+            self._archive.stop_recording(recording.recording_id)
+            taken = self._folder.name, 0, -1, recording.recording_id, None, 0, 1 << 20, 0
+            records = list(StoredSnapshot("a member", *taken).open(OsFiles()))
+        finally:
+            self._archive.purge_recording(recording.recording_id)
+        groups, lanes = ConsumerCount(), LaneCount()
+        groups.load(records, 1 << 20)
+        lanes.load(records, 1 << 20)
+        return len(groups.groups()) + len(lanes.lanes())
 
 
 _DECODE_JSON = JsonDecoder(
@@ -329,7 +355,7 @@ TARGETS: dict[str, Callable[[], Target]] = {
     "archive-answers": lambda: Function(decode_archive_answer, ARCHIVE_ANSWERS),
     "json-payloads": lambda: Payload(_decode_json, OBJECTS),
     "thinned-blocks": lambda: Function(_restore, THINNED),
-    "snapshots": lambda: Function(_taken_from_snapshot, SNAPSHOT),
+    "snapshots": Snapshot,
     "consumer-positions": lambda: Function(
         lambda data: positions_in(data.decode("latin-1")), [b"64:billing\0640:audit"]
     ),

@@ -1,13 +1,15 @@
 """What the begin of a log had, over endpoints, where members have dropped it: from a member's snapshot."""
 
-import numpy as np
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 
 from cluster import ClusterClient, Consumer, Lane, LogReader
 from cluster.archive.files import OsFiles
-from cluster.errors import LogPurged, RemoteProtocolError
+from cluster.errors import ClusterError, LogPurged
 from cluster.node.node import ClusterNode
-from cluster.reader.remote_snapshot import records_in
+from cluster.reader.remote import RemoteLog
 from cluster.reader.snapshots import stored_snapshots
 from cluster.transport.endpoint import parse_endpoint
 from cluster.transport.log_client import open_log_client
@@ -79,19 +81,15 @@ def test_a_group_whose_report_was_dropped_is_known_to_its_reader(purged):
             next(reader.entries())
 
 
-def test_frames_that_are_not_those_of_the_snapshot_are_refused(purged):
+def test_a_module_snapshot_that_is_damaged_at_its_member_is_refused(purged):
     node, _ = purged
     stored = stored_snapshots(OsFiles(), str(node.config.path))
     recording_id = next(snapshot.recording_id for snapshot in stored if snapshot.service_id < 0)
-    client = open_log_client(parse_endpoint(f"ipc:{node.config.ipc_path}"), 5)
-    status, *frames, _ = client.read_recording(recording_id)
-    client.close()
-    assert records_in("member 0", status, frames)
-
-    data = np.concatenate(frames)
-    flipped = data.copy()
-    flipped[100] ^= 1
-    without_checksums = status.replace(checksum="")  # only the last record's is left
-    for told, given in ((status, flipped), (status, data[:-32]), (without_checksums, flipped)):
-        with pytest.raises(RemoteProtocolError, match=f"recording {recording_id} is not the snapshot"):
-            records_in("member 0", told, [given])
+    (segment,) = Path(node.config.archive_path).glob(f"{recording_id}-*.rec")
+    whole, where = segment.read_bytes(), rf"{recording_id}-0\.rec at offset 96"
+    try:
+        segment.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+        with closing(RemoteLog(endpoints_of(node, "ipc"))) as log, pytest.raises(ClusterError, match=where):
+            log.module_snapshot()
+    finally:
+        segment.write_bytes(whole)
