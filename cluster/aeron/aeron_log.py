@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster.aeron.aeron_member import CONSENSUS, INGRESS, AeronMember, RecordingSource, member_endpoints
+from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, RecordingSource, members_of
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import (
     AuthenticationRejected,
@@ -84,9 +84,7 @@ class AeronLog:
         self._aeron_dir = aeron_dir
         self._cluster_id = cluster_id
         self._preference = read_preference
-        self._file_io_max_length = file_io_max_length
-        self._credentials = supplier_of(credentials)
-        self._timeout_s = timeout_s
+        self._access = ArchiveAccess(supplier_of(credentials), timeout_s, file_io_max_length)
         self._give_up_ns = int(give_up_s * 1e9)
         self._spread = os.getpid() if spread is None else spread
         self._now_ns = now_ns
@@ -145,10 +143,10 @@ class AeronLog:
         """Ask endpoints without a known member, a second once somebody is there; others in ``failures``."""
         if self._members:
             return
-        aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._timeout_s)
+        aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._access.timeout_s)
         asked: dict[str, RecordingSource] = {}
         self._begin_queries(aeron, self._given, asked, failures)
-        deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+        deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
         answered: dict[str, RecordingSource] = {}
         while asked and self._now_ns() < deadline_ns:
             aeron.conductor.do_work()
@@ -159,7 +157,7 @@ class AeronLog:
                     deadline_ns = min(deadline_ns, self._now_ns() + 1_000_000_000)
             self._wait(IDLE_S)
         for endpoint, member in asked.items():
-            failures[endpoint] = TimedOut(f"it does not answer within {self._timeout_s:g} s")
+            failures[endpoint] = TimedOut(f"it does not answer within {self._access.timeout_s:g} s")
             member.close()
         self._members = self._in_order(answered)
 
@@ -178,7 +176,7 @@ class AeronLog:
                 failures[endpoint] = error
 
     def _source(self, aeron: Aeron, endpoint: str) -> RecordingSource:
-        return AeronMember(aeron, endpoint, self._file_io_max_length, self._timeout_s, self._credentials)
+        return AeronMember(aeron, endpoint, self._access)
 
     def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:
         """Consensus endpoints that a member has named first, of members that none was given of."""
@@ -186,10 +184,8 @@ class AeronLog:
             return []
         first = next(iter(answered.values()))
         assert isinstance(first, AeronMember) and first.response is not None
-        members = member_endpoints(first.response.cluster_members)
-        return [
-            endpoints[CONSENSUS] for member_id, endpoints in members.items() if member_id != first.member_id
-        ]
+        members = members_of(first.response)
+        return [each.consensus_endpoint for id_, each in members.items() if id_ != first.member_id]
 
     def _in_order(self, answered: dict[str, RecordingSource]) -> dict[str, RecordingSource]:
         """Each member once, preferred first; ``spread`` chooses among equals."""
@@ -223,8 +219,8 @@ class AeronLog:
 
     def ingress_endpoints(self) -> dict[int, str]:
         """Where each member takes sessions, by its id, as the first that can says it."""
-        members = member_endpoints(self.backup_response().cluster_members)
-        return {member_id: endpoints[INGRESS] for member_id, endpoints in members.items()}
+        members = members_of(self.backup_response())
+        return {member_id: member.ingress_endpoint for member_id, member in members.items()}
 
     # ---- what the log is
 
@@ -464,7 +460,7 @@ class AeronLog:
                     elif replay.is_over and not received.take(replay):
                         self._let_go(next(iter(self._members)))
                         break
-                    elif self._now_ns() - heard_ns < self._timeout_s * 1e9:
+                    elif self._now_ns() - heard_ns < self._access.timeout_s * 1e9:
                         yield None
                     elif self._is_level(member, received.end):
                         heard_ns = self._now_ns()
@@ -484,10 +480,10 @@ class AeronLog:
 
     def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
         """Take what comes until nothing has for a while; yields after each piece."""
-        deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+        deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
         while received.end < until and self._now_ns() < deadline_ns:
             if received.take(replay):
-                deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+                deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
                 yield
             elif replay.is_over and not received.take(replay):
                 return

@@ -10,32 +10,37 @@ others, but its archive sends nothing beyond it. A member in an election answers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
-from cluster.errors import LogPurged, MediaDriverError, RemoteProtocolError
+from cluster.errors import ConfigurationError, LogPurged, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal, BoundedReplay
 from cluster.media.response_channel import Answers
 from cluster.protocol import decode
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.members import MemberEndpoints, parse_members
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.transport.credentials import CredentialsSupplier
 
 CONSENSUS_STREAM = 108
 RESPONSE_STREAM = 109
-ENDPOINTS = 5  # of a member, after its id: ingress, consensus, log, catch-up, archive
-INGRESS, CONSENSUS, ARCHIVE_CONTROL = 0, 1, 4
 
 
-def member_endpoints(cluster_members: str) -> dict[int, list[str]]:
-    """The endpoints of each member, by its id. Raises RemoteProtocolError for a text of no members."""
-    found = {}
-    for member in filter(None, cluster_members.split("|")):
-        member_id, *endpoints = member.split(",")
-        if not member_id.isdecimal() or len(endpoints) < ENDPOINTS:
-            raise RemoteProtocolError(f"{member!r} is no member's id with its {ENDPOINTS} endpoints")
-        found[int(member_id)] = endpoints
-    return found
+def members_of(response: BackupResponse) -> dict[int, MemberEndpoints]:
+    """The members that an answer names, by id. Raises RemoteProtocolError for a text of no members."""
+    try:
+        return {member.member_id: member for member in parse_members(response.cluster_members)}
+    except ConfigurationError as error:
+        raise RemoteProtocolError(f"backup response: {error}") from None
+
+
+class ArchiveAccess(NamedTuple):
+    """How archives are asked: who comes, for how long, and how many bytes they are to read at once."""
+
+    credentials: CredentialsSupplier
+    timeout_s: float
+    file_io_max_length: int | None = None
 
 
 class RecordingSource(ABC):
@@ -44,20 +49,11 @@ class RecordingSource(ABC):
     Raises TimedOut, ArchiveRefusal, AuthenticationRejected, MediaDriverError.
     """
 
-    def __init__(
-        self,
-        aeron: Aeron,
-        endpoint: str,
-        file_io_max_length: int | None,
-        timeout_s: float,
-        credentials: CredentialsSupplier,
-    ) -> None:
-        """``endpoint`` is ``host:port``, where it is asked; ``credentials`` are for the archive."""
+    def __init__(self, aeron: Aeron, endpoint: str, access: ArchiveAccess) -> None:
+        """``endpoint`` is ``host:port``, where it is asked."""
         self.endpoint = endpoint
         self._aeron = aeron
-        self._file_io_max_length = file_io_max_length
-        self._timeout_s = timeout_s
-        self._credentials = credentials
+        self._access = access
         self._archive: AeronArchive | None = None
 
     @property
@@ -114,7 +110,8 @@ class RecordingSource(ABC):
             self._archive.close()
             self._archive = None
         if self._archive is None:
-            self._archive = AeronArchive.connect(self._aeron, endpoint, self._timeout_s, self._credentials)
+            access = self._access
+            self._archive = AeronArchive.connect(self._aeron, endpoint, access.timeout_s, access.credentials)
         return self._archive
 
     def close(self) -> None:
@@ -126,15 +123,8 @@ class RecordingSource(ABC):
 class AeronMember(RecordingSource):
     """A member: asked at its consensus endpoint, its log read as far as it is committed."""
 
-    def __init__(
-        self,
-        aeron: Aeron,
-        endpoint: str,
-        file_io_max_length: int | None,
-        timeout_s: float,
-        credentials: CredentialsSupplier,
-    ) -> None:
-        super().__init__(aeron, endpoint, file_io_max_length, timeout_s, credentials)
+    def __init__(self, aeron: Aeron, endpoint: str, access: ArchiveAccess) -> None:
+        super().__init__(aeron, endpoint, access)
         self.response: BackupResponse | None = None  # the last
         self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
         self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)
@@ -181,21 +171,23 @@ class AeronMember(RecordingSource):
         """Ask, and wait for the answer."""
         self.begin_query()
         what = f"an answer of the member at {self.endpoint}"
-        self._aeron.conductor.await_value(self.poll_response, self._timeout_s, what)
+        self._aeron.conductor.await_value(self.poll_response, self._access.timeout_s, what)
         assert self.response is not None
         return self.response
 
     def _located(self) -> tuple[AeronArchive, int]:
         response = self.response or self.query()
-        members = member_endpoints(response.cluster_members)
+        members = members_of(response)
         if self.member_id not in members:
             raise RemoteProtocolError(f"member {self.member_id} answers, and is none of its own cluster")
-        return self._archive_at(members[self.member_id][ARCHIVE_CONTROL]), response.log_recording_id
+        return self._archive_at(members[self.member_id].archive_endpoint), response.log_recording_id
 
     def _replay(self, position: int, length: int) -> BoundedReplay:
         counter_id = self.query().commit_position_counter_id  # that of before may be another's by now
         archive, recording_id = self._located()
-        return archive.bounded_replay(recording_id, position, length, counter_id, self._file_io_max_length)
+        return archive.bounded_replay(
+            recording_id, position, length, counter_id, self._access.file_io_max_length
+        )
 
     def close(self) -> None:
         super().close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from cluster.aeron.aeron_log import AeronLog
-from cluster.aeron.aeron_member import RecordingSource
+from cluster.aeron.aeron_member import ArchiveAccess, RecordingSource
 from cluster.aeron.consensus_endpoints import parse_archive_endpoint
 from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.log.runs import headers
@@ -30,7 +30,6 @@ from cluster.protocol.log import (
 )
 from cluster.protocol.session import SessionMessageHeader
 from cluster.protocol.token import LogIdentity
-from cluster.transport.credentials import CredentialsSupplier
 
 ENTRIES = (
     SessionMessageHeader,
@@ -49,16 +48,8 @@ class ArchivedRecording(RecordingSource):
     member_id = 0
     is_leader = False
 
-    def __init__(
-        self,
-        aeron: Aeron,
-        endpoint: str,
-        file_io_max_length: int | None,
-        timeout_s: float,
-        credentials: CredentialsSupplier,
-        recording_id: int | None,
-    ) -> None:
-        super().__init__(aeron, endpoint, file_io_max_length, timeout_s, credentials)
+    def __init__(self, aeron: Aeron, endpoint: str, access: ArchiveAccess, recording_id: int | None) -> None:
+        super().__init__(aeron, endpoint, access)
         self._recording_id = recording_id
 
     def begin_query(self) -> None:
@@ -85,7 +76,7 @@ class ArchivedRecording(RecordingSource):
 
     def _replay(self, position: int, length: int) -> BoundedReplay:
         archive, recording_id = self._located()
-        return archive.replay(recording_id, position, length, self._file_io_max_length)
+        return archive.replay(recording_id, position, length, self._access.file_io_max_length)
 
 
 def _refused(archive: AeronArchive, what: str) -> ConfigurationError:
@@ -115,14 +106,7 @@ class AeronRecording(AeronLog):
         super().__init__(parse_archive_endpoint(aeron_archive), **options)
 
     def _source(self, aeron: Aeron, endpoint: str) -> RecordingSource:
-        return ArchivedRecording(
-            aeron,
-            endpoint,
-            self._file_io_max_length,
-            self._timeout_s,
-            self._credentials,
-            self._recording_id,
-        )
+        return ArchivedRecording(aeron, endpoint, self._access, self._recording_id)
 
     def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:
         return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster.aeron.aeron_member import CONSENSUS, AeronMember, member_endpoints
+from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, members_of
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import AuthenticationRejected, ClusterError, MediaDriverError, TimedOut
 from cluster.media.aeron import Aeron
@@ -38,14 +38,14 @@ def survey(
 
     Raises AuthenticationRejected, MediaDriverError, ConfigurationError.
     """
-    credentials = supplier_of(None)
+    access = ArchiveAccess(supplier_of(None), timeout_s)
     found: dict[str, AeronStanding] = {}
     asked: dict[str, AeronMember] = {}
     with Aeron.connect(aeron_dir, timeout_s) as aeron:
 
         def ask(endpoint: str) -> None:
             try:
-                asked[endpoint] = AeronMember(aeron, endpoint, None, timeout_s, credentials)
+                asked[endpoint] = AeronMember(aeron, endpoint, access)
                 asked[endpoint].begin_query()
                 found[endpoint] = AeronStanding(endpoint, error=TimedOut("it answers no query"))
             except ChannelRefused as error:
@@ -62,8 +62,8 @@ def survey(
                 assert member.response is not None
                 found[endpoint] = AeronStanding(endpoint, member.member_id, member.response)
                 known = {standing.member_id for standing in found.values()}
-                for member_id, endpoints in member_endpoints(member.response.cluster_members).items():
-                    named = endpoints[CONSENSUS]
+                for member_id, other in members_of(member.response).items():
+                    named = other.consensus_endpoint
                     if member_id not in known and named not in found:
                         ask(named)
                     if member_id not in known:

@@ -387,15 +387,15 @@ def list_members(
 def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[str, Any]:
     """What a member of a real Aeron Cluster says that is asked over its own medium."""
     from cluster.aeron.aeron_log import AeronLog
-    from cluster.aeron.aeron_member import INGRESS, member_endpoints
+    from cluster.aeron.aeron_member import members_of
+    from cluster.protocol.members import ingress_endpoints
 
     with closing(AeronLog(consensus_endpoints, aeron_dir=text_or_none(aeron_directory))) as log:
         response = log.backup_response()
-    members = member_endpoints(response.cluster_members)
     return {
         "leaderMemberId": response.leader_member_id,
         "memberId": response.member_id,
-        "activeMembers": ",".join(f"{member_id}={ends[INGRESS]}" for member_id, ends in members.items()),
+        "activeMembers": ingress_endpoints(members_of(response).values()),
     }
 
 

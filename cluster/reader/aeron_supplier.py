@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from cluster.aeron.aeron_log import AeronLog
-from cluster.aeron.aeron_member import ARCHIVE_CONTROL, RecordingSource, member_endpoints
+from cluster.aeron.aeron_member import RecordingSource, members_of
 from cluster.aeron.aeron_recording import AeronRecording
 from cluster.errors import ClusterError
 from cluster.log.scan import frame_starts
@@ -112,7 +112,7 @@ class AeronSupplier:
             yield _status(log.recording, _terms(response, log.start_position))
             return
         assert response.member_id is not None
-        archive = member_endpoints(response.cluster_members)[response.member_id][ARCHIVE_CONTROL]
+        archive = members_of(response)[response.member_id].archive_endpoint
         of_snapshot = AeronRecording(
             archive,
             recording_id,
