@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 from cluster.errors import ConfigurationError
 
 _MOST = (1 << 63) - 1  # what Spark has room for
 _MOST_MS = (1 << 31) - 1
 _MS_OF = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+Parse = Callable[[str, str], Any]  # of an option's name and its value
 
 
 def wrong_value(name: str, value: str, expected: str) -> ConfigurationError:
@@ -29,17 +34,22 @@ def parse_flag(name: str, value: str) -> bool:
 
 
 def parse_count(name: str, value: str) -> int:
-    text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,19}", text) or not 0 < int(text) <= _MOST:
-        raise wrong_value(name, value, f"a whole number from 1 to {_MOST}")
-    return int(text)
+    return whole_number(name, value, 1, _MOST, f"a whole number from 1 to {_MOST}")
 
 
 def parse_milliseconds(name: str, value: str) -> int:
     """Of a time-out: no more than sockets take."""
+    return whole_number(name, value, 1, _MOST_MS, f"milliseconds, a whole number from 1 to {_MOST_MS}")
+
+
+def parse_version(name: str, value: str) -> int:
+    return whole_number(name, value, 0, 10**18 - 1, "a whole number from 0 on")
+
+
+def whole_number(name: str, value: str, least: int, most: int, expected: str) -> int:
     text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,10}", text) or not 0 < int(text) <= _MOST_MS:
-        raise wrong_value(name, value, f"milliseconds, a whole number from 1 to {_MOST_MS}")
+    if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
+        raise wrong_value(name, value, expected)
     return int(text)
 
 
@@ -60,11 +70,31 @@ def parse_duration(name: str, value: str) -> int:
     return int(match[1]) * _MS_OF[match[2] or "ms"]
 
 
-def parse_version(name: str, value: str) -> int:
-    text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,18}", text):
-        raise wrong_value(name, value, "a whole number from 0 on")
-    return int(text)
+def one_of(*words: str) -> Parse:
+    """A value that is one of these, in whichever case."""
+    by_lower = {word.lower(): word for word in words}
+
+    def parse(name: str, value: str) -> str:
+        word = by_lower.get(value.strip().lower())
+        if word is None:
+            raise wrong_value(name, value, " or ".join(words))
+        return word
+
+    return parse
+
+
+def checked_by(read: Callable[[str], Any]) -> Parse:
+    """A text that is not empty and that ``read``, whose error is passed on under the option's name, takes."""
+
+    def parse(name: str, value: str) -> str:
+        text = parse_text(name, value)
+        try:
+            read(text)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
+        return text
+
+    return parse
 
 
 def parse_names(name: str, value: str) -> tuple[str, ...]:

@@ -74,13 +74,6 @@ def _check_typed(name: str, value: str, format: str, text: str) -> None:
             begin = end + 1
 
 
-def parse_decode_mode(name: str, value: str) -> str:
-    mode = value.strip().upper()
-    if mode not in DECODE_MODES:
-        raise wrong_value(name, value, " or ".join(DECODE_MODES))
-    return mode
-
-
 def parse_dtype(name: str, text: str) -> np.dtype[Any]:
     """A structured dtype, as the literal that ``numpy.dtype`` takes or in its short form ``i8,f8``."""
     import numpy as np

@@ -8,22 +8,7 @@ from typing import ClassVar
 from cluster.aeron.consensus_endpoints import parse_archive_endpoint, parse_consensus_endpoints
 from cluster.errors import ConfigurationError
 from spark_connector.options.connection_options import ConnectionOptions, option_field
-from spark_connector.values import parse_count, parse_size, parse_text, wrong_value
-
-
-def parse_consensus_endpoint_list(name: str, value: str) -> str:
-    try:
-        parse_consensus_endpoints(value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
-    return value
-
-
-def parse_archive(name: str, value: str) -> str:
-    try:
-        return parse_archive_endpoint(value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
+from spark_connector.values import checked_by, parse_count, parse_size, parse_text, wrong_value
 
 
 def parse_number(name: str, value: str) -> int:
@@ -39,7 +24,7 @@ class AeronOptions(ConnectionOptions):
 
     consensus_endpoints: str | None = option_field(
         "consensusEndpoints",
-        parse_consensus_endpoint_list,
+        checked_by(parse_consensus_endpoints),
         "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is met over "
         "its own medium while it runs",
     )
@@ -73,7 +58,7 @@ class AeronSourceOptions(AeronOptions):
 
     aeron_archive: str | None = option_field(
         "aeronArchive",
-        parse_archive,
+        checked_by(parse_archive_endpoint),
         "control endpoint of an Aeron Archive, `host:port`, instead of `endpoints`: one recording is read as "
         "far as it is recorded, fragment by fragment where it is no cluster's log",
     )

@@ -16,7 +16,7 @@ from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.protocol.token import parse_token
 from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
-from spark_connector.decoding.decoders import PERMISSIVE, Decoding, parse_decode, parse_decode_mode
+from spark_connector.decoding.decoders import DECODE_MODES, PERMISSIVE, Decoding, parse_decode
 from spark_connector.options.aeron_options import AeronOptions, AeronSourceOptions, check_goes_with
 from spark_connector.options.connection_options import hint, option_field, unknown_option
 from spark_connector.options.places import (
@@ -37,6 +37,7 @@ from spark_connector.options.replay_options import (
 from spark_connector.planning import PlanLimits
 from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
 from spark_connector.values import (
+    one_of,
     parse_count,
     parse_directories,
     parse_duration,
@@ -88,25 +89,11 @@ def parse_group(name: str, value: str) -> str:
         raise wrong_value(name, value, "a text of 1 to 256 bytes that is not blank") from None
 
 
-def parse_strategy(name: str, value: str) -> str:
-    strategy = value.strip().lower()
-    if strategy not in (ERROR, LATEST_STRATEGY):
-        raise wrong_value(name, value, f"{ERROR} or {LATEST_STRATEGY}")
-    return strategy
-
-
 def parse_read_preference(name: str, value: str) -> ReadPreference:
     try:
         return parse_preference(value)
     except ConfigurationError:
         raise wrong_value(name, value, "follower, leader, any or a member's id") from None
-
-
-def parse_delivery_mode(name: str, value: str) -> str:
-    mode = value.strip().lower()
-    if mode not in DELIVERY_MODES:
-        raise wrong_value(name, value, " or ".join(DELIVERY_MODES))
-    return mode
 
 
 def parse_at_least(name: str, value: str) -> str:
@@ -177,7 +164,7 @@ class SourceOptions(AeronSourceOptions):
     )
     starting_strategy: str = option_field(
         "startingOffsetsByTimestampStrategy",
-        parse_strategy,
+        one_of(ERROR, LATEST_STRATEGY),
         "where the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
         ERROR,
         "`error`",
@@ -273,7 +260,7 @@ class SourceOptions(AeronSourceOptions):
     )
     decode_mode: str = option_field(
         "decodeMode",
-        parse_decode_mode,
+        one_of(*DECODE_MODES),
         "what becomes of a payload that does not decode: `PERMISSIVE`, its `decoded` is null, or `FAILFAST`",
         PERMISSIVE,
         "`PERMISSIVE`",
@@ -451,7 +438,7 @@ class SinkOptions(AeronOptions):
     )
     delivery_mode: str | None = option_field(
         "deliveryMode",
-        parse_delivery_mode,
+        one_of(*DELIVERY_MODES),
         "`exactly-once`: what an attempt of a task has in the log is not sent again; or `at-least-once`",
         shown="`exactly-once`; for a batch write without `txnAppId` `at-least-once`",
     )

@@ -6,7 +6,7 @@ Pure, as ``cluster_options.py``.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -15,9 +15,7 @@ from cluster.errors import ConfigurationError
 from cluster.transport.credentials import CredentialsSupplier, credentials_of
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
-from spark_connector.values import parse_text
-
-Parse = Callable[[str, str], Any]
+from spark_connector.values import Parse, checked_by, parse_text
 
 # Options that say nothing without another one.
 NEEDED_BESIDE = (
@@ -44,16 +42,6 @@ OF_KAFKA = {
     "endingoffsetsbytimestamp": "give option endingTimestamp",
 }
 T = TypeVar("T", bound="Options")
-
-
-def parse_endpoint_list(name: str, value: str) -> str:
-    """Members' endpoints, as a client takes them; what is wrong with them is named before dialling."""
-    text = parse_text(name, value)
-    try:
-        parse_endpoints(text)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {name} is {value!r}: {error}") from None
-    return text
 
 
 def option_field(
@@ -94,7 +82,9 @@ class ConnectionOptions(Options):
     """How members are met. The files are read where a task runs: only their paths are in a plan."""
 
     endpoints: str | None = option_field(
-        "endpoints", parse_endpoint_list, "ingress endpoints of the members: `0=host:9000,1=host:9010,…`"
+        "endpoints",
+        checked_by(parse_endpoints),
+        "ingress endpoints of the members: `0=host:9000,1=host:9010,…`",
     )
     tls_ca_file: str = option_field(
         "tlsCaFile",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
-from spark_connector.values import wrong_value
+from spark_connector.values import whole_number, wrong_value
 
 # The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.
 REPLAY_KINDS = (
@@ -40,9 +38,7 @@ NOT_OF_SERVICES = frozenset(
 
 
 def parse_service_id(name: str, value: str) -> int:
-    if not re.fullmatch(r"[0-9]", value.strip()):
-        raise wrong_value(name, value, "a service id from 0 to 9")
-    return int(value)
+    return whole_number(name, value, 0, 9, "a service id from 0 to 9")
 
 
 def parse_kinds(name: str, value: str) -> tuple[str, ...]:
