@@ -7,11 +7,12 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
@@ -293,72 +294,53 @@ def export(
 
 
 @contextmanager
-def _open(
-    is_followed: bool = False,
-    *,
-    directory: Path | None,
-    cluster_dir: Path | None,
-    archive_dir: Path | None,
-    aeron_dir: Path | None,
-    endpoints: str | None,
-    consensus_endpoints: str | None,
-    aeron_archive: str | None,
-    recording_id: int | None,
-    at_least: str | None,
-    types: Sequence[str],
-    sessions: Sequence[int],
-    cluster_id: int = 0,
-    from_position: int | None,
-    to_position: int | None,
-    since: str | None,
-    until: str | None,
-    term: int | None,
-) -> Iterator[Part]:
-    """The part that the options of a command line say. At the end damage makes the exit status 1."""
+def _open(is_followed: bool = False, *, cluster_id: int = 0, **options: Any) -> Iterator[Part]:
+    """The part that ``OPTIONS`` of a command line say. At the end damage makes the exit status 1."""
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
 
-    if from_position is not None and to_position is not None and from_position > to_position:
-        raise typer.BadParameter(
-            f"{from_position}: expected a position up to --to, {to_position}", param_hint="--from"
-        )
-    if is_followed and (until is not None or term is not None):
+    given = SimpleNamespace(**options)
+    begin, end = given.from_position, given.to_position
+    if begin is not None and end is not None and begin > end:
+        raise typer.BadParameter(f"{begin}: expected a position up to --to, {end}", param_hint="--from")
+    if is_followed and (given.until is not None or given.term is not None):
         raise typer.BadParameter("it has no end that --until or --term could find", param_hint="--follow")
-    first_us, end_us = _micros("--since", since), _micros("--until", until)
-    entry_filter = EntryFilter(tuple(types) or tuple(EntryType), tuple(sessions))
-    named: dict[str, Any] = {"at_least": at_least, "entry_filter": entry_filter}
-    if recording_id is not None and aeron_archive is None:
+    first_us, end_us = _micros("--since", given.since), _micros("--until", given.until)
+    entry_filter = EntryFilter(tuple(given.types) or tuple(EntryType), tuple(given.sessions))
+    named: dict[str, Any] = {"at_least": given.at_least, "entry_filter": entry_filter}
+    if given.recording_id is not None and given.aeron_archive is None:
         raise typer.BadParameter("it goes with --aeron-archive", param_hint="--recording-id")
-    if consensus_endpoints is not None or aeron_archive is not None:
-        others = endpoints, directory, cluster_dir, archive_dir
-        check_is_alone(consensus_endpoints, *others, aeron_archive)
-        check_is_alone(aeron_archive, *others, option="--aeron-archive")
-        named |= {"consensus_endpoints": consensus_endpoints, "cluster_id": cluster_id}
-        named |= {"aeron_archive": aeron_archive, "recording_id": recording_id}
-        named["aeron_dir"] = text_or_none(aeron_dir)
+    if given.consensus_endpoints is not None or given.aeron_archive is not None:
+        others = given.endpoints, given.directory, given.cluster_dir, given.archive_dir
+        check_is_alone(given.consensus_endpoints, *others, given.aeron_archive)
+        check_is_alone(given.aeron_archive, *others, option="--aeron-archive")
+        names = ("consensus_endpoints", "aeron_archive", "recording_id")
+        named |= {name: options[name] for name in names} | {"cluster_id": cluster_id}
+        named["aeron_dir"] = text_or_none(given.aeron_dir)
     else:
-        if cluster_dir is None and archive_dir is None:
+        directory, endpoints = given.directory, given.endpoints
+        if given.cluster_dir is None and given.archive_dir is None:
             directory, endpoints = place(directory, endpoints)
         elif endpoints is not None:
             raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
         if endpoints is not None:
             named["endpoints"] = endpoints
         else:
-            dirs = {"dir": directory, "cluster_dir": cluster_dir, "archive_dir": archive_dir}
-            named |= {name: text_or_none(path) for name, path in (dirs | {"aeron_dir": aeron_dir}).items()}
+            dirs = {name: options[name] for name in ("cluster_dir", "archive_dir", "aeron_dir")}
+            named |= {name: text_or_none(path) for name, path in (dirs | {"dir": directory}).items()}
     with LogReader.open(**named) as reader:
         diagnostics = _Diagnostics(reader)
         if not is_followed:
-            diagnostics.check_begin(from_position)
-        begins = [_first_entry(reader, from_position)]
-        ends = [to_position]
-        if since is not None:
+            diagnostics.check_begin(given.from_position)
+        begins = [_first_entry(reader, given.from_position)]
+        ends = [given.to_position]
+        if given.since is not None:
             begins.append(_first(reader, "timestamp", first_us))
-        if until is not None:
+        if given.until is not None:
             ends.append(_first(reader, "timestamp", end_us))
-        if term is not None:
-            begins.append(_first(reader, "leadershipTermId", term))
-            ends.append(_first(reader, "leadershipTermId", term + 1))
+        if given.term is not None:
+            begins.append(_first(reader, "leadershipTermId", given.term))
+            ends.append(_first(reader, "leadershipTermId", given.term + 1))
         begin = max((position for position in begins if position is not None), default=None)
         end = min((position for position in ends if position is not None), default=None)
         if begin is not None and end is not None:
