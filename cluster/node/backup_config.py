@@ -15,7 +15,7 @@ from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.backup.agent import BackupContext
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
-from cluster.node.config import TIME_UNITS, service_modes_of
+from cluster.node.config import TIME_UNITS, fields_of, service_modes_of
 from cluster.node.config_keys import SERVICE, NodeKeys
 from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
 from cluster.node.config_types import (
@@ -245,15 +245,7 @@ class BackupConfig(BaseModel):
 
     @property
     def context(self) -> BackupContext:
-        return BackupContext(
-            cluster_id=self.cluster_id,
-            source_type=self.source_type,
-            interval_ns=self.interval_ns,
-            response_timeout_ns=self.response_timeout_ns,
-            cool_down_interval_ns=self.cool_down_interval_ns,
-            retained_snapshots=self.retained_snapshots,
-            retained_for_ns=self.retained_for_ns,
-        )
+        return BackupContext(**fields_of(self, BackupContext))
 
     @property
     def module_context(self) -> ConsensusModuleContext:

@@ -7,7 +7,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pydantic import model_validator
+from pydantic import BaseModel, model_validator
 from pydantic_core import PydanticCustomError
 
 from cluster.consensus.context import ConsensusModuleContext
@@ -30,6 +30,11 @@ def service_modes_of(services: Sequence[str], modes: Sequence[str]) -> list[str]
         of_auto[name] if mode == "auto" else mode
         for name, mode in zip(services, list(modes) * len(services), strict=False)
     ]
+
+
+def fields_of(config: BaseModel, part: type[Any]) -> dict[str, Any]:
+    """The fields of a dataclass that takes what it needs from a configuration, name by name."""
+    return {field.name: getattr(config, field.name) for field in fields(part)}
 
 
 class NodeConfig(NodeKeys):
@@ -249,7 +254,7 @@ class NodeConfig(NodeKeys):
     @property
     def bounds(self) -> Bounds:
         """What strangers may take, for the ports."""
-        return Bounds(**self._fields_of(Bounds))
+        return Bounds(**fields_of(self, Bounds))
 
     @property
     def tls_files(self) -> TlsFiles | None:
@@ -268,11 +273,7 @@ class NodeConfig(NodeKeys):
     @property
     def module_context(self) -> ConsensusModuleContext:
         """What concerns the consensus module."""
-        return ConsensusModuleContext(**self._fields_of(ConsensusModuleContext))
-
-    def _fields_of(self, part: type[Any]) -> dict[str, Any]:
-        """The fields of a dataclass that takes what it needs from here, name by name."""
-        return {field.name: getattr(self, field.name) for field in fields(part)}
+        return ConsensusModuleContext(**fields_of(self, ConsensusModuleContext))
 
     @property
     def ipc_path(self) -> Path:
