@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
 from jobs import delta_rs
-from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, start
+from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, parser, start
 from jobs.delta_table import Commit, exists, latest_version, open_table
 from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_of_batch
 from jobs.schemas import DELTA_RS, of_all
@@ -150,15 +150,26 @@ def query_id(batch: DataFrame) -> str:
     return str(found)
 
 
-def run_table(made: ArgumentParser, make_job: Callable[[], TableJob]) -> None:
-    """The ``main`` of a job that keeps one table, once ``made`` has the job's own options."""
+def run_table(name: str, summary: str, example: str, make_job: Callable[[], TableJob]) -> None:
+    """The ``main`` of a job that keeps one table."""
+    made = parser(name, summary, example)
     add_table(made)
+    options = writing_options(made)
+    check_is_no_folder(options.table)
+    keep_by_its_writer(name, {options.table: make_job()}, options)
+
+
+def writing_options(made: ArgumentParser) -> JobOptions:
+    """Of a job whose tables either writer keeps, of all that the log says. Raises ConfigurationError."""
     add_writer(made)
     options = options_of(made)
-    check_is_no_folder(options.table)
     check_reads_all(options.source)
-    job = make_job()
+    return options
+
+
+def keep_by_its_writer(name: str, tables: Tables, options: JobOptions) -> None:
+    """Keep ``tables`` by the writer that the command line names."""
     if options.arguments.writer == DELTA_RS:
-        delta_rs.keep(job.name, {options.table: job}, options)
+        delta_rs.keep(name, tables, options)
     else:
-        keep(start(job.name, options), job.name, {options.table: job}, options)
+        keep(start(name, options), name, tables, options)

@@ -6,7 +6,7 @@ Without its checkpoint the job goes on after what the table already holds.
 
 from __future__ import annotations
 
-from jobs.command import parser, run_main
+from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import LOG
 from jobs.table_job import TableJob
@@ -18,12 +18,12 @@ def log_job() -> TableJob:
 
 
 def main() -> None:
-    made = parser(
+    run_table(
         "log_to_delta",
         "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
         "python -m jobs.log_to_delta --cluster-dir c1/member-0 --table delta/log",
+        log_job,
     )
-    run_table(made, log_job)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jobs.command import parser, run_main
+from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import SESSIONS
 from jobs.table_job import Found, FromSnapshots, TableJob
@@ -144,12 +144,12 @@ def _from_snapshots(source: dict[str, str]) -> FromSnapshots:
 
 
 def main() -> None:
-    made = parser(
+    run_table(
         "sessions",
         "Keep a Delta table of cluster sessions: opened and closed, by whom, messages, bytes, last activity.",
         "python -m jobs.sessions --cluster-dir c1/member-0 --table delta/sessions",
+        sessions_job,
     )
-    run_table(made, sessions_job)
 
 
 if __name__ == "__main__":

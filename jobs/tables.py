@@ -6,21 +6,10 @@ that have it pass over it.
 
 from __future__ import annotations
 
-from jobs import delta_rs
-from jobs.command import (
-    add_writer,
-    check_is_no_table,
-    check_reads_all,
-    options_of,
-    parser,
-    run_main,
-    start,
-    table_place,
-)
+from jobs.command import check_is_no_table, parser, run_main, table_place
 from jobs.delta_table import is_name
-from jobs.keeping import keep
+from jobs.keeping import keep_by_its_writer, writing_options
 from jobs.log_to_delta import log_job
-from jobs.schemas import DELTA_RS
 from jobs.sessions import sessions_job
 from jobs.table_job import TableJob
 from jobs.terms import terms_job
@@ -51,14 +40,9 @@ def main() -> None:
         help="folder of the tables log, sessions, timers and leadership_terms, or spark_catalog.SCHEMA; "
         "made when missing",
     )
-    add_writer(made)
-    options = options_of(made)
+    options = writing_options(made)
     check_is_no_table(options.table)
-    check_reads_all(options.source)
-    if options.arguments.writer == DELTA_RS:
-        delta_rs.keep("tables", tables_in(options.table), options)
-    else:
-        keep(start("tables", options), "tables", tables_in(options.table), options)
+    keep_by_its_writer("tables", tables_in(options.table), options)
 
 
 if __name__ == "__main__":

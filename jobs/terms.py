@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jobs.command import parser, run_main
+from jobs.command import run_main
 from jobs.delta_table import read
 from jobs.keeping import run_table
 from jobs.schemas import OPENING_COLUMNS, TERMS
@@ -120,12 +120,12 @@ def terms_job() -> TableJob:
 
 
 def main() -> None:
-    made = parser(
+    run_table(
         "terms",
         "Keep a Delta table of leadership terms: leader, base position, length, duration.",
         "python -m jobs.terms --cluster-dir c1/member-0 --table delta/leadership_terms",
+        terms_job,
     )
-    run_table(made, terms_job)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from jobs.command import parser, run_main
+from jobs.command import run_main
 from jobs.delta_table import Missing
 from jobs.keeping import run_table
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
@@ -166,12 +166,12 @@ def timers_job() -> TableJob:
 
 
 def main() -> None:
-    made = parser(
+    run_table(
         "timers",
         "Keep a Delta table of the timers: pending, cancelled or fired, their deadlines, when they fired.",
         "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
+        timers_job,
     )
-    run_table(made, timers_job)
 
 
 if __name__ == "__main__":
