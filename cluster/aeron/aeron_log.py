@@ -40,7 +40,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import FLAG_END, FRAME_ALIGNMENT, MTU_MAX, TYPE_PAD, header_at
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.committed_log import BLOCK_LENGTH, READING, READING_COMMITTED, Reading
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 
@@ -287,7 +287,7 @@ class AeronLog:
         """The first committed frames at ``position``; None while there are none."""
         if self.end_position() <= position:
             return None
-        for _, block in self.blocks(position, position + 1, is_committed=True):
+        for _, block in self.blocks(position, position + 1, READING_COMMITTED):
             return block.tobytes()
         return None
 
@@ -392,20 +392,13 @@ class AeronLog:
     # ---- its frames
 
     def blocks(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        is_skimmed: bool = False,
-        on_damage: OnDamage | None = None,
+        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
     ) -> Iterator[tuple[int, np.ndarray]]:
         begin = self.start_position if from_position is None else from_position
-        if to_position is None or not is_committed:
+        if to_position is None or not how.is_committed:
             end = self.end_position()
             to_position = end if to_position is None else min(to_position, end)
-        received = _Received(begin, max(max_bytes, 2 * MTU_MAX), self.has_messages)
+        received = _Received(begin, max(how.max_bytes, 2 * MTU_MAX), self.has_messages)
         until = to_position  # further than that, where the last message is not whole there
         while received.begin < to_position:
             for _ in self._receive(received, until):

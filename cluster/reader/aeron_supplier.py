@@ -17,6 +17,7 @@ from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
 from cluster.protocol.frame import DATA_FRAME_HEADER, FRAME_ALIGNMENT
+from cluster.transport.committed_log import READING_COMMITTED
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.log_client import Answer, RecordingAnswer
 
@@ -101,7 +102,7 @@ class AeronSupplier:
 
     def read(self, from_position: int, to_position: int) -> Iterator[Answer]:
         log, _ = self._asked()
-        blocks = log.blocks(from_position, to_position, is_committed=True)
+        blocks = log.blocks(from_position, to_position, READING_COMMITTED)
         yield from _as_recorded(log.recording, blocks)
         yield _END
 
@@ -123,7 +124,7 @@ class AeronSupplier:
         )
         with closing(of_snapshot):
             yield _status(of_snapshot.recording, ())
-            yield from _as_recorded(of_snapshot.recording, of_snapshot.blocks(is_committed=True))
+            yield from _as_recorded(of_snapshot.recording, of_snapshot.blocks(how=READING_COMMITTED))
         yield _END
 
     def close(self) -> None:

@@ -29,7 +29,7 @@ from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log
 from cluster.reader.directory import DirectoryLog
 from cluster.transport.clock import monotonic_ns
-from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.committed_log import READING, Reading
 
 REOPEN_INTERVAL_NS = 1_000_000_000
 
@@ -162,14 +162,7 @@ class DirectoriesLog:
                 copy.log = None
 
     def blocks(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        is_skimmed: bool = False,
-        on_damage: OnDamage | None = None,
+        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What one directory lacks is read from another, and damage is reported, never
         skipped, when no other has what is damaged.
@@ -177,7 +170,7 @@ class DirectoriesLog:
         extent = self._extent = self._look()
         position = extent.start if from_position is None else from_position
         end = extent.tip.end if to_position is None else min(to_position, extent.tip.end)
-        if is_committed and to_position is not None and end < to_position:
+        if how.is_committed and to_position is not None and end < to_position:
             raise DataLoss(f"the log ends at position {end} here, up to {to_position} was asked for")
         failed: dict[str, Exception] = {}
         while position < end:
@@ -186,7 +179,7 @@ class DirectoriesLog:
                 raise _what_is_missing(extent, position, failed)
             begin = position
             try:
-                for _, block in copy.log.blocks(position, min(end, copy.limit), max_bytes=max_bytes):
+                for _, block in copy.log.blocks(position, min(end, copy.limit), Reading(how.max_bytes)):
                     if copy.dir != extent.tip.dir and position + len(block) > copy.limit:
                         break  # its last message ends beyond what is known to be of the log
                     self._read_last = copy.log
@@ -198,7 +191,7 @@ class DirectoriesLog:
                 self._warn(f"{error}; what lies there is read from another directory, if one has it")
             else:
                 if position == begin:
-                    if copy.dir == extent.tip.dir and not is_committed:
+                    if copy.dir == extent.tip.dir and not how.is_committed:
                         return  # the rest of the message is not there yet
                     failed[copy.dir] = DataLoss(
                         f"{copy.dir}: the message at position {position} is not known to be committed"

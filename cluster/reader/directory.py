@@ -29,7 +29,7 @@ from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
 from cluster.reader.snapshots import newest_module_records
 from cluster.transport.clock import epoch_ms
-from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.committed_log import READING, OnDamage, Reading
 
 
 class DirectoryLog:
@@ -137,30 +137,23 @@ class DirectoryLog:
         return LogDamaged(self._segments.path(base), position - base, what)
 
     def blocks(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        is_skimmed: bool = False,
-        on_damage: OnDamage | None = None,
+        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
     ) -> Iterator[tuple[int, np.ndarray]]:
         extent = self.extent()
         position = self.start_position if from_position is None else from_position
-        limit = extent.written if is_committed and to_position is not None else extent.end
+        limit = extent.written if how.is_committed and to_position is not None else extent.end
         end = limit if to_position is None else min(to_position, limit)
         self._check_start(position)
-        if is_committed and to_position is not None and limit < to_position:
+        if how.is_committed and to_position is not None and limit < to_position:
             raise DataLoss(f"the log ends at position {limit} here, up to {to_position} was asked for")
-        wanted, tried = max_bytes, 0
+        wanted, tried = how.max_bytes, 0
         while position < end:
             run, damage = self._read_run(position, limit, wanted)
             if run is None:
                 self.state.refresh()
                 self._check_start(position)  # purged while it was read?
                 assert damage is not None
-                position = self._skip(damage, position, limit, on_damage)
+                position = self._skip(damage, position, limit, how.on_damage)
                 continue
             cut = last_message_end(run, 0, len(run))
             if position + cut > end:  # up to the message that begins last in the range, and no more
@@ -169,7 +162,7 @@ class DirectoryLog:
                 found, run = [run[:cut]], None
                 yield position, found.pop()  # whoever takes it has it alone
                 position += cut
-                wanted, tried = max_bytes, 0
+                wanted, tried = how.max_bytes, 0
             elif position + len(run) == limit:
                 return  # the rest of the message is not there yet
             elif len(run) == tried:

@@ -12,7 +12,6 @@ range of positions is half-open, and an entry belongs to the range in which its 
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -30,7 +29,7 @@ from cluster.protocol.token import (
 )
 from cluster.reader.entry import Entry
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage
+from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage, Reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -343,13 +342,8 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
-        blocks = self.log.blocks(
-            self._begin(from_position),
-            to_position,
-            max_bytes=max_bytes,
-            is_committed=is_committed,
-            on_damage=on_damage,
-        )
+        how = Reading(max_bytes, is_committed, on_damage=on_damage)
+        blocks = self.log.blocks(self._begin(from_position), to_position, how)
         if self.entry_filter is None or self.entry_filter.is_by_type:
             return blocks
         applied = self.entry_filter.applied
@@ -376,11 +370,12 @@ class LogReader:
                 raise LogPurged(f"position {position} was purged, the log begins at {known}", known)
         assert known <= position
         begin = max(position - position % self.term_length, known)
-        skimmed = partial(self.log.blocks, is_skimmed=True, on_damage=on_damage)
-        for at, block in skimmed(begin, position, is_committed=is_committed):
+        how = Reading(is_committed=is_committed, is_skimmed=True, on_damage=on_damage)
+        for at, block in self.log.blocks(begin, position, how):
             begin = at + len(block)
         if begin < position:  # damage lies there, or the log ends before
-            begin = next((at for at, _ in skimmed(begin)), position)
+            how = how._replace(is_committed=False)
+            begin = next((at for at, _ in self.log.blocks(begin, None, how)), position)
         return begin
 
     def batches(

@@ -31,7 +31,7 @@ from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.transport.committed_log import READING, Reading
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.forks import leave_to_parent
@@ -312,23 +312,16 @@ class RemoteLog:
         return self._commit_position
 
     def blocks(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        is_skimmed: bool = False,
-        on_damage: OnDamage | None = None,
+        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What one member lacks is read at another, and reported when none has it."""
         position = self.start_position if from_position is None else from_position
         end = to_position
         if end is None:
             end = self.end_position()
-        elif not is_committed and end > self._commit_position:  # what is known to be committed stays so
+        elif not how.is_committed and end > self._commit_position:  # what is known to be committed stays so
             end = min(end, self.end_position())
-        wanted = SKIMMED if is_skimmed else self._wanted
+        wanted = SKIMMED if how.is_skimmed else self._wanted
         failures: dict[int, ClusterError] = {}
         deadline_ns = self._now_ns() + self._give_up_ns
         while position < end:
@@ -340,7 +333,7 @@ class RemoteLog:
                 failures.clear()
                 continue
             try:
-                for block in self._read(member_id, position, end, min(max_bytes, BLOCK_BYTES), wanted):
+                for block in self._read(member_id, position, end, min(how.max_bytes, BLOCK_BYTES), wanted):
                     yield position, block
                     position += len(block)
                     failures.clear()

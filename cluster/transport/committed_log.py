@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,18 @@ from cluster.protocol.token import LogIdentity
 BLOCK_LENGTH = 4 * 1024 * 1024
 
 OnDamage = Callable[[LogDamaged], object]
+
+
+class Reading(NamedTuple):
+    """How blocks are read: what each of these does, ``CommittedLog.blocks`` says."""
+
+    max_bytes: int = BLOCK_LENGTH
+    is_committed: bool = False
+    is_skimmed: bool = False
+    on_damage: OnDamage | None = None
+
+
+READING, READING_COMMITTED = Reading(), Reading(is_committed=True)
 
 
 class CommittedLog(Protocol):
@@ -64,14 +76,7 @@ class CommittedLog(Protocol):
         """End of what a batch reads: the commit position of a live member, else all that is recorded."""
 
     def blocks(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        is_skimmed: bool = False,
-        on_damage: OnDamage | None = None,
+        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; together they hold every entry whose
         first frame lies in [``from_position``, ``to_position``).
