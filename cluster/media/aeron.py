@@ -17,7 +17,7 @@ from typing import Self
 
 from cluster.errors import MediaDriverError
 from cluster.media.broadcast_receiver import BroadcastReceiver
-from cluster.media.client_conductor import ClientConductor
+from cluster.media.client_conductor import Answer, ClientConductor
 from cluster.media.cnc_file import CncFile
 from cluster.media.driver_proxy import DriverProxy
 from cluster.media.log_buffers import LogBuffers
@@ -57,12 +57,9 @@ class Aeron:
 
     def add_subscription(self, channel: str, stream_id: int) -> Subscription:
         """Raises MediaDriverError for a channel that the driver refuses, with what it says."""
-        registration_id = self._proxy.add_subscription(channel, stream_id)
-        subscription = Subscription(registration_id, channel, stream_id)
-        self.conductor.expect(registration_id)
-        self.conductor.follow(subscription)
+        subscription = self.ask_for_subscription(channel, stream_id)
         try:
-            answer = self.conductor.await_answer(registration_id, ANSWER_TIMEOUT_S)
+            answer = self.conductor.await_answer(subscription.registration_id, ANSWER_TIMEOUT_S)
         except MediaDriverError:
             self.conductor.forget(subscription)
             raise
@@ -72,13 +69,55 @@ class Aeron:
 
     def add_exclusive_publication(self, channel: str, stream_id: int) -> Publication:
         """Raises MediaDriverError for a channel that the driver refuses, with what it says."""
-        registration_id = self._proxy.add_exclusive_publication(channel, stream_id)
-        self.conductor.expect(registration_id)
+        registration_id = self.ask_for_exclusive_publication(channel, stream_id)
         answer = self.conductor.await_answer(registration_id, ANSWER_TIMEOUT_S)
+        return self._publication(answer)
+
+    def _publication(self, answer: Answer) -> Publication:
         assert isinstance(answer, OnPublicationReady)
         log = LogBuffers(answer.log_file)
         return Publication(
-            self._cnc, registration_id, answer.session_id, answer.position_limit_counter_id, log
+            self._cnc, answer.registration_id, answer.session_id, answer.position_limit_counter_id, log
+        )
+
+    # ---- without waiting: ``conductor.answer`` of the id has the driver's answer
+
+    def ask_for_subscription(self, channel: str, stream_id: int) -> Subscription:
+        """It gets its images once the driver has it; its registration id is that of the command."""
+        registration_id = self._proxy.add_subscription(channel, stream_id)
+        subscription = Subscription(registration_id, channel, stream_id)
+        self.conductor.expect(registration_id)
+        self.conductor.follow(subscription)
+        return subscription
+
+    def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
+        """The id to ask ``publication_of`` for."""
+        registration_id = self._proxy.add_exclusive_publication(channel, stream_id)
+        self.conductor.expect(registration_id)
+        return registration_id
+
+    def publication_of(self, registration_id: int) -> Publication | None:
+        """The publication that was asked for, once the driver has it. Raises ChannelRefused."""
+        answer = self.conductor.answer(registration_id)
+        return None if answer is None else self._publication(answer)
+
+    def add_destination(self, subscription: Subscription, channel: str) -> int:
+        """Have a subscription of manual control listen at ``channel``; returns the id of the command."""
+        correlation_id = self._proxy.add_destination(subscription.registration_id, channel)
+        self.conductor.expect(correlation_id)
+        return correlation_id
+
+    def remove_destination(self, subscription: Subscription, channel: str) -> None:
+        """Have it listen there no more. Nobody waits for the answer."""
+        self._proxy.remove_destination(subscription.registration_id, channel)
+
+    def has_socket_of(self, registration_id: int) -> bool:
+        """Whether the driver still listens for a subscription, which may have been given back."""
+        return any(
+            counter.is_allocated
+            and counter.type_id == LOCAL_SOCKET_ADDRESS_TYPE
+            and counter.registration_id == registration_id
+            for counter in self._cnc.counters()
         )
 
     def remove_subscription(self, subscription: Subscription) -> None:

@@ -60,20 +60,28 @@ class ClientConductor:
     # ---- what the client asks for
 
     def expect(self, correlation_id: int) -> None:
-        """Keep the answer to this command, for ``await_answer``."""
+        """Keep the answer to this command, for ``answer`` or ``await_answer``."""
         self._expected.add(correlation_id)
+
+    def answer(self, correlation_id: int) -> Answer | None:
+        """The driver's answer to an expected command, once it is there. Raises ChannelRefused."""
+        answer = self._answers.pop(correlation_id, None)
+        if answer is not None:
+            self._expected.discard(correlation_id)
+        if isinstance(answer, OnError):
+            raise ChannelRefused(f"the media driver refused: {answer.message} (error {answer.error_code})")
+        return answer
 
     def await_answer(self, correlation_id: int, timeout_s: float) -> Answer:
         """The driver's answer to an expected command. Raises MediaDriverError for none, ChannelRefused."""
         try:
             self.await_value(lambda: correlation_id in self._answers, timeout_s, "the media driver's answer")
-            answer = self._answers.pop(correlation_id)
+            answer = self.answer(correlation_id)
         except TimedOut as error:
             raise MediaDriverError(str(error)) from None
         finally:
             self._expected.discard(correlation_id)
-        if isinstance(answer, OnError):
-            raise ChannelRefused(f"the media driver refused: {answer.message} (error {answer.error_code})")
+        assert answer is not None
         return answer
 
     def await_value(self, found: Callable[[], T | None], timeout_s: float, what: str) -> T:

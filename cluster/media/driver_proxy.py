@@ -35,6 +35,12 @@ class DriverProxy:
         self._write(media.REMOVE_SUBSCRIPTION, command.encode_body())
         return correlation_id
 
+    def add_destination(self, registration_id: int, channel: str) -> int:
+        return self._destination(media.ADD_DESTINATION, registration_id, channel)
+
+    def remove_destination(self, registration_id: int, channel: str) -> int:
+        return self._destination(media.REMOVE_DESTINATION, registration_id, channel)
+
     def client_close(self) -> None:
         self._write(media.CLIENT_CLOSE, media.CorrelatedCommand(self.client_id, -1).encode_body())
 
@@ -52,6 +58,12 @@ class DriverProxy:
     def _write(self, type_id: int, command: bytes) -> None:
         self.check_process()
         self._ring.write(type_id, command)
+
+    def _destination(self, type_id: int, registration_id: int, channel: str) -> int:
+        correlation_id = self._ring.next_correlation_id()
+        command = media.DestinationCommand(self.client_id, correlation_id, registration_id, channel)
+        self._write(type_id, command.encode_body())
+        return correlation_id
 
     def _add(self, type_id: int, channel: str, stream_id: int) -> int:
         correlation_id = self._ring.next_correlation_id()

@@ -67,6 +67,11 @@ class Image:
             raise MediaDriverError(f"an image begins at {self.position}, expected a multiple of 32")
 
     @property
+    def term_length(self) -> int:
+        """Bytes of its publication's terms."""
+        return self._log.term_length
+
+    @property
     def is_end_of_stream(self) -> bool:
         """Whether all was read that its publication has sent before it ended."""
         return self.position >= self._log.metadata.end_of_stream_position

@@ -29,6 +29,8 @@ REMOVE_PUBLICATION: Final = 0x02
 ADD_SUBSCRIPTION: Final = 0x04
 REMOVE_SUBSCRIPTION: Final = 0x05
 CLIENT_CLOSE: Final = 0x0B
+ADD_DESTINATION: Final = 0x0C  # of a subscription
+REMOVE_DESTINATION: Final = 0x0D
 
 # Types of answers.
 ON_ERROR: Final = 0x0F01
@@ -90,6 +92,15 @@ class RemoveSubscription(Composite):
     client_id: i64
     correlation_id: i64
     registration_id: i64
+
+
+class DestinationCommand(Composite):
+    """Has a subscription of manual control listen at a channel, or listen there no more."""
+
+    client_id: i64
+    correlation_id: i64
+    registration_id: i64
+    channel: Ascii
 
 
 class OnError(Composite):

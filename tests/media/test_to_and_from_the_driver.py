@@ -126,12 +126,16 @@ def test_each_command_has_the_bytes_of_aeron_s(driver, ring):
     subscription = proxy.add_subscription("aeron:udp?endpoint=localhost:0", 20)
     proxy.remove_publication(publication)
     proxy.remove_subscription(subscription)
+    proxy.add_destination(subscription, "aeron:udp?endpoint=localhost:7")
+    proxy.remove_destination(subscription, "aeron:udp?endpoint=localhost:7")
     proxy.client_close()
     assert list(driver.commands()) == [
         (0x03, struct.pack("<qqii9s", 0, 1, 10, 9, b"aeron:ipc")),
         (0x04, struct.pack("<qqqii30s", 0, 2, -1, 20, 30, b"aeron:udp?endpoint=localhost:0")),
         (0x02, struct.pack("<qqqq", 0, 3, 1, 0)),
         (0x05, struct.pack("<qqq", 0, 4, 2)),
+        (0x0C, struct.pack("<qqqi30s", 0, 5, 2, 30, b"aeron:udp?endpoint=localhost:7")),
+        (0x0D, struct.pack("<qqqi30s", 0, 6, 2, 30, b"aeron:udp?endpoint=localhost:7")),
         (0x0B, struct.pack("<qq", 0, -1)),
     ]
 
