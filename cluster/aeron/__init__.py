@@ -9,4 +9,8 @@ Nothing of such a cluster is changed, and nothing is installed on its members. A
 sessions of our members:
 
     AeronIngress ── AeronClients ── AeronClientLink ──▶ a member's ClientPort
+
+Or one of our members is among Java's, and follows their leader:
+
+    AeronLinks ── consensus messages ──▶ consensus endpoints      ◀── FollowedLog, ReplicatedLog
 """

@@ -31,6 +31,7 @@ class ConsensusModuleContext:
     member_endpoints: str = ""  # the members string, as backups are told
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
+    may_lead: bool = True  # False: it votes and follows, and never stands
     service_count: int = 1
     is_standby: bool = False  # it takes snapshots that are for standbys, too
     accept_standby_snapshots: bool = False

@@ -511,8 +511,9 @@ class Election:
         return self._time_of_last_leader_message_ns + self._context.leader_heartbeat_timeout_ns
 
     def _may_stand(self) -> bool:
-        """Whether its log is all that it has ever reported; else somebody who has that must lead."""
-        return self._standing >= self._acknowledged_end and self._promises.has_say
+        """Whether it leads at all, and its log is all that it has ever reported; else another must lead."""
+        is_whole = self._standing >= self._acknowledged_end
+        return self._context.may_lead and is_whole and self._promises.has_say
 
     def _find_promises(self) -> None:
         """Without promises: take note of what the others have answered."""

@@ -28,6 +28,7 @@ from cluster.protocol.consensus import (
     TerminationAck,
     TerminationPosition,
     Vote,
+    sender_of,
 )
 from cluster.protocol.frame import is_mtu, is_term_length
 from cluster.protocol.link import (
@@ -119,7 +120,7 @@ class Admission:
         kind = type(message)
         if kind not in _POSITIONS and kind not in _OTHERS:
             return "no message between members"
-        sender = _sender_of(message)
+        sender = sender_of(message)
         if sender is not None and sender != member_id:
             return f"speaks as member {sender}"
         for name in _POSITIONS.get(kind, ()):
@@ -192,20 +193,6 @@ class Admission:
         return None
 
 
-def _sender_of(message: Message) -> int | None:
-    """The member that the message says it is from; None when it does not say."""
-    match message:
-        case CanvassPosition() | AppendPosition() | CatchupPosition() | Vote():
-            return message.follower_member_id
-        case RequestVote():
-            return message.candidate_member_id
-        case NewLeadershipTerm() | CommitPosition():
-            return message.leader_member_id
-        case TerminationAck():
-            return message.member_id
-    return None
-
-
 def _is_position(position: int) -> bool:
     return bool(is_log_position(position))
 
@@ -219,9 +206,10 @@ def _fault_of_term(message: NewLeadershipTerm, own_version: int) -> str | None:
         return "a log that ends before its last term begins"
     if not 0 <= (message.commit_position or 0) <= message.log_position:
         return "more committed than there is"
-    if message.next_leadership_term_id == NULL_VALUE:
-        return None
-    if not message.log_leadership_term_id < message.next_leadership_term_id <= message.leadership_term_id:
+    log_term_id, next_id = message.log_leadership_term_id, message.next_leadership_term_id
+    if next_id == NULL_VALUE or next_id == log_term_id == message.leadership_term_id:
+        return None  # the latter says a leader of Aeron's that has recorded its own term
+    if not log_term_id < next_id <= message.leadership_term_id:
         return "no next term"
     end = message.next_log_position
     if end == NULL_POSITION:

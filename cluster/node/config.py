@@ -47,6 +47,9 @@ class NodeConfig(NodeKeys):
             for member in self.cluster_members:
                 _check_port(member.ingress_endpoint)
                 _check_port(member.consensus_endpoint)
+                if self.consensus_channel != "none":
+                    for endpoint in (member.log_endpoint, member.catchup_endpoint, member.archive_endpoint):
+                        _check_port(endpoint)
             for endpoint in (
                 self.tcp_ingress,
                 self.metrics_endpoint,
@@ -108,6 +111,11 @@ class NodeConfig(NodeKeys):
             (
                 "ingress_channel",
                 self.ingress_channel == "none" or self.ingress_channel.partition("?")[0] == "aeron:udp",
+                "none, or a channel such as aeron:udp",
+            ),
+            (
+                "consensus_channel",
+                self.consensus_channel == "none" or self.consensus_channel.partition("?")[0] == "aeron:udp",
                 "none, or a channel such as aeron:udp",
             ),
             (
@@ -204,6 +212,11 @@ class NodeConfig(NodeKeys):
             endpoint = self.listens_at(self.member.ingress_endpoint)
             channel = with_parameter(channel, "endpoint", endpoint)
         return with_parameter(channel, "rejoin", "false")
+
+    @property
+    def may_lead(self) -> bool:
+        """Members of Java's are followed only."""
+        return self.consensus_channel == "none"
 
     @property
     def metrics_address(self) -> str:

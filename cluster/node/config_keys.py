@@ -86,6 +86,13 @@ class NodeKeys(BaseModel):
         insecure_network.""",
         aeron="aeron.cluster.ingress.channel",
     )
+    consensus_channel: str = _key(
+        "none",
+        """The medium of all that members send each other: "none" is TCP, between members of this project.
+        "aeron:udp" is Aeron's, by the media driver of `aeron_dir`: the others are members of Java's, and
+        this one follows and votes, and never leads (docs/aeron.md). It knows no TLS, either.""",
+        aeron="aeron.cluster.consensus.channel",
+    )
     aeron_dir: str = _key(
         "", "The directory of that media driver; /dev/shm/aeron-<user> when empty, of the member's user."
     )

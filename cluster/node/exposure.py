@@ -9,7 +9,7 @@ from cluster.errors import ConfigurationError
 from cluster.node.config import NodeConfig
 from cluster.protocol.response_channel import parameter
 
-INGRESS_CHANNEL = "ingress_channel"
+INGRESS_CHANNEL, CONSENSUS_CHANNEL = "ingress_channel", "consensus_channel"
 
 
 def check_exposure(config: NodeConfig) -> None:
@@ -31,7 +31,7 @@ def check_exposure(config: NodeConfig) -> None:
     for key, endpoint in listening(config).items():
         if is_loopback(host_within(endpoint)):
             continue
-        if key == INGRESS_CHANNEL:
+        if key in (INGRESS_CHANNEL, CONSENSUS_CHANNEL):
             raise ConfigurationError(
                 f"{key} {endpoint} is not on loopback, and Aeron's medium knows no TLS: set "
                 "insecure_network = true, and let trusted hosts alone reach that port"
@@ -45,7 +45,8 @@ def check_exposure(config: NodeConfig) -> None:
 
 def listening(config: NodeConfig) -> dict[str, str]:
     """What a member listens at, by what that is for."""
-    found = {"the consensus endpoint": config.listens_at(config.member.consensus_endpoint)}
+    consensus = "the consensus endpoint" if config.may_lead else CONSENSUS_CHANNEL
+    found = {consensus: config.listens_at(config.member.consensus_endpoint)}
     if config.grpc_gateway != "none":
         found["the ingress endpoint"] = config.listens_at(config.member.ingress_endpoint)
     if config.aeron_ingress:

@@ -18,6 +18,7 @@ from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
+from cluster.node.ports import OpenLinks
 from cluster.node.service_process import ChildProcess, command_of
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
@@ -29,12 +30,12 @@ from cluster.transport.event_logs import EventLogs
 from cluster.transport.file_look import FileLook
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.links import MemberLinks
-from cluster.transport.log_client import open_log_client
+from cluster.transport.log_client import RecordingAnswer, open_log_client
 from cluster.transport.log_server import Ask
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
-from cluster.transport.recording_fetch import FetchedInThread
+from cluster.transport.recording_fetch import FetchedInThread, read_recordings
 from cluster.transport.server import ClientPort
 from cluster.transport.system_calls import system_calls
 
@@ -127,8 +128,10 @@ class Machine:
         path = f"{self._config.driver_path}/cnc.dat"
         return CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
 
-    def open_links(self) -> MemberLinks:
+    def open_links(self) -> OpenLinks:
         config = self._config
+        if config.consensus_channel != "none":
+            return self._open_aeron_links()
         return MemberLinks(
             config.member_id,
             parse_endpoint(f"tcp:{config.listens_at(config.member.consensus_endpoint)}"),
@@ -142,6 +145,22 @@ class Machine:
             tls=self._tls,
             heartbeat_interval_ns=config.leader_heartbeat_interval_ns,
             link_timeout_ns=config.module_context.link_timeout_ns,
+        )
+
+    def _open_aeron_links(self) -> OpenLinks:
+        from cluster.aeron.aeron_links import AeronLinks
+
+        config = self._config
+        self.on_event("follows members of Java's by a media driver, and never leads")
+        return AeronLinks(
+            config.member,
+            {m.member_id: m for m in config.cluster_members if m.member_id != config.member_id},
+            config.consensus_channel,
+            config.aeron_dir,
+            listens_at=config.listens_at,
+            incarnation=secrets.randbits(63),
+            clock_ns=monotonic_ns,
+            on_error=self._on_aeron_error,
         )
 
     def open_clients(self, incarnation: int) -> ClientPort:
@@ -178,7 +197,9 @@ class Machine:
         command = () if is_external else command_of(driver_directory, service_id)
         return ChildProcess(service_id, driver_directory, self.poller, command, self.on_event)
 
-    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedInThread:
+    def fetch_recordings(
+        self, endpoint: str, recording_ids: Sequence[int]
+    ) -> FetchedInThread[RecordingAnswer]:
         config = self._config
         credentials = as_supplier(credentials_of(config.standby_token_file, "", ""))
         client = open_log_client(
@@ -187,7 +208,7 @@ class Machine:
             config.tls_files,
             credentials=credentials.encoded_credentials,
         )
-        return FetchedInThread(client, recording_ids)
+        return FetchedInThread(read_recordings(client, recording_ids))
 
     def needed_positions(self) -> Sequence[NeededPosition]:
         needed: list[NeededPosition] = [self._reader_position]
@@ -270,7 +291,7 @@ class Machine:
         return self._aeron
 
     def _on_aeron_error(self, error: ClusterError) -> None:
-        self._log.often("a client of Aeron's, or its media driver", str(error), monotonic_ns())
+        self._log.often("Aeron's medium", str(error), monotonic_ns())
 
     def _control_port(self) -> ControlPort:
         from cluster.node.control import ControlPort

@@ -49,6 +49,8 @@ def warm_up(config: NodeConfig) -> None:
             importlib.import_module(name)
     if config.aeron_ingress:
         importlib.import_module("cluster.aeron.aeron_ingress")
+    if config.consensus_channel != "none":
+        importlib.import_module("cluster.aeron.aeron_links")
     settle_memory()
 
 

@@ -92,3 +92,17 @@ class TerminationAck(Message, template_id=76):
     leadership_term_id: i64
     log_position: i64
     member_id: i32
+
+
+def sender_of(message: Message) -> int | None:
+    """The member that the message says it is from; None when it does not say."""
+    match message:
+        case CanvassPosition() | AppendPosition() | CatchupPosition() | Vote():
+            return message.follower_member_id
+        case RequestVote():
+            return message.candidate_member_id
+        case NewLeadershipTerm() | CommitPosition():
+            return message.leader_member_id
+        case TerminationAck():
+            return message.member_id
+    return None

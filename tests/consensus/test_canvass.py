@@ -296,6 +296,17 @@ def test_but_it_votes():
     assert answer.vote is True
 
 
+def test_a_member_that_may_not_lead_never_nominates_and_refuses_nobody_for_a_shorter_log():
+    driven = in_canvass(1000, may_lead=False)
+    driven.hears(canvass(1, 0, 400), canvass(2, 0, 400))
+    driven.work_for(2 * MINUTE, step_ns=SECOND)
+
+    assert driven.path == [S.INIT, S.CANVASS]
+    assert sent(driven.hears(request_vote(1, TERM, log=(0, 400))), Vote) == []
+    [answer] = sent(driven.hears(request_vote(2, TERM, log=(0, 1000))), Vote)
+    assert answer.vote is True
+
+
 def test_the_appointed_member_nominates():
     driven = in_canvass(1000, appointed_leader_id=0)
     driven.hears(canvass(1, 0, 400), canvass(2, 0, 400))

@@ -540,3 +540,15 @@ def test_a_service_message_that_was_not_committed_is_appended_by_the_next_leader
         if member.is_running:
             offered = [payload for payload in member.service.applied if payload.isdigit()]
             assert offered == [b"%d" % number for number in range(30)]
+
+
+def test_a_leader_of_aeron_s_names_its_own_term_as_the_next_once_it_is_recorded():
+    cluster, _ = a_cluster_with_a_client()
+    follower = cluster.followers[0]
+    leader_id = cluster.leader.member_id
+    follower.enter_election("asked for")
+
+    told = NewLeadershipTerm(3, 3, 128, -1, 3, 128, 128, 0, 0, leader_id, 7, 1, False, 96)
+    follower.receive(leader_id, told)
+
+    assert follower.counters.errors.get() == 0

@@ -216,6 +216,11 @@ def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
         ("tcp_ingress = '127.0.0.1:0'", "endpoint '127.0.0.1:0': expected a port from 1 to 65535"),
         ("ingress_channel = 'aeron:udp?endpoint=a:0'", "endpoint 'a:0': expected a port from 1 to 65535"),
         ("ingress_channel = 'aeron:ipc'", "ingress_channel: expected none, or a channel such as aeron:udp"),
+        ("consensus_channel = 'aeron:ipc'", "consensus_channel: expected none, or a channel such as"),
+        (
+            "consensus_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:0,a:5']",
+            "endpoint 'a:0': expected a port from 1 to 65535",
+        ),
         ("max_sessions = ", "DIR/node.toml: not TOML: "),
     ],
 )
@@ -272,6 +277,7 @@ USED_ELSEWHERE = {
         "archive_dir",
         "cluster_clock",
         "cluster_dir",
+        "consensus_channel",
         "dir",
         "driver_dir",
         "ingress_channel",

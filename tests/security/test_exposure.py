@@ -42,13 +42,14 @@ def test_where_it_listens_counts_and_not_what_it_tells_others():
     check_exposure(config("192.168.1.7", "192.168.1.7", listen="127.0.0.1"))
 
 
-def test_a_channel_of_aeron_s_is_refused_where_all_else_has_tls():
+@pytest.mark.parametrize(("key", "port"), [("ingress_channel", 9000), ("consensus_channel", 9002)])
+def test_a_channel_of_aeron_s_is_refused_where_all_else_has_tls(key, port):
     tls = {"tls_ca": "ca.pem", "tls_certificate": "m.pem", "tls_key": "m.key"}
-    keys = {**tls, "authenticator": "token", "authenticator_file": "tokens", "ingress_channel": "aeron:udp"}
-    with pytest.raises(ConfigurationError, match=r"ingress_channel 0\.0\.0\.0:9000 is not on loopback"):
-        check_exposure(config("0.0.0.0", **keys))
+    keys = {**tls, "authenticator": "token", "authenticator_file": "tokens", key: "aeron:udp"}
+    with pytest.raises(ConfigurationError, match=rf"{key} 0\.0\.0\.0:{port} is not on loopback"):
+        check_exposure(config("0.0.0.0", "0.0.0.0", **keys))
     check_exposure(config(**keys))
-    check_exposure(config("0.0.0.0", insecure_network=True, **keys))
+    check_exposure(config("0.0.0.0", "0.0.0.0", insecure_network=True, **keys))
 
 
 def test_a_name_counts_as_what_it_resolves_to(monkeypatch):

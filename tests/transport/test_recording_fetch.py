@@ -6,7 +6,7 @@ import pytest
 
 from cluster.errors import ClusterError
 from cluster.transport.log_client import Unreachable
-from cluster.transport.recording_fetch import ANSWERS_MAX, FetchedInThread
+from cluster.transport.recording_fetch import ANSWERS_MAX, FetchedInThread, read_recordings
 
 DEADLINE_S = 20
 
@@ -61,7 +61,7 @@ def raised(fetched):
 
 def test_all_recordings_come_in_their_order_and_the_client_is_closed():
     archive = Archive()
-    fetched = FetchedInThread(archive, [7, 5])
+    fetched = FetchedInThread(read_recordings(archive, [7, 5]))
     assert taken(fetched, 6) == [(7, 0), (7, 1), (7, 2), (5, 0), (5, 1), (5, 2)]
     assert archive.is_closed.wait(DEADLINE_S)
     assert fetched.poll() is None, "there is no more"
@@ -76,7 +76,7 @@ def test_all_recordings_come_in_their_order_and_the_client_is_closed():
 )
 def test_an_archive_that_fails_is_told_to_who_polls(last, text):
     archive = Archive(count=2, last=last)
-    fetched = FetchedInThread(archive, [7])
+    fetched = FetchedInThread(read_recordings(archive, [7]))
     assert taken(fetched, 2) == [(7, 0), (7, 1)]
     assert str(raised(fetched)) == text
     assert archive.is_closed.wait(DEADLINE_S)
@@ -84,7 +84,7 @@ def test_an_archive_that_fails_is_told_to_who_polls(last, text):
 
 def test_what_nobody_takes_is_bounded_and_ends_with_a_close():
     archive = Archive(count=1_000)
-    fetched = FetchedInThread(archive, [7])
+    fetched = FetchedInThread(read_recordings(archive, [7]))
     assert not archive.is_closed.wait(0.3), "it waits for somebody to take what it has"
     assert archive.given <= ANSWERS_MAX + 1
     fetched.close()

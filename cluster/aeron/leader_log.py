@@ -1,0 +1,226 @@
+"""The log of a leader of Java's, as a follower gets it from the leader's media driver and archive.
+
+FollowedLog     one subscription of the log's session, which gets destinations, as that of Aeron's Election:
+                    live       the own log endpoint, to which the leader's publication sends
+                    catch-up   the own catch-up endpoint, to which its archive replays; near the end the
+                               log endpoint, too, and without the first once the leader says StopCatchup
+ReplicatedLog   closed terms, replayed from the leader's archive by a thread
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from cluster.errors import RemoteProtocolError
+from cluster.media.aeron import Aeron
+from cluster.media.aeron_archive import AeronArchive
+from cluster.media.client_conductor import ChannelRefused
+from cluster.media.image import Image
+from cluster.media.subscription import Subscription
+from cluster.protocol import streams
+from cluster.protocol.link import LogImage
+from cluster.protocol.media import OnSubscriptionReady
+from cluster.transport.recording_fetch import FetchedInThread
+
+RUN_BYTES = 1024 * 1024  # given to the member at once
+LIVE_WINDOW_MAX = 32 * 1024 * 1024  # before the end, where the live log is joined (Aeron: ReplayMerge)
+RETRY_NS = 1_000_000_000  # of what the driver refused
+IDLE_S = 0.001
+
+
+class LogWish(NamedTuple):
+    """What a follower has asked its leader for."""
+
+    leader_member_id: int
+    correlation_id: int
+    leadership_term_id: int
+    log_session_id: int
+    position: int
+
+    def image_at(self, join_position: int) -> LogImage:
+        """The answer that its log comes, from there on."""
+        return LogImage(self.correlation_id, self.leadership_term_id, join_position, self.log_session_id)
+
+
+class LeaderLog(Protocol):
+    """``do_work``, then ``read`` once ``join_position`` is known; ``close`` at the end."""
+
+    wish: LogWish
+
+    @property
+    def join_position(self) -> int | None:
+        """Where what comes begins; None while it is not there."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all was read that will come."""
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        """Whether it is over because the leader has closed its log."""
+
+    def do_work(self, now_ns: int, leader_position: int) -> None:
+        """``leader_position``: where its log ends, as far as that is known.
+
+        Raises ChannelRefused where the driver does not listen, which is tried again; MediaDriverError.
+        """
+
+    def read(self) -> np.ndarray:
+        """The next whole frames, valid until the next call, or none. Raises ClusterError."""
+
+    def stop_catchup(self) -> None:
+        """The leader's archive sends nothing more."""
+
+    def close(self) -> int | None:
+        """Give it back; returns the subscription whose sockets are to close before others open."""
+
+
+class FollowedLog:
+    """``LeaderLog`` of one session, live or by a catch-up."""
+
+    def __init__(
+        self, aeron: Aeron, wish: LogWish, log_endpoint: str, catchup_endpoint: str, closing_id: int | None
+    ) -> None:
+        """``catchup_endpoint`` is empty for the live log; ``closing_id`` is what ``close`` said before."""
+        self.wish = wish
+        self._aeron = aeron
+        self._live = f"aeron:udp?endpoint={log_endpoint}"
+        self._catchup = f"aeron:udp?endpoint={catchup_endpoint}" if catchup_endpoint else ""
+        self._is_live = not self._catchup
+        self._closing_id = closing_id
+        self._expected: dict[int, str] = {}  # channels of commands that the driver has not answered
+        self._refused: dict[str, int] = {}  # when to try again, by channel
+        self._subscription: Subscription | None = None
+        self._image: Image | None = None
+        self._run = np.zeros(RUN_BYTES, np.uint8)
+
+    @property
+    def join_position(self) -> int | None:
+        if self._image is None and self._subscription is not None:
+            self._image = self._subscription.image_of(self.wish.log_session_id)
+        return None if self._image is None else self._image.position
+
+    @property
+    def is_over(self) -> bool:
+        return self._image is not None and (self._image.is_closed or self._image.is_end_of_stream)
+
+    @property
+    def is_end_of_stream(self) -> bool:
+        return self._image is not None and self._image.is_end_of_stream
+
+    def do_work(self, now_ns: int, leader_position: int) -> None:
+        if self._subscription is None:
+            if self._closing_id is None or not self._aeron.has_socket_of(self._closing_id):
+                self._subscribe()
+            return
+        for channel, due_ns in list(self._refused.items()):
+            if now_ns >= due_ns:
+                del self._refused[channel]
+                self._listen(self._subscription, channel)
+        for command_id in list(self._expected):
+            self._look_for_answer(self._subscription, command_id, now_ns)
+        image = self._image
+        if image is not None and not self._is_live:
+            window = min(image.term_length // 4, LIVE_WINDOW_MAX)
+            if image.position >= leader_position - window:
+                self._listen_live(self._subscription)
+
+    def _look_for_answer(self, subscription: Subscription, command_id: int, now_ns: int) -> None:
+        try:
+            answer = self._aeron.conductor.answer(command_id)
+        except ChannelRefused:  # a client that was killed may listen there until the driver misses it
+            self._refused[self._expected.pop(command_id)] = now_ns + RETRY_NS
+            raise
+        if answer is not None:
+            del self._expected[command_id]
+        if isinstance(answer, OnSubscriptionReady):
+            self._listen(subscription, self._catchup or self._live)
+
+    def _subscribe(self) -> None:
+        session = f"session-id={self.wish.log_session_id}"
+        channel = f"aeron:udp?control-mode=manual|{session}|group=true|rejoin=false|alias=log"
+        self._subscription = self._aeron.ask_for_subscription(channel, streams.LOG)
+        self._expected[self._subscription.registration_id] = channel
+
+    def _listen(self, subscription: Subscription, channel: str) -> None:
+        self._expected[self._aeron.add_destination(subscription, channel)] = channel
+
+    def _listen_live(self, subscription: Subscription) -> None:
+        self._is_live = True
+        self._listen(subscription, self._live)
+
+    def read(self) -> np.ndarray:
+        assert self._image is not None
+        return self._run[: self._image.poll(self._run)]
+
+    def stop_catchup(self) -> None:
+        if self._subscription is None or not self._catchup:
+            return
+        if not self._is_live:
+            self._listen_live(self._subscription)
+        self._aeron.remove_destination(self._subscription, self._catchup)
+        self._catchup = ""
+
+    def close(self) -> int | None:
+        if self._subscription is None:
+            return self._closing_id
+        self._aeron.remove_subscription(self._subscription)
+        return self._subscription.registration_id
+
+
+class ReplicatedLog:
+    """``LeaderLog`` of closed terms."""
+
+    is_over = is_end_of_stream = False
+
+    def __init__(
+        self,
+        aeron_dir: str,
+        wish: LogWish,
+        archive_endpoint: str,
+        recording_id: int,
+        stop_position: int,
+        closing_id: int | None,
+    ) -> None:
+        self.wish = wish
+        self.join_position = wish.position
+        self._closing_id = closing_id
+        self._fetched = FetchedInThread(
+            _replay(aeron_dir, archive_endpoint, recording_id, wish.position, stop_position)
+        )
+
+    def do_work(self, now_ns: int, leader_position: int) -> None:
+        """The thread does it."""
+
+    def read(self) -> np.ndarray:
+        found = self._fetched.poll()
+        return np.empty(0, np.uint8) if found is None else found
+
+    def stop_catchup(self) -> None:
+        """It is none."""
+
+    def close(self) -> int | None:
+        self._fetched.close()
+        return self._closing_id
+
+
+def _replay(
+    aeron_dir: str, archive_endpoint: str, recording_id: int, position: int, stop_position: int
+) -> Generator[np.ndarray]:
+    """Runs of frames. Raises MediaDriverError, TimedOut, ArchiveRefusal, RemoteProtocolError."""
+    run = np.zeros(RUN_BYTES, np.uint8)
+    with Aeron.connect(aeron_dir) as aeron, AeronArchive.connect(aeron, archive_endpoint) as archive:
+        replay = archive.replay(recording_id, position, stop_position - position)
+        while replay.position < stop_position:
+            length = replay.poll(run)
+            if length:
+                yield run[:length].copy()
+            elif replay.is_over:
+                where = f"{replay.position}, asked for up to {stop_position}"
+                raise RemoteProtocolError(f"archive {archive_endpoint} has ended a replay at {where}")
+            else:
+                time.sleep(IDLE_S)

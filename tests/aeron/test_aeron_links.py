@@ -1,0 +1,383 @@
+"""Links to members of Java's by a scripted media driver: what is sent, what is heard, how their log comes."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cluster.aeron import aeron_links, leader_log
+from cluster.aeron.aeron_links import AeronLinks
+from cluster.aeron.leader_log import RETRY_NS
+from cluster.errors import MediaDriverError, RemoteProtocolError
+from cluster.media.client_conductor import ChannelRefused
+from cluster.protocol import backup, consensus, decode, link, streams
+from cluster.protocol.enums import Offer
+from cluster.protocol.frame import frame
+from cluster.protocol.media import OnOperationSuccess, OnSubscriptionReady
+from cluster.protocol.members import parse_members
+from cluster.transport.message_frames import each_frame, link_frame, message_frame
+from tests.aeron.scripted_media import ScriptedImage, ScriptedPublication
+from tests.node.processes import await_that
+
+MEMBERS = parse_members("|".join(f"{i},h:{i}1,h:{i}2,h:{i}3,h:{i}4,h:{i}5" for i in range(3)))
+LEADER, OURS, SESSION, TERM = 1, 2, 77, 3
+TOLD = consensus.NewLeadershipTerm(2, -1, 0, -1, TERM, 0, 65_536, 9, 0, LEADER, SESSION, 1, False, 64)
+CANVASS = consensus.CanvassPosition(2, 64, 2, OURS)
+LIVE = link.ReplicationRequest(5, TERM, 64, -1)
+LOG_RUN = frame(b"entry", session_id=SESSION, stream_id=streams.LOG)
+
+
+class LogImage(ScriptedImage):
+    """Of the leader's log."""
+
+    term_length = 65_536
+    is_closed = is_end_of_stream = False
+    position = 64
+
+    def gives(self, frames: bytes) -> None:
+        self._frames.append(frames)
+
+
+class Driver:
+    """``Aeron``, its conductor, and the driver: what is asked for is there at once, unless it is held."""
+
+    def __init__(self) -> None:
+        self.conductor = self
+        self.publications: dict[int, ScriptedPublication] = {}
+        self.subscriptions: dict[int, SimpleNamespace] = {}
+        self.destinations: list[str] = []  # of the log
+        self.sockets: set[int] = set()
+        self.refused: str = "nothing"
+        self.failure: MediaDriverError | None = None
+        self._last_id = 0
+        self._answers: dict[int, Any] = {}
+
+    def next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
+
+    def ask_for_subscription(self, channel: str, stream_id: int) -> SimpleNamespace:
+        id_ = self.next_id()
+        images: dict[int, Any] = {}
+        found = SimpleNamespace(registration_id=id_, channel=channel, images=images, image_of=images.get)
+        self.subscriptions[stream_id] = found
+        self._answers[id_] = OnSubscriptionReady(id_, 1)
+        return found
+
+    def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
+        if self.refused in channel:
+            raise ChannelRefused("the media driver refused: unknown host")
+        id_ = self.next_id()
+        self.publications[id_] = ScriptedPublication(channel, stream_id)
+        return id_
+
+    def publication_of(self, registration_id: int) -> ScriptedPublication:
+        return self.publications[registration_id]
+
+    def add_destination(self, subscription: SimpleNamespace, channel: str) -> int:
+        id_ = self.next_id()
+        if self.refused in channel:
+            self._answers[id_] = ChannelRefused("the media driver refused: Address already in use")
+            return id_
+        self.destinations.append(channel)
+        self.sockets.add(subscription.registration_id)
+        self._answers[id_] = OnOperationSuccess(id_)
+        return id_
+
+    def remove_destination(self, subscription: SimpleNamespace, channel: str) -> None:
+        self.destinations.remove(channel)
+
+    def remove_subscription(self, subscription: SimpleNamespace) -> None:
+        self.destinations.clear()
+
+    def has_socket_of(self, registration_id: int) -> bool:
+        return registration_id in self.sockets
+
+    def answer(self, correlation_id: int) -> Any:
+        answer = self._answers.pop(correlation_id, None)
+        if isinstance(answer, ChannelRefused):
+            raise answer
+        return answer
+
+    def do_work(self) -> int:
+        if self.failure is not None:
+            raise self.failure
+        return 0
+
+    def close(self) -> None:
+        self.publications.clear()
+
+
+class Member:
+    """Ours, with its links; it takes note of what they tell it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_running: bool = True) -> None:
+        self.now_ns = 0
+        self.heard: list[Any] = []
+        self.errors: list[str] = []
+        self.driver = Driver()
+        self.is_running = is_running
+        monkeypatch.setattr(aeron_links, "Aeron", SimpleNamespace(connect=self._connect))
+        self.links = AeronLinks(
+            MEMBERS[OURS],
+            {0: MEMBERS[0], LEADER: MEMBERS[LEADER]},
+            "aeron:udp?term-length=64k",
+            "/driver",
+            listens_at=lambda endpoint: endpoint.replace("h:", "inside:"),
+            incarnation=4,
+            clock_ns=lambda: self.now_ns,
+            on_error=lambda error: self.errors.append(str(error)),
+        )
+        self.poll()
+
+    def _connect(self, aeron_dir: str, timeout_s: float) -> Driver:
+        assert (aeron_dir, timeout_s) == ("/driver", 0)
+        if not self.is_running:
+            raise MediaDriverError("no media driver runs")
+        return self.driver
+
+    def poll(self, times: int = 1) -> list[Any]:
+        """What is heard in so many turns."""
+        before = len(self.heard)
+        for _ in range(times):
+            self.links.poll(self)
+        return self.heard[before:]
+
+    def on_link_up(self, member_id: int, incarnation: int) -> None:
+        self.heard.append(("up", member_id, incarnation))
+
+    def on_link_down(self, member_id: int) -> None:
+        self.heard.append(("down", member_id))
+
+    def on_member_gone(self, member_id: int) -> None:
+        raise AssertionError("nobody is known to be gone")
+
+    def on_frames(self, member_id: int, buffer: np.ndarray, start: int, end: int) -> None:
+        for stream_id, offset, length in each_frame(buffer, start, end):
+            is_log = stream_id == streams.LOG
+            told = bytes(buffer[offset : offset + length]) if is_log else decode(buffer, offset, length)
+            self.heard.append((member_id, told))
+
+    def sent_to(self, member_id: int) -> list[Any]:
+        endpoint = f"endpoint={MEMBERS[member_id].consensus_endpoint}"
+        (publication,) = (p for p in self.driver.publications.values() if p.channel.endswith(endpoint))
+        return [decode(message) for message in publication.offered]
+
+    def image_from(self, session_id: int) -> ScriptedImage:
+        """A publication to the own consensus endpoint."""
+        images = self.driver.subscriptions[streams.CONSENSUS].images
+        images[session_id] = ScriptedImage(session_id)
+        return images[session_id]
+
+    def hears(self, *messages: Any, session_id: int = 11) -> list[Any]:
+        image = self.image_from(session_id)
+        for message in messages:
+            image.sends(message.encode())
+        return self.poll()
+
+    def wishes(self, message: Any) -> None:
+        assert self.links.send(LEADER, link_frame(message)) > 0
+
+    def log_arrives(self) -> LogImage:
+        images = self.driver.subscriptions[streams.LOG].images
+        images[SESSION] = LogImage(SESSION)
+        return images[SESSION]
+
+
+@pytest.fixture
+def member(monkeypatch: pytest.MonkeyPatch) -> Member:
+    found = Member(monkeypatch)
+    found.poll()
+    return found
+
+
+def test_messages_of_consensus_go_out_and_those_of_our_members_alone_do_not(member):
+    statement = link_frame(link.ClockRequest(1))
+    assert member.links.send(0, statement + message_frame(CANVASS, streams.CONSENSUS)) > 0
+    assert member.sent_to(0) == [CANVASS]
+    assert member.sent_to(LEADER) == []
+    channel = member.driver.subscriptions[streams.CONSENSUS].channel
+    assert channel == "aeron:udp?term-length=64k|endpoint=inside:22"
+
+
+def test_a_link_is_up_while_the_publication_to_the_member_is_acknowledged(member):
+    assert member.heard == [("up", 0, 4), ("up", 1, 4)]
+    assert not member.links.is_stable(0)
+    member.now_ns = 2_000_000_000
+    assert member.links.is_stable(0)
+    for publication in member.driver.publications.values():
+        publication.is_connected = "h:12" not in publication.channel
+    assert member.poll() == [("down", LEADER)]
+    assert member.links.send(LEADER, message_frame(CANVASS, streams.CONSENSUS)) == Offer.NOT_CONNECTED
+    assert (member.links.is_up(0), member.links.is_up(LEADER)) == (True, False)
+
+
+def test_what_a_publication_does_not_take_is_not_sent(member):
+    for publication in member.driver.publications.values():
+        publication.takes = False
+    assert member.links.send(0, message_frame(CANVASS, streams.CONSENSUS)) == Offer.BACK_PRESSURED
+
+
+def test_a_driver_that_ends_takes_all_links_down_and_is_looked_for_again(member):
+    member.driver.failure = MediaDriverError("the media driver was stopped")
+    member.is_running = False
+    assert member.poll(3) == [("down", 0), ("down", 1)]
+    member.driver, member.is_running = Driver(), True
+    assert member.poll(3) == []
+    member.now_ns += RETRY_NS
+    assert member.poll(2) == [("up", 0, 4), ("up", 1, 4)]
+    assert member.errors == ["the media driver was stopped"]
+
+
+def test_a_member_starts_without_a_driver(monkeypatch):
+    member = Member(monkeypatch, is_running=False)
+    assert member.errors == ["no media driver runs"]
+    member.is_running = True
+    member.now_ns += RETRY_NS
+    assert member.poll(2) == [("up", 0, 4), ("up", 1, 4)]
+
+
+def test_a_member_whose_name_is_not_known_yet_is_asked_for_again(monkeypatch):
+    member = Member(monkeypatch)
+    member.driver.failure = MediaDriverError("stopped")
+    member.poll()
+    member.driver = Driver()
+    member.driver.refused = "h:02"
+    member.now_ns += RETRY_NS
+    assert member.poll(2)[-1] == ("up", 1, 4)
+    member.driver.refused = "nothing"
+    member.now_ns += RETRY_NS
+    assert member.poll(2) == [("up", 0, 4)]
+
+
+def test_a_message_is_of_whom_its_publication_has_named(member):
+    commit = consensus.CommitPosition(TERM, 64, LEADER)
+    stop = consensus.StopCatchup(TERM, OURS)
+    query = backup.BackupQuery(1, 2, 3)
+    assert member.hears(stop) == [], "whose it is nobody knows"
+    assert member.hears(query, commit, stop, session_id=12) == [(LEADER, commit), (LEADER, stop)]
+    assert member.hears(consensus.CommitPosition(TERM, 64, 9), session_id=13) == []
+
+
+def test_a_publication_without_frames_is_read_no_further_and_disturbs_nobody(member):
+    member.image_from(12).is_damaged = True
+    assert member.hears(TOLD) == [(LEADER, TOLD)]
+    assert member.poll(2) == []
+    assert member.errors == ["an image has no frame there"]
+
+
+def test_the_live_log_comes_by_a_subscription_of_its_session_at_the_own_log_endpoint(member):
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(3)
+    channel = "aeron:udp?control-mode=manual|session-id=77|group=true|rejoin=false|alias=log"
+    assert member.driver.subscriptions[streams.LOG].channel == channel
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
+    image = member.log_arrives()
+    image.gives(LOG_RUN)
+    assert member.poll(2) == [(LEADER, link.LogImage(5, TERM, 64, SESSION)), (LEADER, b"entry")]
+
+
+@pytest.mark.parametrize("is_end_of_stream", [True, False])
+def test_the_end_of_the_log_is_an_end_of_stream_or_a_broken_link(member, is_end_of_stream):
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(2)
+    image = member.log_arrives()
+    image.gives(LOG_RUN)
+    member.poll()
+    image.is_closed, image.is_end_of_stream = True, is_end_of_stream
+    read, end, *more = member.poll(3)
+    assert read == (LEADER, b"entry")
+    if is_end_of_stream:
+        assert end == (LEADER, link.EndOfStream(5, 64, link.LinkErrorCode.OK))
+    else:
+        assert [end, *more] == [("down", LEADER), ("up", LEADER, 4)]
+
+
+def test_a_catch_up_begins_at_its_own_endpoint_and_ends_at_that_of_the_log(member):
+    member.hears(TOLD)
+    wish = consensus.CatchupPosition(TERM, 64, OURS)
+    assert member.links.send(LEADER, message_frame(wish, streams.CONSENSUS)) > 0
+    assert member.sent_to(LEADER) == [wish.replace(catchup_endpoint="h:24")]
+    member.poll(2)
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:24"]
+    image = member.log_arrives()
+    assert member.poll(2) == [(LEADER, link.LogImage(64, TERM, 64, SESSION))]
+    assert len(member.driver.destinations) == 1, "a quarter of a term or more is missing"
+    image.position = 65_536 - 16_384
+    member.poll(2)
+    assert member.driver.destinations[1:] == ["aeron:udp?endpoint=inside:23"]
+    member.hears(TOLD, consensus.StopCatchup(TERM, 0))
+    assert len(member.driver.destinations) == 2, "that was meant for another one"
+    member.hears(TOLD, consensus.StopCatchup(TERM, OURS))
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
+
+
+def test_a_catch_up_that_is_stopped_far_from_the_end_it_knew_joins_the_live_log_first(member):
+    member.hears(TOLD)
+    wish = consensus.CatchupPosition(TERM, 64, OURS)
+    member.links.send(LEADER, message_frame(wish, streams.CONSENSUS))
+    member.poll(2)
+    member.log_arrives()
+    member.hears(TOLD, consensus.StopCatchup(TERM, OURS))
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
+
+
+def test_a_subscription_waits_until_the_sockets_of_the_one_before_are_closed(member):
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(2)
+    first = member.driver.subscriptions[streams.LOG]
+    member.wishes(LIVE)
+    member.poll(3)
+    assert member.driver.subscriptions[streams.LOG] is first
+    member.driver.sockets.clear()
+    member.poll()
+    assert member.driver.subscriptions[streams.LOG] is not first
+
+
+def test_an_endpoint_at_which_another_client_listens_still_is_tried_again(member):
+    """One that was killed does until the driver misses it."""
+    member.hears(TOLD)
+    member.driver.refused = "inside:23"
+    member.wishes(LIVE)
+    assert member.poll(5) == [], "the link is as it was"
+    assert member.errors == ["the media driver refused: Address already in use"]
+    member.driver.refused = "nothing"
+    member.now_ns += RETRY_NS
+    member.poll()
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
+
+
+def test_who_canvasses_follows_no_log(member):
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(2)
+    member.log_arrives()
+    member.links.send(0, message_frame(CANVASS, streams.CONSENSUS))
+    assert member.driver.destinations == []
+    assert member.poll(2) == []
+
+
+def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):
+    asked = []
+
+    def replay(*arguments):
+        asked.append(arguments)
+        yield np.frombuffer(LOG_RUN, np.uint8)
+        raise RemoteProtocolError("the archive has ended")
+
+    monkeypatch.setattr(leader_log, "_replay", replay)
+    member.hears(TOLD)
+    before = len(member.heard)
+    member.wishes(link.ReplicationRequest(6, TERM, 64, 128))
+    await_that(lambda: member.poll() and member.errors, "the archive's end")
+    assert asked == [("/driver", "h:15", 9, 64, 128)]
+    heard = member.heard[before:]
+    assert heard[:2] == [(LEADER, link.LogImage(6, TERM, 64, SESSION)), (LEADER, b"entry")]
+    assert ("down", LEADER) in heard
+    assert member.errors == ["the archive has ended"]
