@@ -94,6 +94,7 @@ class FollowedLog:
         self._closing_id = closing_id
         self._expected: dict[int, str] = {}  # channels of commands that the driver has not answered
         self._refused: dict[str, int] = {}  # when to try again, by channel
+        self._destinations: set[str] = set()
         self._subscription: Subscription | None = None
         self._image: Image | None = None
         self._run = np.zeros(RUN_BYTES, np.uint8)
@@ -133,7 +134,9 @@ class FollowedLog:
         try:
             answer = self._aeron.conductor.answer(command_id)
         except ChannelRefused:  # a client that was killed may listen there until the driver misses it
-            self._refused[self._expected.pop(command_id)] = now_ns + RETRY_NS
+            channel = self._expected.pop(command_id)
+            self._destinations.discard(channel)
+            self._refused[channel] = now_ns + RETRY_NS
             raise
         if answer is not None:
             del self._expected[command_id]
@@ -147,6 +150,7 @@ class FollowedLog:
         self._expected[self._subscription.registration_id] = channel
 
     def _listen(self, subscription: Subscription, channel: str) -> None:
+        self._destinations.add(channel)
         self._expected[self._aeron.add_destination(subscription, channel)] = channel
 
     def _listen_live(self, subscription: Subscription) -> None:
@@ -163,11 +167,14 @@ class FollowedLog:
         if not self._is_live:
             self._listen_live(self._subscription)
         self._aeron.remove_destination(self._subscription, self._catchup)
+        self._destinations.discard(self._catchup)
         self._catchup = ""
 
     def close(self) -> int | None:
         if self._subscription is None:
             return self._closing_id
+        for channel in self._destinations:  # whose sockets would close with the image, which lingers
+            self._aeron.remove_destination(self._subscription, channel)
         self._aeron.remove_subscription(self._subscription)
         return self._subscription.registration_id
 

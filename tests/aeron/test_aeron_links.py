@@ -91,7 +91,7 @@ class Driver:
         self.destinations.remove(channel)
 
     def remove_subscription(self, subscription: SimpleNamespace) -> None:
-        self.destinations.clear()
+        assert not self.destinations, "their sockets would be open for as long as its image"
 
     def has_socket_of(self, registration_id: int) -> bool:
         return registration_id in self.sockets

@@ -6,6 +6,7 @@ import ctypes
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -80,6 +81,27 @@ def test_what_is_offered_arrives_in_order_over_many_terms(aeron, channel):
         aeron.conductor.do_work()
     assert publication.position > 100 * 65536
     assert pressed > 0, "the driver's limit was never met"
+
+
+@pytest.mark.conformance("M-10")
+def test_a_subscription_listens_where_it_is_told_until_it_is_told_otherwise(aeron):
+    answer, await_value = aeron.conductor.answer, aeron.conductor.await_value
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        destination = f"aeron:udp?endpoint=127.0.0.1:{probe.getsockname()[1]}"
+    subscription = aeron.ask_for_subscription("aeron:udp?control-mode=manual", STREAM)
+    id_ = subscription.registration_id
+    await_value(lambda: answer(id_), 10, "the subscription")
+    assert not aeron.has_socket_of(id_)
+    added = aeron.add_destination(subscription, destination)
+    await_value(lambda: answer(added), 10, "the destination")
+    assert aeron.has_socket_of(id_)
+    asked = aeron.ask_for_exclusive_publication(destination, STREAM)
+    publication = await_value(lambda: aeron.publication_of(asked), 10, "the publication")
+    await_value(lambda: subscription.image_of(publication.session_id), 10, "its image")
+    aeron.remove_destination(subscription, destination)
+    aeron.remove_subscription(subscription)
+    await_value(lambda: not aeron.has_socket_of(id_), 10, "the end of its socket")
 
 
 @pytest.mark.conformance("M-13")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from cluster.errors import MediaDriverError
 from cluster.media import client_conductor
 from cluster.media.aeron import Aeron
+from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import media
 from tests.media.made_driver import MadeDriver
 
@@ -108,6 +110,16 @@ def test_a_refusal_of_the_driver_is_an_error_in_its_words(driver, aeron):
         aeron.add_exclusive_publication("aeron:nonsense", 7)
     with pytest.raises(MediaDriverError, match="bad channel"):
         aeron.add_subscription("aeron:nonsense", 7)
+
+
+def test_what_is_asked_for_without_waiting_is_there_once_the_driver_has_answered(driver, aeron):
+    asked = aeron.ask_for_exclusive_publication("aeron:ipc", 7)
+    find = partial(aeron.publication_of, asked)
+    assert aeron.conductor.await_value(find, 5, "the publication").session_id == 5
+    assert find() is None, "it is given once"
+    refused = aeron.ask_for_exclusive_publication("aeron:nonsense", 7)
+    with pytest.raises(ChannelRefused, match="bad channel"):
+        aeron.conductor.await_value(lambda: aeron.publication_of(refused), 5, "no publication")
 
 
 @pytest.mark.conformance("M-33")
