@@ -75,6 +75,7 @@ interop: java  ## Real Aeron's tools and nodes judge our directories; the releas
 	@$(PYTHON_BIN) -m pytest -q -m 'interop and not slow' $(ARGS)
 
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
+# With a real Aeron Cluster, added to kills_of_aeron.jsonl: make faults KILLS=200 ARGS=--aeron
 faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of power; KILLS=500: while Spark works
 	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(SHARE)) $(ARGS)
 

@@ -1,12 +1,15 @@
 """The application that is killed: each message answered through the sink, the log as a Delta table.
 
-    python -m benchmarks.kills.application MASTER ENDPOINTS FOLDER
+    python -m benchmarks.kills.application MASTER FOLDER OPTIONS
+
+OPTIONS say in JSON how Spark reaches the members.
 
 A query that fails is started again over its checkpoint, as an operator's tool would.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -40,11 +43,11 @@ SETTINGS = {
 }
 
 
-def main(master: str, endpoints: str, folder: Path) -> None:
+def main(master: str, folder: Path, options: dict[str, str]) -> None:
     spark = spark_session("kills", master=master, extra=SETTINGS)
-    source = {"endpoints": endpoints, "minPartitions": "2"}
+    source = {**options, "minPartitions": "2"}
     makers = (
-        lambda: answering(spark, source, str(folder / "checkpoint-answers")),
+        lambda: answering(spark, options, source, str(folder / "checkpoint-answers")),
         lambda: keeping(spark, {str(folder / "log"): log_job()}, source, str(folder / "checkpoint-log")),
     )
     queries: list[StreamingQuery | None] = [None] * len(makers)
@@ -55,7 +58,9 @@ def main(master: str, endpoints: str, folder: Path) -> None:
         time.sleep(0.2)
 
 
-def answering(spark: SparkSession, source: dict[str, str], checkpoint: str) -> DataStreamWriter:
+def answering(
+    spark: SparkSession, cluster: dict[str, str], source: dict[str, str], checkpoint: str
+) -> DataStreamWriter:
     """Each message of a client becomes one of ours."""
     options = {**source, "startingOffsets": "earliest", "entryTypes": "SESSION_MESSAGE"}
     options["maxEntriesPerTrigger"] = str(ENTRIES_MAX)
@@ -63,7 +68,7 @@ def answering(spark: SparkSession, source: dict[str, str], checkpoint: str) -> D
     questions = questions.where(f"startswith(CAST(payload AS STRING), '{QUESTION}')")
     answers = questions.mapInArrow(paced_answers, "payload STRING")
     writer = answers.writeStream.queryName("answers").format("cluster")
-    return writer.option("endpoints", source["endpoints"]).option("checkpointLocation", checkpoint)
+    return writer.options(**cluster).option("checkpointLocation", checkpoint)
 
 
 def paced_answers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -88,4 +93,4 @@ def started(make: Callable[[], DataStreamWriter], failed: StreamingQuery | None)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

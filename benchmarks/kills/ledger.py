@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "results" / "kills.jsonl"
+RESULTS_OF_AERON = RESULTS.with_name("kills_of_aeron.jsonl")
 
 
 class Ledger:

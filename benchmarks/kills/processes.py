@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -55,9 +56,10 @@ def send_signal(number: signal.Signals, *pids: int) -> None:
 class RealSpark:
     """A context manager; whatever runs at its end is killed."""
 
-    def __init__(self, folder: Path, endpoints: str) -> None:
+    def __init__(self, folder: Path, options: Mapping[str, str] | None = None) -> None:
+        """``options``: how the application of ``start`` reaches the members."""
         self._folder = folder
-        self._endpoints = endpoints
+        self._options = dict(options or {})
         self._log: IO[str] = (folder / "spark.log").open("a")
         self._started: list[subprocess.Popen[str]] = []
         self.application: subprocess.Popen[str] | None = None
@@ -65,7 +67,8 @@ class RealSpark:
     def start(self, port: int) -> None:
         """Master, worker and application; the master listens at ``port``."""
         address, (self._worker,) = self.start_cluster(port, workers=1, cores=4)  # for two applications
-        self._command = [sys.executable, "-m", "benchmarks.kills.application", address, self._endpoints]
+        program = [sys.executable, "-m", "benchmarks.kills.application"]
+        self._command = [*program, address, str(self._folder), json.dumps(self._options)]
         self.start_application()
 
     def start_cluster(
@@ -85,7 +88,7 @@ class RealSpark:
         return address, [self._spawn(str(SPARK_CLASS), *worker, "--host", host, address) for host in hosts]
 
     def start_application(self) -> None:
-        self.application = self._spawn(*self._command, str(self._folder))
+        self.application = self._spawn(*self._command)
 
     def driver(self) -> list[int]:
         """The driver's Python, its JVM and what that has started."""

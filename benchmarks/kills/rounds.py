@@ -13,11 +13,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pyarrow.compute as pc
 
+from benchmarks.kills.aeron_members import AeronMembers
 from benchmarks.kills.application import ANSWER
 from benchmarks.kills.counting import check_delta, count, delta_rows, log_of
 from benchmarks.kills.processes import RealSpark, send_signal
@@ -46,17 +48,27 @@ Say = Callable[[str], object]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How Spark, clients and readers reach the members."""
+
+    options: dict[str, str]
+    clients: str
+    open_reader: Callable[[], LogReader]
+    aeron_dir: str | None = None
+
+
 class Answers:
     """How many answers are committed, as members serve the log."""
 
-    def __init__(self, endpoints: str) -> None:
-        self._endpoints = endpoints
+    def __init__(self, open_reader: Callable[[], LogReader]) -> None:
+        self._open_reader = open_reader
         self._position: int | None = None
         self.seen = 0
 
     def count(self) -> int:
         """Of now, or of before where no member serves the log."""
-        with suppress(ClusterError), LogReader.open(endpoints=self._endpoints) as reader:
+        with suppress(ClusterError), self._open_reader() as reader:
             entries = reader.batches(self._position, columns=("endPosition", "payload"))
             for batch in entries:
                 is_answer = pc.starts_with(batch["payload"].cast("string"), ANSWER)
@@ -68,12 +80,20 @@ class Answers:
 class Stage:
     """Members, Spark and what is asked of them: all that may be killed."""
 
-    def __init__(self, folder: Path, members: RealMembers, spark: RealSpark, say: Say) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        members: RealMembers | AeronMembers,
+        reached: Reached,
+        spark: RealSpark,
+        say: Say,
+    ) -> None:
         self.folder = folder
+        self.reached = reached
         self.members = members
         self.spark = spark
         self.say = say
-        self.answers = Answers(members.endpoints)
+        self.answers = Answers(reached.open_reader)
 
     def kill(self, kind: str, chance: random.Random) -> str:
         """Kill one of the kind, and see to it that its successor comes. Returns whom."""
@@ -148,7 +168,13 @@ class Stage:
     def run_round(self, seed: int, count: int, weights: Mapping[str, int] = KILLS | STOPS) -> dict[str, Any]:
         """So many kills and stops, then the count. Raises AssertionError for what is lost or doubled."""
         chance, done, began = random.Random(seed), Counter[str](), time.monotonic()
-        with Load(self.members.tcp, messages_per_s=MESSAGES_PER_S, name=f"ask-{seed}") as load:
+        asking = Load(
+            self.reached.clients,
+            messages_per_s=MESSAGES_PER_S,
+            aeron_dir=self.reached.aeron_dir,
+            name=f"ask-{seed}",
+        )
+        with asking as load:
             for kind in chance.choices(list(weights), list(weights.values()), k=count):
                 self.await_answers()
                 load.await_seconds(PAUSE_MAX_S * chance.random())
@@ -185,13 +211,30 @@ class Stage:
 
 
 @contextmanager
-def stage(folder: Path, say: Say) -> Iterator[Stage]:
-    """All of it running, until the block ends."""
+def stage(folder: Path, say: Say, *, is_aeron: bool = False) -> Iterator[Stage]:
+    """All of it running, until the block ends; ``is_aeron``: with the members of a real Aeron Cluster."""
+    members = AeronMembers(folder) if is_aeron else RealMembers(folder, keys=MEMBERS)
     with ExitStack() as stack:
-        members = stack.enter_context(RealMembers(folder, keys=MEMBERS))
+        stack.enter_context(members)
         members.start()
         members.await_leader()
-        spark = RealSpark(folder, members.endpoints)
+        reached = reached_by_aeron(members) if isinstance(members, AeronMembers) else reached_by_grpc(members)
+        spark = RealSpark(folder, reached.options)
         stack.callback(spark.close)
         spark.start(free_base_port(1))
-        yield Stage(folder, members, spark, say)
+        yield Stage(folder, members, reached, spark, say)
+
+
+def reached_by_grpc(members: RealMembers) -> Reached:
+    endpoints = members.endpoints
+    return Reached({"endpoints": endpoints}, members.tcp, lambda: LogReader.open(endpoints=endpoints))
+
+
+def reached_by_aeron(members: AeronMembers) -> Reached:
+    endpoints, aeron_dir = members.consensus_endpoints, members.aeron_dir
+    return Reached(
+        {"consensusEndpoints": endpoints, "aeronDir": aeron_dir},
+        f"aeron:{endpoints}",
+        lambda: LogReader.open(consensus_endpoints=endpoints, aeron_dir=aeron_dir),
+        aeron_dir,
+    )

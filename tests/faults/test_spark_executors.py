@@ -33,7 +33,7 @@ def master(request, tmp_path):
     if request.param == "local-cluster":
         yield "local-cluster[2,1,1024]"
         return
-    spark = RealSpark(tmp_path, endpoints="")
+    spark = RealSpark(tmp_path)
     address, _ = spark.start_cluster(free_port(), workers=2)
     yield address
     spark.close()

@@ -39,6 +39,7 @@ JVM = [
 ]
 TOOL_SECONDS = 60
 START_SECONDS = 90
+MARK_SECONDS = 11  # for so long a real member that was killed seems to run, by its mark files
 SHARED_MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
 
 
@@ -149,10 +150,14 @@ class RealNode:
         with self._log.open("ab") as out, self._errors.open("ab") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
+    def lines(self) -> list[bytes]:
+        """What it has printed whole in this life of the process."""
+        return self._log.read_bytes()[self._begin :].split(b"\n")[:-1]
+
     @property
     def has_joined(self) -> bool:
         """Whether it has closed its election, in this life of the process."""
-        return b'"election":"CLOSED"' in self._log.read_bytes()[self._begin :]
+        return any(b'"election":"CLOSED"' in line for line in self.lines())
 
     def await_joined(self) -> None:
         """Until the member has closed its election."""

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from benchmarks.kills.rounds import KILLS, stage
 from cluster.errors import BatchRegistered, ClientClosed
 from cluster.protocol.lane import REGISTRATION, Lane
 from cluster.reader import LogReader
 from spark_connector.options.cluster_options import SinkOptions
 from spark_connector.sink.aeron_sending import AeronSender, plan, register
-from tests.interop.aeron import ROOT, RealNode, leader_of, media_driver, real_cluster
+from tests.interop.aeron import RealNode, leader_of, media_driver, real_cluster
 
 pytestmark = pytest.mark.interop
 PORT = 26800
@@ -31,38 +28,7 @@ MEMBER = [
     *("--heartbeat-timeout", "4s", "--heartbeat-interval", "100ms", "--session-timeout", "4s"),
     *("--max-seconds", "900"),
 ]
-BATCHES, ROWS = 4, 4000
 SECONDS = 300  # for a step, on a busy machine
-
-
-@contextmanager
-def query(folder: Path, aeron_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, in a group of its own, which is killed in the end."""
-    arguments = [CONSENSUS, str(aeron_dir), str(folder / "lines"), str(folder / "checkpoint")]
-    with (folder / "query.err").open("ab") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.interop.write_into_aeron", *arguments],
-            cwd=ROOT,
-            stdout=err,
-            stderr=err,
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
-
-
-def await_file(path: Path, process: subprocess.Popen[bytes]) -> None:
-    """Until Spark has written it into the checkpoint."""
-    deadline = time.monotonic() + SECONDS
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < deadline, f"no {path.name}"
-        time.sleep(0.02)
 
 
 def payloads_in(node: RealNode) -> Counter[bytes]:
@@ -71,7 +37,7 @@ def payloads_in(node: RealNode) -> Counter[bytes]:
         return Counter(entry["payload"] for entry in entries)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def aeron_dir() -> Iterator[Path]:
     with media_driver() as aeron_dir:
         yield aeron_dir
@@ -125,22 +91,10 @@ def poll_for_long(sender: AeronSender) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3 * SECONDS)
-def test_each_row_is_once_in_the_archives_of_a_cluster_whose_leader_was_killed(tmp_path, aeron_dir):
-    (tmp_path / "lines").mkdir()
-    lines = [b"%d %d" % (batch, row % (ROWS - 9)) for batch in range(BATCHES) for row in range(ROWS)]
-    for batch in range(BATCHES):
-        text = b"\n".join(lines[batch * ROWS : (batch + 1) * ROWS])
-        (tmp_path / "lines" / f"{batch}.txt").write_bytes(text)
-        os.utime(tmp_path / "lines" / f"{batch}.txt", (batch, batch))
-    planned, done = tmp_path / "checkpoint" / "offsets", tmp_path / "checkpoint" / "commits"
-    with real_cluster(tmp_path, *MEMBER) as nodes:
-        with query(tmp_path, aeron_dir) as process:
-            await_file(planned / "2", process)
-            leader = nodes.pop(leader_of(nodes))
-            leader.stop()
-            await_file(planned / "3", process)
-        with query(tmp_path, aeron_dir) as process:
-            assert process.wait(SECONDS) == 0, (tmp_path / "query.err").read_text()[-3000:]
-        assert done.joinpath(str(BATCHES - 1)).exists()
-        assert [payloads_in(node) for node in nodes] == [Counter(lines)] * 2
+@pytest.mark.timeout(1200)
+def test_no_row_is_lost_or_doubled_by_kills_of_spark_and_of_members_at_random_moments(tmp_path):
+    """A first slice of ``make faults KILLS=200 ARGS=--aeron``."""
+    with stage(tmp_path, print, is_aeron=True) as running:
+        found = running.run_round(118, 5, KILLS)
+    assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
+    assert found["kills"].keys() == KILLS.keys(), "each kind is among them"

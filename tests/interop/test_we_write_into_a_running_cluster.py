@@ -13,7 +13,14 @@ import pytest
 from cluster import ClusterClient
 from cluster.errors import TimedOut
 from cluster.reader import LogReader
-from tests.interop.aeron import START_SECONDS, RealNode, cluster_node, media_driver, real_cluster
+from tests.interop.aeron import (
+    MARK_SECONDS,
+    START_SECONDS,
+    RealNode,
+    cluster_node,
+    media_driver,
+    real_cluster,
+)
 
 pytestmark = pytest.mark.interop
 PORT = 25300
@@ -24,9 +31,6 @@ OPTIONS = [
     *("--service", "echo", "--base-port", str(PORT), "--term-length", "64k", "--segment-length", "64k"),
     *("--heartbeat-timeout", "2s", "--heartbeat-interval", "100ms", "--session-timeout", "30s"),
 ]
-
-
-MARK_SECONDS = 11  # for so long a real member that was killed seems to run, by its mark files
 
 
 @pytest.fixture
