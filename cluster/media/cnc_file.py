@@ -47,7 +47,10 @@ class CncFile:
         deadline = time.monotonic() + timeout_s
         while (why := self._open()) is not None:
             if time.monotonic() > deadline:
-                raise MediaDriverError(f"no media driver runs with directory {aeron_dir}: {why}")
+                raise MediaDriverError(
+                    f"no media driver runs with directory {aeron_dir}: {why}; "
+                    f"`cluster aeron driver --aeron-dir {aeron_dir}` runs one"
+                )
             time.sleep(_LOOK_AGAIN_S)
 
     def _open(self) -> str | None:

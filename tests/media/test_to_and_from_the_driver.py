@@ -56,8 +56,9 @@ def test_a_file_with_a_wrong_version_or_length_is_not_used(driver, tmp_path, off
         CncFile(str(tmp_path), 0)
 
 
-def test_without_a_driver_its_directory_is_named(tmp_path):
-    with pytest.raises(MediaDriverError, match=r"no media driver runs with directory .* is not there"):
+def test_without_a_driver_the_command_that_runs_one_is_named(tmp_path):
+    why, how = "/cnc.dat is not there", f"`cluster aeron driver --aeron-dir {tmp_path}` runs one"
+    with pytest.raises(MediaDriverError, match=f"directory {tmp_path}: {tmp_path}{why}; {how}"):
         CncFile(str(tmp_path), 0)
     (tmp_path / "cnc.dat").write_bytes(b"\0" * 7)
     with pytest.raises(MediaDriverError, match="has 7 bytes"):
