@@ -11,16 +11,19 @@ from cluster.protocol.arrays import np
 ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
-KEPT_LENGTH, KEPT_ROW = range(7, 9)  # half a frame that is lent to compiled turns; 0 outside
+PART_LENGTH, PART_ROW = range(7, 9)  # half a frame that waits in ``parts`` for its rest
 IS_PART_NEW = 9  # a kernel has begun another frame, since the owner has cleared this
 HEARD_NS = 10  # when something came last
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER, SERVICE_LINK = range(6)
 # STRANGER: a client that is only sent to; SERVICE_LINK: the process of a service.
+RECEIVED_KINDS = (CLIENT, LINK_IN, SERVICE_LINK)
+
+PART_ROWS, PART_BYTES = 32, 160 * 1024  # an envelope of a link, and more
 
 # Bits of STATE.
-IS_KEPT = 1  # bytes were received that wait for more, or for their owner
+IS_KEPT = 1  # bytes that are not in ``parts`` wait for more, or for their owner
 IS_QUEUED = 2  # bytes wait to be sent
 IS_PAUSED = 4
 IS_ENDING = 8  # or not connected yet
@@ -48,15 +51,20 @@ class RowWord:
 
 
 class ConnectionTable:
-    """Rows by descriptor; ``words`` goes to kernels. ``index`` has descriptors by low bits of client ids."""
+    """Rows by descriptor; ``words`` goes to kernels. ``index`` has descriptors by low bits of client ids.
 
-    __slots__ = ("_view", "index", "kept", "words")
+    A row of ``parts`` has half a frame of whom ``keepers`` names by its descriptor plus 1 (0: it is free).
+    There are rows where compiled turns receive.
+    """
+
+    __slots__ = ("_view", "index", "keepers", "parts", "words")
 
     def __init__(self, descriptors: int = 1024) -> None:
         self.words = np.zeros(descriptors * ROW_WORDS, np.int64)
         self.index = np.zeros(INDEX_LENGTH, np.int64)
         self._view = self.words.data
-        self.kept: set[int] = set()  # descriptors whose STATE has IS_KEPT
+        self.parts = np.zeros(0, np.uint8)
+        self.keepers = np.zeros(0, np.int64)
 
     def clear(self, descriptor: int) -> None:
         """The descriptor is another's from now on, or nobody's."""
@@ -66,9 +74,9 @@ class ConnectionTable:
             words[: len(self.words)] = self.words
             self.words = words
             self._view = words.data
+        self.drop_part(descriptor)
         begin = descriptor * ROW_WORDS
         self._view[begin : begin + ROW_WORDS] = _ZEROS
-        self.kept.discard(descriptor)
 
     def get(self, descriptor: int, field: int) -> int:
         return self._view[descriptor * ROW_WORDS + field]
@@ -80,8 +88,36 @@ class ConnectionTable:
         """Set or clear one bit of its STATE."""
         at = descriptor * ROW_WORDS + STATE
         self._view[at] = self._view[at] | bit if is_so else self._view[at] & ~bit
-        if bit == IS_KEPT:
-            (self.kept.add if is_so else self.kept.discard)(descriptor)
+
+    def keep_parts(self) -> None:
+        """Have rows for half frames, which kernels may receive the rest of."""
+        if not len(self.keepers):
+            self.parts = np.zeros(PART_ROWS * PART_BYTES, np.uint8)
+            self.keepers = np.zeros(PART_ROWS, np.int64)
+
+    def part(self, descriptor: int) -> Any:
+        """Its half frame, until that is dropped; empty where there is none."""
+        begin = self.get(descriptor, PART_ROW) * PART_BYTES
+        return self.parts[begin : begin + self.get(descriptor, PART_LENGTH)]
+
+    def keep_part(self, descriptor: int, part: Any, length: int) -> bool:
+        """Keep what came of a frame of this length; False where kernels do not, or there is no room."""
+        if self.get(descriptor, KIND) not in RECEIVED_KINDS or length > PART_BYTES:
+            return False
+        for row, keeper in enumerate(self.keepers.tolist()):
+            if keeper == 0:
+                self.keepers[row] = descriptor + 1
+                self.parts[row * PART_BYTES : row * PART_BYTES + len(part)] = part
+                self.set(descriptor, PART_ROW, row)
+                self.set(descriptor, PART_LENGTH, len(part))
+                return True
+        return False
+
+    def drop_part(self, descriptor: int) -> None:
+        """Its half frame is taken."""
+        if self.get(descriptor, PART_LENGTH):
+            self.keepers[self.get(descriptor, PART_ROW)] = 0
+            self.set(descriptor, PART_LENGTH, 0)
 
     def serve(self, descriptor: int, kind: int, owner: int, frame_length_max: int) -> None:
         """Let kernels take what comes over it, for this member or connection id."""

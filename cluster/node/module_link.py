@@ -38,7 +38,7 @@ from cluster.transport.poller import Poller
 from cluster.transport.sockets import BUFFERS_PER_SEND_MAX, Connection
 
 SEND_BYTES_MAX = 4 * 1024 * 1024  # that wait for the socket
-ANSWERS_BYTES_MAX = 128 * 1024  # of one message: compiled turns keep half a one (busy/words.py, KEPT_BYTES)
+ANSWERS_BYTES_MAX = 128 * 1024  # of one message: compiled turns keep half a one (PART_BYTES)
 IDLE_WAIT_S = 0.01
 DRAIN_TRIES = 100  # of this long: a second
 

@@ -29,6 +29,7 @@ from cluster.log.connection_table import (
     IS_PART_NEW,
     IS_PAUSED,
     IS_QUEUED,
+    PART_LENGTH,
     RowWord,
 )
 from cluster.log.runs import NOT_A_FRAME, whole_frames
@@ -241,34 +242,23 @@ class Connection:
 
     def adopt(self, data: np.ndarray) -> None:
         """What a kernel has received and does not take: the next ``receive`` looks at it."""
-        self.keep_part(data)
+        assert self._carry is None and len(data) > 0
+        self._carry, self._limit = data.copy(), len(data)
+        self._mark(IS_KEPT, True)
         self._is_adopted = True
         self._mark_readable()
-
-    def lend_part(self, length_max: int) -> np.ndarray | None:
-        """Half a frame that is kept, for a kernel that receives its rest; None where not just that is."""
-        part = self._carry
-        if part is None or self._is_adopted or self.end or not len(part) == self._limit <= length_max:
-            return None
-        self._carry, self._limit = None, 0
-        self._mark(IS_KEPT, False)
-        return part
-
-    def keep_part(self, part: np.ndarray) -> None:
-        """Half a frame that a kernel has received."""
-        assert self._carry is None and len(part) > 0
-        self._carry, self._limit = part.copy(), len(part)
-        self._mark(IS_KEPT, True)
 
     @property
     def partial_bytes(self) -> int:
         """Received of a frame that is not whole yet."""
-        return 0 if self._carry is None else self._limit - self.end
+        if self._carry is not None:
+            return self._limit - self.end
+        return 0 if self.is_closed else self._table.get(self._fd, PART_LENGTH)
 
     @property
     def buffered_bytes(self) -> int:
         """Memory that it holds from one turn to the next for what it received."""
-        return 0 if self._carry is None else len(self._carry)
+        return self.partial_bytes if self._carry is None else len(self._carry)
 
     @property
     def is_local(self) -> bool:
@@ -302,16 +292,20 @@ class Connection:
             assert carry is not None
             self._is_adopted = False
             return self._find_frames(carry, kept)
+        buffer, view = self._receive_buffer.array, self._receive_buffer.view
         if carry is None:
-            buffer, view = self._receive_buffer.array, self._receive_buffer.view
+            kept = self.partial_bytes
+            if kept:
+                buffer[:kept] = self._table.part(self._fd)
         elif len(carry) > kept:  # a large frame's own buffer
             buffer, view = carry, carry.data
         else:
-            buffer, view = self._receive_buffer.array, self._receive_buffer.view
             buffer[:kept] = carry
         received = self._receive_into(view[kept : kept + bytes_max])
         if received == 0:
             return False
+        if carry is None and kept:
+            self._table.drop_part(self._fd)
         return self._find_frames(buffer, kept + received)
 
     def _find_frames(self, buffer: np.ndarray, limit: int) -> bool:
@@ -382,6 +376,12 @@ class Connection:
                 own = np.zeros(max(follows, left + 1), np.uint8)
                 own[:left] = self.buffer[offset : self._limit]
                 self._carry = own
+        elif not (frames or self.is_closed) and self._table.keep_part(
+            self._fd, self.buffer[offset : self._limit], follows
+        ):
+            self._carry, self._limit, self.start, self.end = None, 0, 0, 0
+            self._mark(IS_KEPT, False)
+            return
         elif not (is_own and offset == 0 and len(self.buffer) == left):
             self._carry = self.buffer[offset : self._limit].copy()
         self._limit = left
@@ -564,7 +564,8 @@ class Connection:
 
     def detach(self) -> HandedOver:
         """Give the socket away, with the bytes received and not released; this connection is closed then."""
-        rest = self.buffer[self.start : self._limit].tobytes() if self._limit else b""
+        kept = self.buffer[self.start : self._limit] if self._limit else self._table.part(self._fd)
+        rest = kept.tobytes()
         self.is_closed = True
         self.why_closed = "handed over"
         self._poller.unregister(self._sock.fileno())

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from numba import types
 
-from cluster.log.connection_table import CLIENT, KEPT_LENGTH
+from cluster.log.connection_table import CLIENT
 from cluster.log.kernel import kernel
 from cluster.log.memory import I64
 from cluster.log.message_columns import COLUMNS
@@ -77,8 +77,6 @@ class LentTurns:
             ranges=self.sessions.ranges,
             columns=np.zeros(COLUMNS * ROWS, np.int64),
             received=np.zeros(1 << 20, np.uint8),
-            kept=np.zeros(words.KEPT_ROWS * words.KEPT_BYTES, np.uint8),
-            keepers=np.zeros(words.KEPT_ROWS, np.int64),
             egress=np.zeros(1 << 20, np.uint8),
             unsent=np.zeros(1 << 20, np.uint8),
             scratch=scratch,
@@ -93,7 +91,9 @@ class LentTurns:
         if w[words.SERVICE] != words.REMOTE_SERVICE:
             return False
         table = self._poller.table
-        self.tables = self.tables._replace(connections=table.words, by_connection=table.index)
+        self.tables = self.tables._replace(
+            connections=table.words, by_connection=table.index, parts=table.parts, keepers=table.keepers
+        )
         w[words.ROLE] = words.LEADER_ROLE if is_leader else words.FOLLOWER_ROLE
         w[words.COMMIT_POSITION], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
         w[words.REASON] = w[words.UNSENT_END] = 0
@@ -105,22 +105,11 @@ class LentTurns:
         self._services.take_back()
         connection = self._poller.target(descriptor)
         assert isinstance(connection, Connection)
-        if w[words.KEPT_COUNT]:
-            connection.keep_part(self._kept(descriptor))
         if self.reason & words.FRAMES:
             received = self.tables.received[w[words.GIVEN_BEGIN] : w[words.GIVEN_END]]
             connection.adopt(received)
         assert not self.reason & words.UNSENT
         return True
-
-    def _kept(self, descriptor: int) -> np.ndarray:
-        """Half a frame, given back as ``lend.py`` does it."""
-        slot = int(np.flatnonzero(self.tables.keepers == descriptor + 1)[0])
-        length = self._poller.table.get(descriptor, KEPT_LENGTH)
-        self.tables.keepers[:] = 0
-        self._words[words.KEPT_COUNT] = 0
-        self._poller.table.set(descriptor, KEPT_LENGTH, 0)
-        return self.tables.kept[slot * words.KEPT_BYTES :][:length]
 
     def answers(self) -> list[tuple[int, bytes]]:
         """What the client was sent since the last time: sessions and payloads."""

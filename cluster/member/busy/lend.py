@@ -18,18 +18,12 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.counters import CountersFile
 from cluster.log.checksum import CODES
 from cluster.log.connection_table import (
-    CLIENT,
     IS_CUT,
-    IS_KEPT,
     IS_QUEUED,
-    KEPT_LENGTH,
-    KEPT_ROW,
     KIND,
-    LINK_IN,
     LINK_OUT,
     OWNER,
     SERVICE_LINK,
-    STATE,
     ConnectionTable,
 )
 from cluster.log.deliver import DeliveredMessages
@@ -121,6 +115,7 @@ class BusyTurns:
         self._scratch[at.LIMIT_AT : at.LIMIT_AT + at.LIMIT_LENGTH] = limit
         self._commit_frame = _frame(CommitPosition(0, 0, context.member_id))
         self._append_frame = _frame(AppendPosition(0, 0, context.member_id, AppendPositionFlags.NONE))
+        poller.table.keep_parts()
         nothing = np.zeros(0, np.uint8)
         # Buffers are not zeroed: pages that no turn uses take no memory.
         self._tables = at.Tables(
@@ -149,8 +144,8 @@ class BusyTurns:
             limits=NO_WORDS,
             ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
-            kept=np.empty(at.KEPT_ROWS * at.KEPT_BYTES, np.uint8),
-            keepers=np.zeros(at.KEPT_ROWS, np.int64),
+            parts=poller.table.parts,
+            keepers=poller.table.keepers,
             log=nothing,
             recorded=np.empty(RECORDED_BYTES, np.uint8),
             side=self._messages.side,
@@ -343,8 +338,6 @@ class BusyTurns:
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         proof = NO_WORDS if recording.proof is None else recording.proof.words
         self._use(connections=table.words, recording=recording.words, proof=proof)
-        if table.kept:
-            self._lend_parts(table)
         try:
             busy_turns(self._tables)
             self._calls.raise_failure()
@@ -352,38 +345,10 @@ class BusyTurns:
             agent.on_busy_turns(
                 words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
             )
-            if words[at.KEPT_COUNT]:
-                self._take_back_parts(table)
             self._services.take_back()
             agent.replica.advance_time(words[at.CLUSTER_TIME])
             take_back()
         return self._end(recording)
-
-    def _lend_parts(self, table: ConnectionTable) -> None:
-        """Half frames that their connections keep, so that compiled turns take the rest."""
-        slot, words = 0, self._words
-        for descriptor in sorted(table.kept):
-            is_served = table.get(descriptor, KIND) in (CLIENT, LINK_IN, SERVICE_LINK)
-            if slot == at.KEPT_ROWS or not is_served or table.get(descriptor, STATE) != IS_KEPT:
-                continue
-            part = self._poller.target(descriptor).lend_part(at.KEPT_BYTES)
-            if part is not None:
-                begin = slot * at.KEPT_BYTES
-                self._tables.kept[begin : begin + len(part)] = part
-                self._tables.keepers[slot] = descriptor + 1
-                table.set(descriptor, KEPT_ROW, slot)
-                table.set(descriptor, KEPT_LENGTH, len(part))
-                slot += 1
-        words[at.KEPT_COUNT] = slot
-
-    def _take_back_parts(self, table: ConnectionTable) -> None:
-        for slot, keeper in enumerate(self._tables.keepers.tolist()):
-            if keeper:
-                begin, length = slot * at.KEPT_BYTES, table.get(keeper - 1, KEPT_LENGTH)
-                self._poller.target(keeper - 1).keep_part(self._tables.kept[begin : begin + length])
-                table.set(keeper - 1, KEPT_LENGTH, 0)
-        self._tables.keepers[:] = 0
-        self._words[at.KEPT_COUNT] = 0
 
     def _lend_recording(self, recording: Recording) -> None:
         words, segment, proof = self._words, recording.segment, recording.proof

@@ -1,17 +1,18 @@
 """What a connection brings in a busy turn: whole frames, and half a frame that waits for its rest.
 
-Half a frame is kept in a row of ``kept``, which is lent by its connection and given back to it after the run
-(``lend.py``). It comes first with the connection's next bytes, as ``transport/sockets.py`` has it.
+Half a frame waits in a row of ``parts``, as ``transport/sockets.py`` has it, too: it comes first with the
+connection's next bytes, whoever receives them.
 """
 
 from cluster.log.connection_table import (
     FRAME_LENGTH_MAX,
     HEARD_NS,
     IS_PART_NEW,
-    KEPT_LENGTH,
-    KEPT_ROW,
     KIND,
     LINK_IN,
+    PART_BYTES,
+    PART_LENGTH,
+    PART_ROW,
     ROW_WORDS,
 )
 from cluster.log.frames import HEADER_LENGTH
@@ -30,9 +31,9 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
     All are 0 when nothing came.
     """
     row = descriptor * ROW_WORDS
-    kept, slot = t.connections[row + KEPT_LENGTH], t.connections[row + KEPT_ROW]
+    kept, slot = t.connections[row + PART_LENGTH], t.connections[row + PART_ROW]
     if kept > 0:
-        copy_bytes(t.received, 0, t.kept, slot * at.KEPT_BYTES, kept)
+        copy_bytes(t.received, 0, t.parts, slot * PART_BYTES, kept)
     length = receive(t, descriptor, kept)
     if length <= 0:
         if length != -WOULD_BLOCK:
@@ -43,8 +44,7 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
         t.connections[row + IS_PART_NEW] = 1
     else:
         t.keepers[slot] = 0
-        t.connections[row + KEPT_LENGTH] = 0
-        t.words[at.KEPT_COUNT] -= 1
+        t.connections[row + PART_LENGTH] = 0
     end, follows = find_whole_frames(
         t.received, 0, kept + length, t.connections[row + FRAME_LENGTH_MAX], is_log_allowed
     )
@@ -59,7 +59,7 @@ def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-unty
     w = t.words
     if begin > 0:
         t.connections[descriptor * ROW_WORDS + IS_PART_NEW] = 1
-    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= at.KEPT_BYTES
+    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= PART_BYTES
     if is_part and t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
         is_part = received - begin < HEADER_LENGTH or is_envelope(t.received, begin)
     if not (is_part and _keep(t, descriptor, begin, received)):
@@ -73,9 +73,8 @@ def _keep(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
     row = descriptor * ROW_WORDS
     for slot in range(t.keepers.size):
         if t.keepers[slot] == 0:
-            copy_bytes(t.kept, slot * at.KEPT_BYTES, t.received, begin, end - begin)
+            copy_bytes(t.parts, slot * PART_BYTES, t.received, begin, end - begin)
             t.keepers[slot] = descriptor + 1
-            t.connections[row + KEPT_ROW], t.connections[row + KEPT_LENGTH] = slot, end - begin
-            t.words[at.KEPT_COUNT] += 1
+            t.connections[row + PART_ROW], t.connections[row + PART_LENGTH] = slot, end - begin
             return True
     return False

@@ -43,8 +43,8 @@ class Tables(NamedTuple):
     limits: Words  # member/services/log_limits.py
     ready: Words  # descriptors
     received: Bytes
-    kept: Bytes  # rows of KEPT_BYTES, each with half a frame
-    keepers: Words  # their descriptors, plus 1; 0: free
+    parts: Bytes  # rows of half a frame, of the same
+    keepers: Words
     log: Bytes  # the end of the log; log[0] is the byte at position BASE
     recorded: Bytes  # what is written to the file, where that has checksums
     side: Bytes  # payloads of fragmented messages
@@ -97,7 +97,6 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     GIVEN,
     GIVEN_BEGIN,
     GIVEN_END,
-    KEPT_COUNT,  # rows of ``kept`` that are taken
     UNSENT_END,
     ERROR,
     # the log
@@ -142,7 +141,7 @@ IDLE = 2048  # one pass was asked for, and there was nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(60)
+) = range(59)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
@@ -169,5 +168,3 @@ SCRATCH = 8192
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
 LIMIT_LENGTH = 64  # aligned
 READY_MAX = 256
-KEPT_ROWS = 32
-KEPT_BYTES = 160 * 1024  # an envelope of a link, and more

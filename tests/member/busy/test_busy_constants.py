@@ -9,6 +9,7 @@ import numpy as np
 import cluster.log
 from cluster.archive import proof_slots
 from cluster.consensus import quorum
+from cluster.log.connection_table import PART_BYTES
 from cluster.log.kernel import SHARED_MODULES
 from cluster.member.busy import envelopes, remote, system, turn, words
 from cluster.member.frames import APPEND_POSITION, BLOCK, COMMIT_POSITION, consensus_frame
@@ -71,7 +72,7 @@ def test_what_is_said_to_a_services_process_and_by_it_lies_where_the_turn_looks(
     assert word(answers, remote.BLOCK_AT) == 45
     assert word(answers, remote.COLUMNS_LENGTH_AT, 4) == columns.nbytes == 2 * remote.ROW_BYTES
     assert word(answers, remote.COLUMNS_AT) == 1
-    assert words.KEPT_BYTES >= ANSWERS_BYTES_MAX + 1024, "half a message of answers waits in compiled turns"
+    assert PART_BYTES >= ANSWERS_BYTES_MAX + 1024, "half a message of answers waits in compiled turns"
 
 
 def test_places_in_scratch_do_not_overlap():

@@ -12,6 +12,7 @@ from numba import config
 
 from cluster.archive import page_cache
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.member.busy import lend
 from cluster.member.clocks import MemberClocks
 from cluster.testing.disk import SimulatedFile
 from cluster.testing.network import SimulatedSocket
@@ -89,30 +90,28 @@ def test_messages_in_many_fragments_are_answered_by_compiled_turns():
 def test_frames_that_come_in_pieces_wait_for_their_rest_in_compiled_turns(monkeypatch, piece):
     """Between two runs of them, too, when their connections have what came so far."""
     counts = Counter()
-    receive_into = SimulatedSocket.recv_into
+    receive_into, adopt, turns = SimulatedSocket.recv_into, Connection.adopt, lend.busy_turns
 
-    def counted(name):
-        method = getattr(Connection, name)
+    def counted_adopt(connection, data):
+        counts["adopted"] += 1
+        adopt(connection, data)
 
-        def call(self, *arguments, **options):
-            result = method(self, *arguments, **options)
-            counts[name] += result is not None or name == "adopt"
-            return result
-
-        return call
+    def counted_turns(tables):
+        counts["begun with half frames"] += tables.keepers.any()
+        return turns(tables)
 
     monkeypatch.setattr(SimulatedSocket, "recv_into", lambda self, view: receive_into(self, view[:piece]))
-    for name in ("lend_part", "adopt"):
-        monkeypatch.setattr(Connection, name, counted(name))
+    monkeypatch.setattr(Connection, "adopt", counted_adopt)
+    monkeypatch.setattr(lend, "busy_turns", counted_turns)
     monkeypatch.setattr(MemberClocks, "ask", lambda self: None)  # Python takes these messages
     payloads = [[bytes([row % 251]) * (row * 97 % 1400) for row in range(60)]]
     cluster = run(payloads, is_compiled=True)
 
     assert answers(cluster) == payloads
-    assert counts["lend_part"] > 100
+    assert counts["begun with half frames"] > 100
     # What keeps the links between two followers alive goes to Python.
     intervals = cluster.world.now_ns // ConsensusModuleContext().leader_heartbeat_interval_ns
-    assert counts["adopt"] < 14 + 2 * intervals, "greetings, terms that are told, empty envelopes of two"
+    assert counts["adopted"] < 14 + 2 * intervals, "greetings, terms that are told, empty envelopes of two"
     cluster.check()
 
 
