@@ -335,6 +335,7 @@ _MODULES_OF_EXTRAS = {
         *("numba", "numpy", "pyarrow", "cryptography", "grpc_health", "grpc_reflection", "hdrh"),
         *("prometheus_client", "google", "pydantic", "rich", "structlog", "typer"),
     ),
+    "otel": ("opentelemetry",),
 }
 
 

@@ -447,6 +447,11 @@ class ClusterClient(ClientStanding, BlockingCalls):
         """``await_committed`` for who polls and waits himself."""
         return CommitWait(self._session, self._world.now_ns, timeout_s)
 
+    def last_committed(self) -> tuple[int, int]:
+        """``acknowledged`` and ``committed_position`` as one acknowledgement had them."""
+        with self._turn:
+            return self.acknowledged, self.committed_position
+
     def token(self) -> str:
         """A position token: what is known to be committed of this client's messages.
 
