@@ -42,10 +42,7 @@ FOLLOWER_TICK = SLOW_TICK | {"hasHeartbeatTimedOut": "phase.follower.is_leader_s
 
 @story("inactive-follower-quorum", "A leader that hears no majority", page=PAGE)
 def inactive_follower_quorum(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster()
     for follower in range(3):
         if follower != leader:
             cluster.cut(follower, leader)
@@ -65,10 +62,7 @@ def inactive_follower_quorum(stage: Stage) -> None:
 
 @story("leader-heartbeat-timeout", "A follower that hears no leader", page=PAGE)
 def leader_heartbeat_timeout(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster()
     cluster.pause(leader)
     cluster.run(15)
     other = (leader + 1) % 3
@@ -82,10 +76,7 @@ def leader_heartbeat_timeout(stage: Stage) -> None:
 
 @story("recording-stopped", "The recording of a leader's log is stopped from outside", page=PAGE)
 def recording_stopped(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     cluster.stop_recording(leader)
     cluster.run(1)

@@ -34,10 +34,7 @@ def canvass_equal_logs(stage: Stage) -> None:
 
 @story("canvass-unequal-logs", "The whole cluster starts, and one member has less log", page=PAGE)
 def canvass_unequal_logs(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    old = cluster.await_leader()
+    cluster, alice, old, _ = stage.led_cluster()
     short, full = [member for member in range(3) if member != old]
     cluster.kill(short)
     alice.offer(b"more")
@@ -146,12 +143,7 @@ def member_restarts(stage: Stage) -> None:
 
 @story("terms-behind", "One member restarts, and the others are terms ahead", page=PAGE)
 def terms_behind(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    first = cluster.await_leader()
-    late = (first + 1) % 3
+    cluster, alice, first, late = stage.led_cluster(b"one")
     cluster.kill(late)
     alice.offer(b"more of the first term")
     cluster.settle()
@@ -176,10 +168,7 @@ def terms_behind(stage: Stage) -> None:
     page=PAGE,
 )
 def canvass_later(stage: Stage) -> None:
-    cluster = stage.cluster()
-    old = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, old, _ = stage.idle_cluster()
     cluster.lose_power(old)
     cluster.run(0.5)
     cluster.run_until(lambda: cluster.leader not in (None, old), "another leads")
@@ -224,10 +213,7 @@ def general_new_leadership_term(stage: Stage) -> None:
 
 @story("nomination-deadline", "Two candidates wait, each for a time of its own", page=PAGE)
 def nomination_deadline(stage: Stage) -> None:
-    cluster = stage.cluster()
-    old = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, old, _ = stage.idle_cluster()
     cluster.lose_power(old)
     nominated = stage.await_first("election CANVASS -> NOMINATE")
     first = stage.await_first("election NOMINATE -> CANDIDATE_BALLOT")

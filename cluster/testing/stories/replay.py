@@ -30,11 +30,7 @@ def leader_replay_nothing(stage: Stage) -> None:
 
 @story("leader-replay-from-zero", "A leader replays its log from the begin", page=PAGE)
 def leader_replay_from_zero(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    alice.offer(b"two")
-    cluster.settle()
+    cluster, alice, *_ = stage.led_cluster(b"one", b"two")
     alice.pause()
     stage.begin()
     leader = _restart(cluster)
@@ -89,11 +85,9 @@ def follower_catches_up(stage: Stage) -> None:
     stage.step("It takes part again.", follower, "election FOLLOWER_READY -> CLOSED")
 
 
-def _restart_and_stall(stage: Stage, cluster: SimulatedCluster, when: str) -> int:
+def _restart_and_stall(stage: Stage, when: str) -> int:
     """All start again; the service of who leads stands still for half a second, from that moment on."""
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
+    cluster, alice, *_ = stage.led_cluster(b"one")
     alice.pause()
     for member in range(3):
         cluster.kill(member)
@@ -108,8 +102,7 @@ def _restart_and_stall(stage: Stage, cluster: SimulatedCluster, when: str) -> in
 
 @story("join-log", "A replay waits for the service to join", page=PAGE)
 def join_log(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = _restart_and_stall(stage, cluster, "election LEADER_LOG_REPLICATION -> LEADER_REPLAY")
+    leader = _restart_and_stall(stage, "election LEADER_LOG_REPLICATION -> LEADER_REPLAY")
     service, follower = service_of(leader), (leader + 1) % 3
     stage.step("The service is asked to join the replay.", leader, "JoinLog", to=service)
     stage.step(
@@ -127,8 +120,7 @@ def join_log(stage: Stage) -> None:
 
 @story("module-leaves-replay-first", "A service reads on when its module has replayed", page=PAGE)
 def module_leaves_replay_first(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = _restart_and_stall(stage, cluster, "JoinLog")
+    leader = _restart_and_stall(stage, "JoinLog")
     service = service_of(leader)
     stage.step("The service is asked to join the replay.", leader, "JoinLog .*role=FOLLOWER", to=service)
     stage.step("It has joined, and stands still then.", service, "ServiceAck", to=leader)
@@ -142,10 +134,7 @@ def module_leaves_replay_first(stage: Stage) -> None:
 
 @story("leader-replay-minority", "A leader replays while one member does not run", page=PAGE)
 def leader_replay_minority(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
+    cluster, alice, *_ = stage.led_cluster(b"one")
     alice.pause()
     for member in range(3):
         cluster.kill(member)

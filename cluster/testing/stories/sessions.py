@@ -14,11 +14,7 @@ PAGE = "Clients"
 
 @story("client-connect", "A client connects to the leader", page=PAGE)
 def client_connect(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, follower = stage.idle_cluster()
     alice = cluster.connect("alice", member=leader)
     cluster.settle()
     stage.step("The client asks for a session on the ingress.", alice, "SessionConnectRequest", to=leader)
@@ -45,11 +41,7 @@ def client_connect(stage: Stage) -> None:
 
 @story("client-redirect", "A client connects to a follower", page=PAGE)
 def client_redirect(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, follower = stage.idle_cluster()
     alice = cluster.connect("alice", member=follower)
     cluster.settle()
     stage.step(
@@ -100,10 +92,7 @@ def service_close(stage: Stage) -> None:
 
 @story("session-timeout", "A session times out", page=PAGE)
 def session_timeout(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     cluster.run(3)
     stage.step("Keep-alives of a client that has nothing to say hold its session.", alice, "SessionKeepAlive")
@@ -124,11 +113,7 @@ def session_timeout(stage: Stage) -> None:
 
 @story("leader-dies", "A leader dies, and its client goes to the next one", page=PAGE)
 def leader_dies(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    alice.offer(b"one")
-    cluster.settle()
-    old = cluster.await_leader()
+    cluster, alice, old, _ = stage.led_cluster(b"one")
     stage.begin()
     cluster.kill(old)
     alice.offer(b"two")
@@ -149,10 +134,7 @@ def leader_dies(stage: Stage) -> None:
 
 @story("old-leader-lives", "A leader that is replaced while it lives lets go of its clients", page=PAGE)
 def old_leader_lives(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    old = cluster.await_leader()
+    cluster, alice, old, _ = stage.led_cluster()
     stage.begin()
     cluster.isolate(old)
     cluster.run(15)
@@ -167,10 +149,7 @@ def old_leader_lives(stage: Stage) -> None:
 
 @story("one-egress", "Module and service answer over one egress", page=PAGE)
 def one_egress(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster()
     alice = cluster.connect("alice")
     alice.offer(b"hello")
     cluster.settle()
@@ -203,10 +182,7 @@ def session_limit(stage: Stage) -> None:
 
 @story("module-shuts-down", "A leader ends in order, and its clients go to the next one", page=PAGE)
 def module_shuts_down(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     cluster.stop(leader)
     alice.offer(b"hello")
@@ -254,10 +230,7 @@ class _Word:
 
 @story("challenge", "A client is challenged, and answers", page=PAGE)
 def challenge(stage: Stage) -> None:
-    cluster = stage.cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
     alice = cluster.connect("alice", _Word(b"sesame"), member=leader)
     stage.step("The client asks for a session.", alice, "SessionConnectRequest", to=leader)
     stage.step("The authenticator wants to know more.", leader, "Challenge", to=alice)
@@ -269,10 +242,7 @@ def challenge(stage: Stage) -> None:
 
 @story("rejected", "A client's answer to the challenge is wrong", page=PAGE)
 def rejected(stage: Stage) -> None:
-    cluster = stage.cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster(security=Security(_AsksForAWord(), AllowAllButAdmin()))
     mallory = cluster.connect("mallory", _Word(b"barley"), member=leader)
     cluster.run(0.5)
     stage.step("The client asks for a session.", mallory, "SessionConnectRequest", to=leader)
@@ -295,11 +265,9 @@ class _AllowAll:
 
 @story("admin-request", "A client asks for a snapshot", page=PAGE)
 def admin_request(stage: Stage) -> None:
-    cluster = stage.cluster(security=Security(DefaultAuthenticator(), _AllowAll()))
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, alice, leader, follower = stage.led_cluster(
+        security=Security(DefaultAuthenticator(), _AllowAll())
+    )
     stage.begin()
     alice.ask_for_snapshot()
     cluster.run(1)
@@ -313,10 +281,7 @@ def admin_request(stage: Stage) -> None:
 
 @story("wrong-version", "A client of another version", page=PAGE)
 def wrong_version(stage: Stage) -> None:
-    cluster = stage.cluster()
-    leader = cluster.await_leader()
-    cluster.run(1)
-    stage.begin()
+    cluster, leader, _ = stage.idle_cluster()
     bob = cluster.call("bob", leader)
     bob.send(SessionConnectRequest(1, EGRESS, 9 << 16, "aeron:udp?endpoint=10.0.1.201:1"))
     cluster.run(1)
@@ -326,10 +291,7 @@ def wrong_version(stage: Stage) -> None:
 
 @story("unknown-session", "A message of a session that there is not", page=PAGE)
 def unknown_session(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     bob = cluster.call("bob", leader)
     bob.send(SessionMessageHeader(0, 77, 0))
@@ -344,10 +306,7 @@ def unknown_session(stage: Stage) -> None:
 
 @story("backup-query", "A backup asks, in a session of its own that is no client's", page=PAGE)
 def backup_query(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     backup = cluster.call("backup", leader)
     backup.send(BackupQuery(5, CONSENSUS, CLIENT_PROTOCOL_VERSION, response_channel="backup"))

@@ -80,15 +80,25 @@ class Stage:
         made = self._cluster = SimulatedCluster(CountingService, watched=True, **settings)
         return made
 
-    def led_cluster(self, *sent: bytes) -> tuple[SimulatedCluster, SimulatedClient, int, int]:
-        """Three members with a leader, a client that has sent so many messages, the leader, a follower."""
-        cluster = self.cluster()
+    def led_cluster(
+        self, *sent: bytes, **settings: Any
+    ) -> tuple[SimulatedCluster, SimulatedClient, int, int]:
+        """Three members with a leader, a client that has sent these messages, the leader, a follower."""
+        cluster = self.cluster(**settings)
         alice = cluster.connect("alice")
         for payload in sent:
             alice.offer(payload)
         cluster.settle()
         leader = cluster.await_leader()
         return cluster, alice, leader, (leader + 1) % 3
+
+    def idle_cluster(self, **settings: Any) -> tuple[SimulatedCluster, int, int]:
+        """Three members, of whom one leads for a second now, with which the story begins; a follower."""
+        cluster = self.cluster(**settings)
+        leader = cluster.await_leader()
+        cluster.run(1)
+        self.begin()
+        return cluster, leader, (leader + 1) % 3
 
     def watch_calls(self, member_id: int, calls: Mapping[str, str]) -> None:
         """Tell of a member's calls from now on: by what each is called in the page, where it is.

@@ -123,11 +123,7 @@ def snapshot(stage: Stage) -> None:
 
 @story("shutdown", "SHUTDOWN: a snapshot, and an orderly end", page=PAGE)
 def shutdown(stage: Stage) -> None:
-    cluster = stage.cluster()
-    cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, _, leader, follower = stage.led_cluster()
     stage.begin()
     cluster.set_toggle(ClusterControlToggle.SHUTDOWN)
     cluster.run(5)
@@ -141,11 +137,7 @@ def shutdown(stage: Stage) -> None:
 
 @story("abort", "ABORT: an orderly end without a snapshot", page=PAGE)
 def abort(stage: Stage) -> None:
-    cluster = stage.cluster()
-    cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
-    follower = (leader + 1) % 3
+    cluster, _, leader, follower = stage.led_cluster()
     stage.begin()
     cluster.set_toggle(ClusterControlToggle.ABORT)
     cluster.run(5)
@@ -171,10 +163,7 @@ def standby_snapshot(stage: Stage) -> None:
 
 @story("commit-gates-services", "A service reads no further than the log is committed", page=PAGE)
 def commit_gates_services(stage: Stage) -> None:
-    cluster = stage.cluster()
-    alice = cluster.connect("alice")
-    cluster.settle()
-    leader = cluster.await_leader()
+    cluster, alice, leader, _ = stage.led_cluster()
     followers = [member for member in range(3) if member != leader]
     stage.begin()
     for follower in followers:
