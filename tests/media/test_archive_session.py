@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import AuthenticationRejected, TimedOut
+from cluster.errors import AuthenticationRejected, RemoteProtocolError, TimedOut
 from cluster.media import aeron_archive
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.protocol.archive_control import (
@@ -20,6 +20,7 @@ from cluster.protocol.archive_control import (
     ControlResponseCode,
 )
 from cluster.protocol.sbe import decode_with
+from cluster.protocol.versions import semantic_version
 from cluster.transport.credentials import FixedCredentials
 
 SESSION, REJECTED, NO_REPLAY = 8, 10, 6
@@ -29,7 +30,8 @@ OK, ERROR = ControlResponseCode.OK, ControlResponseCode.ERROR
 class Archive:
     """Answers what it is sent; its driver's client, publications and subscriptions are this object, too."""
 
-    def __init__(self, password: bytes, *, asks: bool) -> None:
+    def __init__(self, password: bytes, *, asks: bool, version: int = ARCHIVE_CONTROL_VERSION) -> None:
+        self.version = version
         self.password = password
         self.asks = asks
         self.shown: list[bytes] = []
@@ -58,9 +60,7 @@ class Archive:
             if self.asks and isinstance(request, AuthConnectRequest):
                 answer: Any = ArchiveChallenge(SESSION, request.correlation_id, ARCHIVE_CONTROL_VERSION, b"?")
             elif request.encoded_credentials == self.password:
-                answer = ControlResponse(
-                    SESSION, request.correlation_id, SESSION, OK, ARCHIVE_CONTROL_VERSION
-                )
+                answer = ControlResponse(SESSION, request.correlation_id, SESSION, OK, self.version)
             else:
                 why = "authentication rejected"
                 answer = ControlResponse(SESSION, request.correlation_id, REJECTED, ERROR, None, why)
@@ -91,6 +91,12 @@ def test_credentials_go_with_the_request_and_answer_a_challenge(monkeypatch, ask
     archive = Archive(b"user:secret", asks=asks)
     assert connect(monkeypatch, archive, FixedCredentials(b"user:secret"))._session_id == SESSION
     assert archive.shown == [b"user:secret"] * (1 + asks)
+
+
+@pytest.mark.conformance("M-43")
+def test_an_archive_of_another_major_version_is_refused(monkeypatch):
+    with pytest.raises(RemoteProtocolError, match=r"speaks version 2\.0\.0, expected 1\.x"):
+        connect(monkeypatch, Archive(b"", asks=False, version=semantic_version(2, 0, 0)))
 
 
 @pytest.mark.parametrize(
