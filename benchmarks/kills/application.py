@@ -1,8 +1,8 @@
 """The application that is killed: each message answered through the sink, the log as a Delta table.
 
-    python -m benchmarks.kills.application MASTER FOLDER OPTIONS
+    python -m benchmarks.kills.application MASTER FOLDER OPTIONS QUERY...
 
-OPTIONS say in JSON how Spark reaches the members.
+OPTIONS say in JSON how Spark reaches the members, and each QUERY is ``answers`` or ``log``, the Delta table.
 
 A query that fails is started again over its checkpoint, as an operator's tool would.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,24 +37,28 @@ SETTINGS = {
     "spark.stage.maxConsecutiveAttempts": "1000",
     # An executor that stands still is given up after seconds, and its task runs elsewhere.
     "spark.executor.heartbeatInterval": "2s",
-    "spark.storage.blockManagerHeartbeatTimeoutMs": "8s",
+    "spark.storage.blockManagerHeartbeatTimeoutMs": "16s",
     "spark.network.timeoutInterval": "2s",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100",
+    # So rows come to the sink as they are made, not at the end of a task.
+    "spark.buffer.size": "1024",
 }
 
 
-def main(master: str, folder: Path, options: dict[str, str]) -> None:
+def main(master: str, folder: Path, options: dict[str, str], names: Sequence[str]) -> None:
     spark = spark_session("kills", master=master, extra=SETTINGS)
     source = {**options, "minPartitions": "2"}
-    makers = (
-        lambda: answering(spark, options, source, str(folder / "checkpoint-answers")),
-        lambda: keeping(spark, {str(folder / "log"): log_job()}, source, str(folder / "checkpoint-log")),
-    )
-    queries: list[StreamingQuery | None] = [None] * len(makers)
+    makers = {
+        "answers": lambda: answering(spark, options, source, str(folder / "checkpoint-answers")),
+        "log": lambda: keeping(
+            spark, {str(folder / "log"): log_job()}, source, str(folder / "checkpoint-log")
+        ),
+    }
+    queries: dict[str, StreamingQuery | None] = dict.fromkeys(names)
     while True:
-        for number, query in enumerate(queries):
+        for name, query in queries.items():
             if query is None or not query.isActive:
-                queries[number] = started(makers[number], query)
+                queries[name] = started(makers[name], query)
         time.sleep(0.2)
 
 
@@ -93,4 +97,4 @@ def started(make: Callable[[], DataStreamWriter], failed: StreamingQuery | None)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))
+    main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:])

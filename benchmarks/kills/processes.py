@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -56,10 +56,12 @@ def send_signal(number: signal.Signals, *pids: int) -> None:
 class RealSpark:
     """A context manager; whatever runs at its end is killed."""
 
-    def __init__(self, folder: Path, options: Mapping[str, str] | None = None) -> None:
-        """``options``: how the application of ``start`` reaches the members."""
+    def __init__(
+        self, folder: Path, options: Mapping[str, str] | None = None, queries: Sequence[str] = ()
+    ) -> None:
+        """``options``: how the application of ``start`` reaches the members; ``queries`` are what it runs."""
         self._folder = folder
-        self._options = dict(options or {})
+        self._arguments = [str(folder), json.dumps(options), *queries]
         self._log: IO[str] = (folder / "spark.log").open("a")
         self._started: list[subprocess.Popen[str]] = []
         self.application: subprocess.Popen[str] | None = None
@@ -68,7 +70,7 @@ class RealSpark:
         """Master, worker and application; the master listens at ``port``."""
         address, (self._worker,) = self.start_cluster(port, workers=1, cores=4)  # for two applications
         program = [sys.executable, "-m", "benchmarks.kills.application"]
-        self._command = [*program, address, str(self._folder), json.dumps(self._options)]
+        self._command = [*program, address, *self._arguments]
         self.start_application()
 
     def start_cluster(

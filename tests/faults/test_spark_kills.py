@@ -13,6 +13,6 @@ pytestmark = pytest.mark.faults
 def test_no_row_is_lost_or_doubled_by_kills_and_stops_at_random_moments(tmp_path, what, kinds):
     """What was stopped wakes when others have taken over."""
     with stage(tmp_path, print) as running:
-        found = running.run_round(118, 5, kinds)
+        found = running.run_round(64, 5, kinds)
     assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
     assert found[what].keys() == kinds.keys(), "each kind is among them"

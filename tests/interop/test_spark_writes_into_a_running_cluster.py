@@ -95,6 +95,6 @@ def poll_for_long(sender: AeronSender) -> None:
 def test_no_row_is_lost_or_doubled_by_kills_of_spark_and_of_members_at_random_moments(tmp_path):
     """A first slice of ``make faults KILLS=200 ARGS=--aeron``."""
     with stage(tmp_path, print, is_aeron=True) as running:
-        found = running.run_round(118, 5, KILLS)
+        found = running.run_round(64, 5, KILLS)
     assert found["rows"] > 0 and found["delta_rows"] > 2 * found["rows"]
     assert found["kills"].keys() == KILLS.keys(), "each kind is among them"
