@@ -23,6 +23,7 @@ from cluster.errors import need
 from cluster.protocol.enums import Role
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.session import SessionMessageHeader
+from cluster.service.payload import Payload, view_of
 
 need("otel")
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from cluster.client.cluster_client import ClusterClient
     from cluster.client.egress_dispatch import Answer
     from cluster.service.cluster import Cluster
-    from cluster.service.payload import Payload
 
 OVERHEAD = HEADER_LENGTH + len(SessionMessageHeader(0, 0, 0).encode())  # of a message in one frame
 
@@ -66,7 +66,7 @@ class Tracing:
     def serving(self, cluster: Cluster, payload: Payload) -> Iterator[None]:
         """Within ``on_session_message``: the span of what the leader's service does with it, live."""
         end = cluster.log_position()
-        places = self.places(end - align(OVERHEAD + len(payload)), end)
+        places = self.places(end - align(OVERHEAD + view_of(payload).nbytes), end)
         if not places or cluster.role() is not Role.LEADER:
             yield
             return
@@ -126,7 +126,7 @@ class TracedClient:
         return position
 
     def _note(self, parts: tuple[Payload, ...], begin_ns: int, answered_ns: int | None = None) -> None:
-        length = align(OVERHEAD + sum(memoryview(part).nbytes for part in parts))
+        length = align(OVERHEAD + sum(view_of(part).nbytes for part in parts))
         self._pending.append((self._client.offered, length, begin_ns, answered_ns))
 
     def _look(self) -> None:
