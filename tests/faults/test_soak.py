@@ -1,6 +1,7 @@
 """Churn for as long as SOAK_MINUTES says (``make soak MINUTES=30``): what processes take does not grow.
 
-Clients, readers, snapshots, purges, leaders and processes of services come and go under a steady load.
+Clients, readers, snapshots, purges, leaders, processes of services and queries of Spark come and go under a
+steady load.
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from benchmarks.load import Load
 from cluster import ClusterClient, LogReader
-from cluster.errors import LogPurged
-from tests.faults.conftest import SHORT_TIMEOUTS
+from cluster.errors import ClientClosed, LogPurged
+from tests.faults.conftest import STEADY_TIMEOUTS
 from tests.faults.slopes import Samples, children_of, growth, taken_by
 from tests.node.counting_service import COUNTING, pid_of
 from tests.node.processes import run
@@ -30,7 +34,7 @@ KEYS = {
     "log_bytes_max": "48m",
     "log_term_length": "1m",
     "archive_segment_file_length": "1m",
-    **SHORT_TIMEOUTS,
+    **STEADY_TIMEOUTS,
 }
 
 
@@ -61,29 +65,54 @@ def test_a_leak_of_one_descriptor_a_round_is_found_and_one_that_comes_and_goes_i
 def test_memory_descriptors_threads_and_files_of_every_process_stay_flat_through_churn(members_of):
     members = members_of(keys=KEYS)
     members.start()
+    kept = members.directory / "soak.json"
     samples, until, rounds = Samples(), time.monotonic() + 60 * MINUTES, 0
-    with Load(members.tcp, messages_per_s=1_000, payload_bytes=500) as load:
+    with Load(members.tcp, messages_per_s=1_000, payload_bytes=500) as load, spark_reads(members) as driver:
         members.await_leader()
-        while time.monotonic() < until or rounds < ROUNDS_MIN:
+        read = members.directory / "checkpoint" / "commits"
+        while time.monotonic() < until or rounds < ROUNDS_MIN or not list(read.glob("[0-9]*")):
             churn(members, rounds)
             load.await_progress(members.tell)
             take(samples, members)
+            samples.take("driver of Spark", taken_by(driver.pid))
+            for jvm in children_of(driver.pid):
+                # Spark 4.2 keeps a thread with two descriptors of each Python runner that it has started.
+                samples.take("JVM of Spark", {"memory": taken_by(jvm)["memory"]})
             rounds += 1
+            of = {f"{who} {what}": values for (who, what), values in samples.values.items()}
+            kept.write_text(json.dumps(of))
         load.finish()
         members.stop()
-    kept = members.directory / "soak.json"
-    kept.write_text(json.dumps({f"{who} {what}": values for (who, what), values in samples.values.items()}))
     print(f"{rounds} rounds, {kept}")
     assert load.acknowledged > 1_000
     assert not (growing := samples.growing()), "\n".join(growing)
 
 
+@contextmanager
+def spark_reads(members) -> Iterator[subprocess.Popen]:
+    """A driver whose queries come and go."""
+    command = [sys.executable, "-m", "tests.faults.soak_query", members.endpoints]
+    with (
+        (members.directory / "spark.log").open("wb") as log,
+        subprocess.Popen(
+            [*command, str(members.directory / "checkpoint")],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as driver,
+    ):
+        try:
+            yield driver
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+
+
 def churn(members, number: int) -> None:
     for _ in range(2):
         endpoints = members.endpoints if number % 2 else members.tcp
-        with ClusterClient.connect(endpoints, message_timeout_s=60) as client:
+        with ClusterClient.connect(endpoints, message_timeout_s=60) as client, suppress(ClientClosed):
             client.offer(b"short")
-            client.await_committed(60)
+            client.await_committed(60)  # or no leader takes its session up in time, on a busy machine
     leader = members.await_leader()
     # The log's head may go while it is read.
     with suppress(LogPurged), LogReader.open(endpoints=members.endpoints) as reader:
