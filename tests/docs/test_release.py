@@ -27,6 +27,10 @@ def test_a_wheel_has_the_configuration_that_texts_name_and_no_tools_of_ours() ->
     assert shipped == there - ours
 
 
+def test_checkers_read_the_types_of_both_packages_that_users_import() -> None:
+    assert all((ROOT / package / "py.typed").exists() for package in ("cluster", "spark_connector"))
+
+
 @pytest.mark.interop
 def test_a_release_is_built_and_passes_its_checks() -> None:
     done = subprocess.run(["make", "release", "TAG=v0"], cwd=ROOT, capture_output=True, text=True)
