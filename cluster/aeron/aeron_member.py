@@ -185,9 +185,8 @@ class AeronMember(RecordingSource):
     def _replay(self, position: int, length: int) -> BoundedReplay:
         counter_id = self.query().commit_position_counter_id  # that of before may be another's by now
         archive, recording_id = self._located()
-        return archive.bounded_replay(
-            recording_id, position, length, counter_id, self._access.file_io_max_length
-        )
+        at_once = self._access.file_io_max_length
+        return archive.replay(recording_id, position, length, at_once, counter_id)
 
     def close(self) -> None:
         super().close()

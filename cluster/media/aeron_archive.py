@@ -1,7 +1,7 @@
 """A control session with the archive of another process, over Aeron's media (Aeron: AeronArchive).
 
     with Aeron.connect() as aeron, AeronArchive.connect(aeron, "archive.host:8010") as archive:
-        replay = archive.bounded_replay(recording_id, position, length, limit_counter_id)
+        replay = archive.replay(recording_id, position, length, limit_counter_id=counter_id)
 
 One request is under way at a time. A replay is read while the archive sends it.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from cluster.protocol.archive_control import (
     ArchiveAnswer,
     ArchiveChallenge,
     ArchiveChallengeResponse,
-    ArchiveKeepAliveRequest,
     AuthConnectRequest,
     BoundedReplayRequest,
     CloseSessionRequest,
@@ -158,9 +157,8 @@ class AeronArchive:
         """All recordings of the archive, by id."""
         found: list[RecordingDescriptor] = []
         while True:
-            correlation_id = self.aeron.next_correlation_id()
             first = found[-1].recording_id + 1 if found else 0
-            self._send(ListRecordingsRequest(self._session_id, correlation_id, first, LIST_COUNT))
+            correlation_id = self._ask(ListRecordingsRequest, first, LIST_COUNT)
             listed = 0
             while listed < LIST_COUNT:
                 answer = self._await_answer(correlation_id)
@@ -171,8 +169,7 @@ class AeronArchive:
 
     def recording(self, recording_id: int) -> RecordingDescriptor:
         """What the recording is like now. Raises ArchiveRefusal for one that there is not."""
-        correlation_id = self.aeron.next_correlation_id()
-        self._send(ListRecordingRequest(self._session_id, correlation_id, recording_id))
+        correlation_id = self._ask(ListRecordingRequest, recording_id)
         answer = self._await_answer(correlation_id)
         if isinstance(answer, RecordingDescriptor):
             return answer
@@ -180,8 +177,7 @@ class AeronArchive:
 
     def recorded_position(self, recording_id: int) -> int | None:
         """How far the recording is that is written now; None where it is not."""
-        correlation_id = self.aeron.next_correlation_id()
-        self._send(RecordingPositionRequest(self._session_id, correlation_id, recording_id))
+        correlation_id = self._ask(RecordingPositionRequest, recording_id)
         position = self._await_response(correlation_id).relevant_id
         return None if position < 0 else position
 
@@ -195,75 +191,49 @@ class AeronArchive:
         return recording.start_position if stop == NULL_POSITION else stop
 
     def replay(
-        self, recording_id: int, position: int, length: int, file_io_max_length: int | None = None
-    ) -> BoundedReplay:
-        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as they are recorded.
-
-        ``file_io_max_length`` is how much the archive reads at once. Raises ArchiveRefusal for a position
-        that is not there.
-        """
-        correlation_id = self.aeron.next_correlation_id()
-        return self._begin_replay(
-            ReplayRequest(
-                self._session_id,
-                correlation_id,
-                recording_id,
-                position,
-                length,
-                REPLAY_STREAM,
-                NULL_I32 if file_io_max_length is None else file_io_max_length,
-                replay_channel=self._replays.channel,
-            )
-        )
-
-    def bounded_replay(
         self,
         recording_id: int,
         position: int,
         length: int,
-        limit_counter_id: int,
         file_io_max_length: int | None = None,
+        limit_counter_id: int | None = None,
     ) -> BoundedReplay:
-        """As ``replay``, as far as a counter of the archive's own driver lets it go.
+        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as they are recorded.
 
-        Raises ArchiveRefusal for a position that is not there, or not yet.
+        ``file_io_max_length`` is how much the archive reads at once. A counter of its own driver may say how
+        far it goes. Raises ArchiveRefusal for a position that is not there, or beyond that counter.
         """
-        correlation_id = self.aeron.next_correlation_id()
-        return self._begin_replay(
-            BoundedReplayRequest(
-                self._session_id,
-                correlation_id,
-                recording_id,
-                position,
-                length,
-                limit_counter_id,
-                REPLAY_STREAM,
-                NULL_I32 if file_io_max_length is None else file_io_max_length,
-                replay_channel=self._replays.channel,
-            )
+        is_bounded = limit_counter_id is not None
+        correlation_id = self._ask(
+            BoundedReplayRequest if is_bounded else ReplayRequest,
+            recording_id,
+            position,
+            length,
+            *((limit_counter_id,) if is_bounded else ()),
+            REPLAY_STREAM,
+            NULL_I32 if file_io_max_length is None else file_io_max_length,
+            replay_channel=self._replays.channel,
         )
-
-    def _begin_replay(self, request: ReplayRequest | BoundedReplayRequest) -> BoundedReplay:
-        self._send(request)
-        replay_session_id = self._await_response(request.correlation_id).relevant_id
+        replay_session_id = self._await_response(correlation_id).relevant_id
         session_id = ((replay_session_id & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
         image = self._await(lambda: self._replays.subscription.image_of(session_id), "the replay's image")
-        if image.position != request.position:
-            where = f"{image.position}, asked for {request.position}"
+        if image.position != position:
+            where = f"{image.position}, asked for {position}"
             raise RemoteProtocolError(f"archive {self.endpoint} replays from {where}")
         return BoundedReplay(self, replay_session_id, image)
 
     def stop_replay(self, replay_session_id: int) -> None:
         """End a replay; one that has ended by itself is none of an error."""
-        correlation_id = self.aeron.next_correlation_id()
-        self._send(StopReplayRequest(self._session_id, correlation_id, replay_session_id))
+        correlation_id = self._ask(StopReplayRequest, replay_session_id)
         self._await_answer(correlation_id, is_checked=False)
 
-    def keep_alive(self) -> None:
-        """Say that this client is there. Raises TimedOut where the archive has gone."""
-        self._send(ArchiveKeepAliveRequest(self._session_id, self.aeron.next_correlation_id()))
-
     # ---- the control session
+
+    def _ask(self, kind: Callable[..., Message], *fields: Any, **more: Any) -> int:
+        """Send a request of this session; by what its answer is known."""
+        correlation_id = self.aeron.next_correlation_id()
+        self._send(kind(self._session_id, correlation_id, *fields, **more))
+        return correlation_id
 
     def _send(self, message: Message) -> None:
         data = message.encode()

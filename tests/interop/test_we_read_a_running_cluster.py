@@ -122,13 +122,12 @@ def test_an_archive_lists_its_recordings_and_says_why_it_does_not_replay(tmp_pat
         again = archive.recording(0)
         assert again.replace(correlation_id=recordings[0].correlation_id) == recordings[0]
         assert archive.recorded_position(0) > 0
-        archive.keep_alive()
         with pytest.raises(ArchiveRefusal, match="has no recording 77"):
             archive.recording(77)
         with pytest.raises(ArchiveRefusal, match="refuses: unknown recording id: 77"):
-            archive.bounded_replay(77, 0, 64, 0)
+            archive.replay(77, 0, 64, limit_counter_id=0)
         with pytest.raises(ArchiveRefusal, match="limit counter"):
-            archive.bounded_replay(0, 0, 64, 2**30)
+            archive.replay(0, 0, 64, limit_counter_id=2**30)
 
 
 @pytest.mark.conformance("M-44")
