@@ -46,7 +46,7 @@ def endpoints(member_id: int) -> str:
     return ",".join(f"localhost:{PORT + 100 * member_id + role}" for role in (2, 3, 4, 5, 1))
 
 
-def configuration(directory: Path, aeron_dir: Path) -> str:
+def configuration(directory: Path, aeron_dir: Path, service_mode: str) -> str:
     keys = {
         "member_id": OURS,
         "members": [f"{member_id},{endpoints(member_id)}" for member_id in range(3)],
@@ -54,7 +54,7 @@ def configuration(directory: Path, aeron_dir: Path) -> str:
         "consensus_channel": "aeron:udp?term-length=64k",
         "aeron_dir": str(aeron_dir),
         "services": [f"{Script.__module__}:Script"],
-        "service_mode": ["inline"],
+        "service_mode": [service_mode],
         "leader_heartbeat_timeout": "3s",
         "leader_heartbeat_interval": "100ms",
         "startup_canvass_timeout": "6s",
@@ -78,12 +78,12 @@ def is_free(port: int) -> bool:
 class Mixed:
     """Real members 0 and 1, ours is 2."""
 
-    def __init__(self, directory: Path, nodes: list[RealNode], aeron_dir: Path) -> None:
+    def __init__(self, directory: Path, nodes: list[RealNode], aeron_dir: Path, service_mode: str) -> None:
         self.directory = directory
         self.nodes = nodes
         self.ours: Process
         self._config = directory / "ours.toml"
-        self._config.write_text(configuration(directory, aeron_dir))
+        self._config.write_text(configuration(directory, aeron_dir, service_mode))
 
     def start_ours(self) -> None:
         record = {RECORD: str(self.directory / RECORD_OF_OURS)}
@@ -163,13 +163,13 @@ class Mixed:
 
 
 @contextmanager
-def mixed(directory: Path) -> Iterator[Mixed]:
+def mixed(directory: Path, service_mode: str) -> Iterator[Mixed]:
     """A cluster of real ones that has worked, of which ours has taken over the directory of the third."""
     with (
         media_driver() as aeron_dir,
         real_cluster(directory, "--service", "script", *OPTIONS) as nodes,
     ):
-        cluster = Mixed(directory, nodes, aeron_dir)
+        cluster = Mixed(directory, nodes, aeron_dir, service_mode)
         cluster.work(0)
         nodes[OURS].stop()
         cluster.start_ours()
@@ -214,7 +214,7 @@ def check_all_are_equal(cluster: Mixed) -> int:
 
 @pytest.mark.timeout(900)
 def test_it_votes_follows_and_has_what_real_ones_have_through_ten_kills_of_real_leaders(tmp_path):
-    with mixed(tmp_path) as cluster:
+    with mixed(tmp_path, "inline") as cluster:
         for kill in range(10):
             killed_id, killed_s = cluster.kill_leader()
             assert cluster.leader() == 1 - killed_id, "with the vote of ours"
@@ -232,7 +232,7 @@ def test_it_votes_follows_and_has_what_real_ones_have_through_ten_kills_of_real_
 
 @pytest.mark.timeout(600)
 def test_it_fetches_what_others_have_written_without_it_takes_snapshots_and_gives_its_place_back(tmp_path):
-    with mixed(tmp_path) as cluster:
+    with mixed(tmp_path, "process") as cluster:
         cluster.stop_ours()
         for seed in (1, 2):
             killed_id, killed_s = cluster.kill_leader()
