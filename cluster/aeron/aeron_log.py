@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, RecordingSource, members_of
+from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, RecordingSource, answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import (
     AuthenticationRejected,
@@ -40,7 +40,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import FLAG_END, FRAME_ALIGNMENT, MTU_MAX, TYPE_PAD, header_at
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import BLOCK_LENGTH, READING, READING_COMMITTED, Reading
+from cluster.transport.committed_log import AS_COMMITTED, AS_READ, BLOCK_LENGTH, BlockOptions
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 
@@ -184,7 +184,7 @@ class AeronLog:
             return []
         first = next(iter(answered.values()))
         assert isinstance(first, AeronMember) and first.response is not None
-        members = members_of(first.response)
+        members = answered_members(first.response)
         return [each.consensus_endpoint for id_, each in members.items() if id_ != first.member_id]
 
     def _in_order(self, answered: dict[str, RecordingSource]) -> dict[str, RecordingSource]:
@@ -219,7 +219,7 @@ class AeronLog:
 
     def ingress_endpoints(self) -> dict[int, str]:
         """Where each member takes sessions, by its id, as the first that can says it."""
-        members = members_of(self.backup_response())
+        members = answered_members(self.backup_response())
         return {member_id: member.ingress_endpoint for member_id, member in members.items()}
 
     # ---- what the log is
@@ -287,7 +287,7 @@ class AeronLog:
         """The first committed frames at ``position``; None while there are none."""
         if self.end_position() <= position:
             return None
-        for _, block in self.blocks(position, position + 1, READING_COMMITTED):
+        for _, block in self.blocks(position, position + 1, AS_COMMITTED):
             return block.tobytes()
         return None
 
@@ -392,7 +392,7 @@ class AeronLog:
     # ---- its frames
 
     def blocks(
-        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
+        self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
     ) -> Iterator[tuple[int, np.ndarray]]:
         begin = self.start_position if from_position is None else from_position
         if to_position is None or not how.is_committed:

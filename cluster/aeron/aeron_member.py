@@ -27,7 +27,7 @@ CONSENSUS_STREAM = 108
 RESPONSE_STREAM = 109
 
 
-def members_of(response: BackupResponse) -> dict[int, MemberEndpoints]:
+def answered_members(response: BackupResponse) -> dict[int, MemberEndpoints]:
     """The members that an answer names, by id. Raises RemoteProtocolError for a text of no members."""
     try:
         return {member.member_id: member for member in parse_members(response.cluster_members)}
@@ -177,7 +177,7 @@ class AeronMember(RecordingSource):
 
     def _located(self) -> tuple[AeronArchive, int]:
         response = self.response or self.query()
-        members = members_of(response)
+        members = answered_members(response)
         if self.member_id not in members:
             raise RemoteProtocolError(f"member {self.member_id} answers, and is none of its own cluster")
         return self._archive_at(members[self.member_id].archive_endpoint), response.log_recording_id

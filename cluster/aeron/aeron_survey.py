@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, members_of
+from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import AuthenticationRejected, ClusterError, MediaDriverError, TimedOut
 from cluster.media.aeron import Aeron
@@ -62,7 +62,7 @@ def survey(
                 assert member.response is not None
                 found[endpoint] = AeronStanding(endpoint, member.member_id, member.response)
                 known = {standing.member_id for standing in found.values()}
-                for member_id, other in members_of(member.response).items():
+                for member_id, other in answered_members(member.response).items():
                     named = other.consensus_endpoint
                     if member_id not in known and named not in found:
                         ask(named)

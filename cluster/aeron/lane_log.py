@@ -9,7 +9,7 @@ from cluster.aeron.aeron_log import AeronLog
 from cluster.aeron.lane_index import LaneAlias, LaneIndex, search_begin
 from cluster.aeron.session_entries import EntryKind, SessionEntries, SessionEntry
 from cluster.protocol.lane import Lane
-from cluster.transport.committed_log import READING_COMMITTED
+from cluster.transport.committed_log import AS_COMMITTED
 
 
 def planned_index(log: AeronLog) -> LaneIndex:
@@ -22,7 +22,7 @@ def indexed(log: AeronLog, begin: int, end: int) -> LaneIndex:
     """The lanes that were opened from ``begin`` to ``end``. Raises LogPurged, TimedOut, MediaDriverError."""
     index = LaneIndex(begin, end)
     sessions = SessionEntries(lambda _: False)
-    for position, block in log.blocks(begin, end, READING_COMMITTED):
+    for position, block in log.blocks(begin, end, AS_COMMITTED):
         for entry in sessions.of_block(position, block):
             if entry.entry_type == EntryKind.OPEN and entry.position < end:
                 assert entry.response_channel is not None

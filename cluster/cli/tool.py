@@ -387,7 +387,7 @@ def list_members(
 def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[str, Any]:
     """What a member of a real Aeron Cluster says that is asked over its own medium."""
     from cluster.aeron.aeron_log import AeronLog
-    from cluster.aeron.aeron_member import members_of
+    from cluster.aeron.aeron_member import answered_members
     from cluster.protocol.members import ingress_endpoints
 
     with closing(AeronLog(consensus_endpoints, aeron_dir=text_or_none(aeron_directory))) as log:
@@ -395,7 +395,7 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
     return {
         "leaderMemberId": response.leader_member_id,
         "memberId": response.member_id,
-        "activeMembers": ingress_endpoints(members_of(response).values()),
+        "activeMembers": ingress_endpoints(answered_members(response).values()),
     }
 
 

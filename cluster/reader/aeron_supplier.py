@@ -8,7 +8,7 @@ from contextlib import closing
 import numpy as np
 
 from cluster.aeron.aeron_log import AeronLog
-from cluster.aeron.aeron_member import RecordingSource, members_of
+from cluster.aeron.aeron_member import RecordingSource, answered_members
 from cluster.aeron.aeron_recording import AeronRecording
 from cluster.errors import ClusterError
 from cluster.log.scan import frame_starts
@@ -17,7 +17,7 @@ from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
 from cluster.protocol.frame import DATA_FRAME_HEADER, FRAME_ALIGNMENT
-from cluster.transport.committed_log import READING_COMMITTED
+from cluster.transport.committed_log import AS_COMMITTED
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.log_client import Answer, RecordingAnswer
 
@@ -102,7 +102,7 @@ class AeronSupplier:
 
     def read(self, from_position: int, to_position: int) -> Iterator[Answer]:
         log, _ = self._asked()
-        blocks = log.blocks(from_position, to_position, READING_COMMITTED)
+        blocks = log.blocks(from_position, to_position, AS_COMMITTED)
         yield from _as_recorded(log.recording, blocks)
         yield _END
 
@@ -113,7 +113,7 @@ class AeronSupplier:
             yield _status(log.recording, _terms(response, log.start_position))
             return
         assert response.member_id is not None
-        archive = members_of(response)[response.member_id].archive_endpoint
+        archive = answered_members(response)[response.member_id].archive_endpoint
         of_snapshot = AeronRecording(
             archive,
             recording_id,
@@ -124,7 +124,7 @@ class AeronSupplier:
         )
         with closing(of_snapshot):
             yield _status(of_snapshot.recording, ())
-            yield from _as_recorded(of_snapshot.recording, of_snapshot.blocks(how=READING_COMMITTED))
+            yield from _as_recorded(of_snapshot.recording, of_snapshot.blocks(how=AS_COMMITTED))
         yield _END
 
     def close(self) -> None:

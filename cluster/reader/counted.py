@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from cluster.transport.committed_log import READING_COMMITTED, CommittedLog
+from cluster.transport.committed_log import AS_COMMITTED, CommittedLog
 
 
 class CountedLog(CommittedLog, Protocol):
@@ -36,6 +36,6 @@ def count_log(count: Count, log: CountedLog) -> Count:
     if (snapshot := log.module_snapshot()) is not None:
         position, records = snapshot
         count.load(records, position)
-    for begin, block in log.blocks(position, log.commit_position(), READING_COMMITTED):
+    for begin, block in log.blocks(position, log.commit_position(), AS_COMMITTED):
         count.take(begin, block)
     return count

@@ -29,7 +29,7 @@ from cluster.protocol.recording_log import TERM
 from cluster.protocol.token import LogIdentity, identity_text, is_one_log
 from cluster.reader.directory import DirectoryLog
 from cluster.transport.clock import monotonic_ns
-from cluster.transport.committed_log import READING, Reading
+from cluster.transport.committed_log import AS_READ, BlockOptions
 
 REOPEN_INTERVAL_NS = 1_000_000_000
 
@@ -162,7 +162,7 @@ class DirectoriesLog:
                 copy.log = None
 
     def blocks(
-        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
+        self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What one directory lacks is read from another, and damage is reported, never
         skipped, when no other has what is damaged.
@@ -179,7 +179,7 @@ class DirectoriesLog:
                 raise _what_is_missing(extent, position, failed)
             begin = position
             try:
-                for _, block in copy.log.blocks(position, min(end, copy.limit), Reading(how.max_bytes)):
+                for _, block in copy.log.blocks(position, min(end, copy.limit), BlockOptions(how.max_bytes)):
                     if copy.dir != extent.tip.dir and position + len(block) > copy.limit:
                         break  # its last message ends beyond what is known to be of the log
                     self._read_last = copy.log

@@ -29,7 +29,7 @@ from cluster.reader.extent import Extent, MemberState
 from cluster.reader.member_directory import find_member
 from cluster.reader.snapshots import newest_module_records
 from cluster.transport.clock import epoch_ms
-from cluster.transport.committed_log import READING, OnDamage, Reading
+from cluster.transport.committed_log import AS_READ, BlockOptions, OnDamage
 
 
 class DirectoryLog:
@@ -137,7 +137,7 @@ class DirectoryLog:
         return LogDamaged(self._segments.path(base), position - base, what)
 
     def blocks(
-        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
+        self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
     ) -> Iterator[tuple[int, np.ndarray]]:
         extent = self.extent()
         position = self.start_position if from_position is None else from_position

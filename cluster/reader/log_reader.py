@@ -29,7 +29,7 @@ from cluster.protocol.token import (
 )
 from cluster.reader.entry import Entry
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import BLOCK_LENGTH, CommittedLog, OnDamage, Reading
+from cluster.transport.committed_log import BLOCK_LENGTH, BlockOptions, CommittedLog, OnDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -342,7 +342,7 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
-        how = Reading(max_bytes, is_committed, on_damage=on_damage)
+        how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
         blocks = self.log.blocks(self._begin(from_position), to_position, how)
         if self.entry_filter is None or self.entry_filter.is_by_type:
             return blocks
@@ -370,7 +370,7 @@ class LogReader:
                 raise LogPurged(f"position {position} was purged, the log begins at {known}", known)
         assert known <= position
         begin = max(position - position % self.term_length, known)
-        how = Reading(is_committed=is_committed, is_skimmed=True, on_damage=on_damage)
+        how = BlockOptions(is_committed=is_committed, is_skimmed=True, on_damage=on_damage)
         for at, block in self.log.blocks(begin, position, how):
             begin = at + len(block)
         if begin < position:  # damage lies there, or the log ends before

@@ -31,7 +31,7 @@ from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import READING, Reading
+from cluster.transport.committed_log import AS_READ, BlockOptions
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.forks import leave_to_parent
@@ -312,7 +312,7 @@ class RemoteLog:
         return self._commit_position
 
     def blocks(
-        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
+        self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
     ) -> Iterator[tuple[int, np.ndarray]]:
         """As every reader. What one member lacks is read at another, and reported when none has it."""
         position = self.start_position if from_position is None else from_position

@@ -18,7 +18,7 @@ from cluster.reader.member_directory import MemberDirectory, counters_paths
 from cluster.reader.served_recordings import ServedRecordings
 from cluster.reader.standing import by_counters, by_disk, by_label, by_log, standing_text
 from cluster.transport.clock import epoch_ms
-from cluster.transport.committed_log import Reading
+from cluster.transport.committed_log import BlockOptions
 
 NONE = -1
 
@@ -64,7 +64,7 @@ class ServedMember:
     def blocks(
         self, from_position: int, to_position: int, *, max_bytes: int
     ) -> Iterator[tuple[int, np.ndarray]]:
-        return self._log.blocks(from_position, to_position, Reading(max_bytes))
+        return self._log.blocks(from_position, to_position, BlockOptions(max_bytes))
 
     def frame_around(self, position: int) -> int | None:
         return self._log.frame_around(position)

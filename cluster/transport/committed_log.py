@@ -16,7 +16,7 @@ BLOCK_LENGTH = 4 * 1024 * 1024
 OnDamage = Callable[[LogDamaged], object]
 
 
-class Reading(NamedTuple):
+class BlockOptions(NamedTuple):
     """How blocks are read: what each of these does, ``CommittedLog.blocks`` says."""
 
     max_bytes: int = BLOCK_LENGTH
@@ -25,7 +25,7 @@ class Reading(NamedTuple):
     on_damage: OnDamage | None = None
 
 
-READING, READING_COMMITTED = Reading(), Reading(is_committed=True)
+AS_READ, AS_COMMITTED = BlockOptions(), BlockOptions(is_committed=True)
 
 
 class CommittedLog(Protocol):
@@ -76,7 +76,7 @@ class CommittedLog(Protocol):
         """End of what a batch reads: the commit position of a live member, else all that is recorded."""
 
     def blocks(
-        self, from_position: int | None = None, to_position: int | None = None, how: Reading = READING
+        self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; together they hold every entry whose
         first frame lies in [``from_position``, ``to_position``).

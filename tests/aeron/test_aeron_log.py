@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.aeron.aeron_log import AeronLog
-from cluster.aeron.aeron_member import members_of
+from cluster.aeron.aeron_member import answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.protocol.backup import BackupResponse
@@ -299,11 +299,11 @@ def answer(cluster_members):
 
 def test_the_members_of_a_cluster_are_read_with_their_endpoints():
     text = "0,a:1,a:2,a:3,a:4,a:5|12,b:1,b:2,b:3,b:4,b:5,extra"
-    members = members_of(answer(text))
+    members = answered_members(answer(text))
     assert [(id_, *member[1:7]) for id_, member in members.items()] == [
         (0, "a:1", "a:2", "a:3", "a:4", "a:5", ""),
         (12, "b:1", "b:2", "b:3", "b:4", "b:5", "extra"),
     ]
     for wrong in ("x,a,b,c,d,e", "1,a,b", "0"):
         with pytest.raises(RemoteProtocolError, match="backup response: cluster member"):
-            members_of(answer(wrong))
+            answered_members(answer(wrong))

@@ -17,7 +17,7 @@ from cluster.reader.served_recordings import ServedRecordings
 from cluster.testing.counters_files import SimulatedCounters
 from cluster.testing.disk import Disk
 from cluster.testing.world import Clock, VirtualWorld
-from cluster.transport.committed_log import Reading
+from cluster.transport.committed_log import BlockOptions
 from cluster.transport.log_client import Answer, RecordingAnswer, Unreachable
 
 
@@ -72,7 +72,7 @@ class ServedLog:
 
     def _frames(self, from_position: int, to_position: int, max_bytes: int) -> Iterator[np.ndarray]:
         end = from_position
-        for position, frames in self._log.blocks(from_position, to_position, Reading(max_bytes)):
+        for position, frames in self._log.blocks(from_position, to_position, BlockOptions(max_bytes)):
             yield frames
             end = position + len(frames)
         if to_position > end:

@@ -17,7 +17,7 @@ from cluster.reader.directory import DirectoryLog
 from cluster.testing.counters_files import SimulatedCounters
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.world import MS, SECOND, Clock, Process, VirtualWorld
-from cluster.transport.committed_log import Reading
+from cluster.transport.committed_log import BlockOptions
 
 READER_TICK_NS = 200 * MS
 REST_NS = 4 * SECOND  # at most: logs are purged meanwhile
@@ -98,7 +98,7 @@ class Reader(Process):
             if self.bound <= self.position:
                 return
             max_bytes = self._random.choice([1_024, 64 * 1024])
-            self._blocks = log.blocks(self.position, self.bound, Reading(max_bytes))
+            self._blocks = log.blocks(self.position, self.bound, BlockOptions(max_bytes))
         for _ in range(self._random.randint(1, 20)):
             position, block = next(self._blocks, (0, None))
             if block is None:
