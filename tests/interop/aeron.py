@@ -88,8 +88,8 @@ def _run(command: Sequence[str], **options: Any) -> None:
     assert done.returncode == 0, f"{command[0]}: {done.stdout[-500:]}{done.stderr[-2000:]}"
 
 
-def _java_command(main: str, *arguments: str) -> list[str]:
-    return [_java(), *JVM, "-cp", f"{classes()}:{jar()}", main, *arguments]
+def _java_command(main: str, *arguments: str, version: str = VERSION) -> list[str]:
+    return [_java(), *JVM, "-cp", f"{classes()}:{jar(version)}", main, *arguments]
 
 
 # ---- tools
@@ -136,7 +136,13 @@ class RealNode:
     """
 
     def __init__(
-        self, directory: Path, aeron_dir: Path, options: Sequence[str], *, main: str = "Node"
+        self,
+        directory: Path,
+        aeron_dir: Path,
+        options: Sequence[str],
+        *,
+        main: str = "Node",
+        version: str = VERSION,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -144,9 +150,8 @@ class RealNode:
         self._log = directory / "node.log"
         self._errors = directory / "node.err"
         self._begin = self._log.stat().st_size if self._log.exists() else 0
-        command = _java_command(
-            main, "--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options
-        )
+        options = ["--dir", str(directory), "--aeron-dir", str(aeron_dir), "--max-seconds", "300", *options]
+        command = _java_command(main, *options, version=version)
         with self._log.open("ab") as out, self._errors.open("ab") as err:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
 
@@ -210,12 +215,12 @@ def real_cluster(directory: Path, *options: str) -> Iterator[list[RealNode]]:
             node.stop()
 
 
-def cluster_node(directory: Path, member_id: int, *options: str) -> RealNode:
+def cluster_node(directory: Path, member_id: int, *options: str, version: str = VERSION) -> RealNode:
     """One of the three, started; who calls stops it."""
     aeron_dir = SHARED_MEMORY / f"interop-{os.getpid()}-{member_id}"
     shutil.rmtree(aeron_dir, ignore_errors=True)
     identity = ["--members", "3", "--member-id", str(member_id)]
-    return RealNode(directory / f"member-{member_id}", aeron_dir, [*identity, *options])
+    return RealNode(directory / f"member-{member_id}", aeron_dir, [*identity, *options], version=version)
 
 
 def leader_of(nodes: list[RealNode]) -> int:

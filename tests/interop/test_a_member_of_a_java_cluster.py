@@ -8,7 +8,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ from tests.interop.aeron import (
     workload,
 )
 from tests.interop.script_service import RECORD, Script
-from tests.node.processes import Process
+from tests.node.processes import Process, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 PORT = 26400
@@ -58,6 +58,8 @@ def configuration(directory: Path, aeron_dir: Path, service_mode: str) -> str:
         "leader_heartbeat_timeout": "3s",
         "leader_heartbeat_interval": "100ms",
         "startup_canvass_timeout": "6s",
+        "log_term_length": "64k",
+        "archive_segment_file_length": "64k",
         "grpc_gateway": "none",
         "tcp_ingress": "none",
         "metrics_endpoint": "none",
@@ -85,10 +87,13 @@ class Mixed:
         self._config = directory / "ours.toml"
         self._config.write_text(configuration(directory, aeron_dir, service_mode))
 
-    def start_ours(self) -> None:
+    def launch_ours(self) -> None:
         record = {RECORD: str(self.directory / RECORD_OF_OURS)}
         self.ours = Process("node", "--config", str(self._config), is_new=True, **record)
         assert self.ours.first_line, self.ours.end()
+
+    def start_ours(self) -> None:
+        self.launch_ours()
         self.await_level()
 
     def stop_ours(self) -> None:
@@ -98,6 +103,10 @@ class Mixed:
     def kill_ours(self) -> None:
         self.ours.signal(signal.SIGKILL)
         self.ours.end()
+
+    def kill_ours_if_it_runs(self) -> None:
+        if self.ours.process.poll() is None:
+            self.kill_ours()
 
     def member_dir(self, member_id: int) -> Path:
         return self.directory / f"member-{member_id}"
@@ -176,8 +185,7 @@ def mixed(directory: Path, service_mode: str) -> Iterator[Mixed]:
         try:
             yield cluster
         finally:
-            if cluster.ours.process.poll() is None:
-                cluster.kill_ours()
+            cluster.kill_ours_if_it_runs()
 
 
 def log_bytes(member_dir: Path, end: int) -> bytearray:
@@ -258,3 +266,40 @@ def test_it_fetches_what_others_have_written_without_it_takes_snapshots_and_give
         cluster.start(0)
         time.sleep(1)
         assert told_by(cluster.record(OURS))[1] == told_by(cluster.record(0))[1]
+
+
+@pytest.mark.timeout(400)
+def test_an_empty_one_has_a_say_once_that_is_accepted_and_ends_with_the_cluster(tmp_path):
+    """Here the real ones are of the oldest release that is read."""
+    script = ["--service", "script", *OPTIONS]
+    with media_driver() as aeron_dir, ExitStack() as running:
+
+        def start(member_id: int) -> RealNode:
+            node = cluster_node(tmp_path, member_id, *script, version="1.44.1")
+            running.callback(node.stop)
+            return node
+
+        nodes = [start(0), start(1)]
+        for node in nodes:
+            node.await_joined()
+        cluster = Mixed(tmp_path, nodes, aeron_dir, "inline")
+        cluster.work(0)
+        cluster.launch_ours()
+        waits = "waits for members 0, 1, or until an operator accepts that data is lost"
+        cluster.await_that(lambda: waits in cluster.story, "it waits")
+        cluster.stop_ours()
+        accepted = run("tool", "accept-data-loss", "--dir", str(cluster.member_dir(OURS)), "--member", "2")
+        assert accepted.returncode == 0, accepted.stderr
+        cluster.start_ours()
+        running.callback(cluster.kill_ours_if_it_runs)
+
+        leader_id = cluster.leader()
+        nodes[leader_id].stop()
+        assert cluster.leader() == 1 - leader_id
+        cluster.work(1)
+        nodes[leader_id] = start(leader_id)
+        nodes[leader_id].await_joined()
+        check_all_are_equal(cluster)
+        assert cluster_tool(cluster.member_dir(1 - leader_id) / "cluster", "shutdown").status == 0
+        assert cluster.ours.end()[0] == 0
+        assert '"snapshot at ' in cluster.story
