@@ -238,7 +238,13 @@ class RemoteLogs:
         if self.are_silent:
             self._find_members()
         with ThreadPoolExecutor(len(self._logs)) as pool:
-            return heapq.merge(*chain(*pool.map(self._ask, self._logs)), key=lambda event: event.time)
+            answers = dict(zip(self._logs, pool.map(_ask, self._logs.values()), strict=True))
+        for endpoint, answer in answers.items():
+            if isinstance(answer, ClusterError) and endpoint not in self._silent:
+                self._on_silence(answer)
+        self._silent = {name for name, answer in answers.items() if isinstance(answer, ClusterError)}
+        found = chain(*(answer for answer in answers.values() if isinstance(answer, list)))
+        return heapq.merge(*found, key=lambda event: event.time)
 
     def _find_members(self) -> None:
         """Each says where the others are."""
@@ -262,17 +268,13 @@ class RemoteLogs:
         """Whether no member has answered the last time."""
         return len(self._silent) == len(self._logs)
 
-    def _ask(self, endpoint: str) -> list[Iterator[Event]]:
-        """Whoever fails has lost nothing: the next answer goes on where the last one ended."""
-        try:
-            found = [log.lines() for log in self._logs[endpoint]]
-            self._silent.discard(endpoint)
-            return found
-        except ClusterError as error:
-            if endpoint not in self._silent:
-                self._silent.add(endpoint)
-                self._on_silence(error)
-            return []
+
+def _ask(logs: list[EventLog]) -> list[Iterator[Event]] | ClusterError:
+    """Who fails has lost nothing: the next answer goes on where the last one ended."""
+    try:
+        return [log.lines() for log in logs]
+    except ClusterError as error:
+        return error
 
 
 def _asked(client: LogClient, request: EventsRequest) -> list[EventLines]:
