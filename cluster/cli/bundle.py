@@ -24,7 +24,8 @@ from typing import Annotated, Any
 
 import typer
 
-from cluster.cli.members import directory_option
+from cluster.cli.connecting import connects
+from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.verbs import AsJson
 from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
 from cluster.transport.event_logs import LOG_NAMES
@@ -40,33 +41,49 @@ EPILOG = """\b
 Examples:
   cluster bundle --dir cluster-data
   cluster bundle --dir cluster-data/member-0 --out member-0.tar.gz
+  cluster bundle --dir /var/lib/cluster --config /etc/cluster/node.toml
+  cluster bundle --endpoints 127.0.0.1:9000
 
 The members may run or have stopped. One that runs writes the stacks of its threads into its node.log first.
 The file has versions, clocks, the verdict of `cluster status`, and of each member its effective
 configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, the
 sizes of its files, and how full its disk is. It has no certificate, key, token or password, no message, and
 nothing that services print. Unpacked, begin with status.txt; `cluster events --dir FOLDER` prints the logs as
-one story. Without --dir it is CLUSTER_DIR, else ./cluster-data.
+one story. With --endpoints it has what members tell from afar: the verdict, `cluster tool describe`, and the
+versions of this host. Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
+./cluster-data.
 """
 
 
 @app.command(epilog=EPILOG)
+@connects
 def bundle(
-    directory: Annotated[Path, directory_option("A whole cluster's directory, or a member's.")],
+    directory: Annotated[
+        Path | None, optional_directory("A whole cluster's directory, or a member's.")
+    ] = None,
+    endpoints: OptionalEndpoints = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The member's configuration, where that is not node.toml in its directory."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Gather what describes a cluster into one file, without secrets."""
-    members = _members(directory)
+    directory, endpoints = place(directory, endpoints)
+    members = [] if directory is None else _members(directory)
+    if config is not None and len(members) != 1:
+        raise typer.BadParameter("it is of one member: give that one's directory", param_hint="--config")
+    where = ("--endpoints", str(endpoints)) if directory is None else ("--dir", str(directory))
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
     file = out or Path(f"{name}.tar.gz")
     with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
         os.chmod(file, 0o600)
         count = 0
-        for path, data in _contents(directory, members):
+        for path, data in _contents(where, members, config):
             info = tarfile.TarInfo(f"{name}/{path}")
             info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
             archive.addfile(info, io.BytesIO(data))
@@ -75,7 +92,7 @@ def bundle(
     if as_json:
         print(json.dumps({"file": str(file), "files": count, "bytes": size}))
     else:
-        print(f"{file}: {count} files of {len(members)} members, {size:,} bytes")
+        print(f"{file}: {count} files, {size:,} bytes")
 
 
 def _members(directory: Path) -> list[Path]:
@@ -90,11 +107,15 @@ def _members(directory: Path) -> list[Path]:
     return members or [directory]
 
 
-def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes]]:
+def _contents(
+    where: tuple[str, str], members: list[Path], config: Path | None
+) -> Iterator[tuple[str, bytes]]:
     yield "versions.json", _json(_versions())
     yield "clocks.json", _json(_clocks())
-    yield "status.txt", _said("status", "--dir", str(directory))
-    yield "status.json", _said("status", "--dir", str(directory), "--json")
+    yield "status.txt", _said("status", *where)
+    yield "status.json", _said("status", *where, "--json")
+    if not members:
+        yield "describe.json", _said("tool", "describe", *where, "--json")
     logs = [f"{name}{end}" for name in LOG_NAMES for end in (".1", "")]
     for member in members:
         _ask_for_stacks(member)
@@ -105,11 +126,9 @@ def _contents(directory: Path, members: list[Path]) -> Iterator[tuple[str, bytes
             yield f"{folder}/{verb}.json", _said("tool", verb, "--dir", str(member), "--json")
         yield f"{folder}/archive.json", _said("archive", "describe", "--dir", str(member), "--json")
         yield f"{folder}/disk.json", _json(_disk(member))
-        if (member / "node.toml").exists():
-            yield (
-                f"{folder}/configuration.json",
-                _said("node", "--check", str(member / "node.toml"), "--json"),
-            )
+        file = config or member / "node.toml"
+        if file.exists():
+            yield f"{folder}/configuration.json", _said("node", "--check", str(file), "--json")
         for path in (*(member / name for name in logs), *(member / "cluster" / name for name in NOTES)):
             if path.is_file():
                 yield f"{folder}/{path.name}", _end_of(path)

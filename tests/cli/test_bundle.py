@@ -7,9 +7,11 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from cluster import ClusterNode
 from cluster.node.config_text import write
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
+from tests.node.processes import await_that, keys_of
 from tests.security.planted import Planted
 
 GROUP = "bundle"
@@ -79,6 +81,28 @@ def test_a_bundle_describes_each_member_in_files_that_programs_read(run, tmp_pat
     assert keys["authenticator"]["value"] == "token"
     assert described["member-1/recording-log.json"][0]["type"] == "TERM"
     assert "cluster/recording.log" in described["member-1/disk.json"]["files"]
+
+
+def test_the_configuration_of_a_member_may_lie_elsewhere(run, tmp_path):
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    moved = (folder / "member-1" / "node.toml").rename(tmp_path / "etc.toml")
+    assert run("--dir", folder / "member-1", "--config", moved, "--out", tmp_path / "one.tar.gz")[0] == 0
+    described = json.loads(contents(tmp_path / "one.tar.gz")["member-1/configuration.json"])
+    assert {key["key"]: key for key in described["keys"]}["authenticator"]["value"] == "token"
+    status, _, err = run("--dir", folder, "--config", moved, "--out", tmp_path / "two.tar.gz")
+    assert status == 2 and "it is of one member" in err and not (tmp_path / "two.tar.gz").exists()
+
+
+def test_from_afar_it_has_what_members_tell(run, tmp_path):
+    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        at = node.config.member.ingress_endpoint
+        status, out, err = run("--endpoints", at, "--out", tmp_path / "afar.tar.gz")
+    assert (status, err) == (0, ""), out
+    found = contents(tmp_path / "afar.tar.gz")
+    assert set(found) == {"versions.json", "clocks.json", "status.txt", "status.json", "describe.json"}
+    assert b": 1 member, member 0 leads" in found["status.txt"]
+    assert json.loads(found["describe.json"])
 
 
 def test_a_directory_without_members_is_named_and_no_file_is_written(run, tmp_path):
