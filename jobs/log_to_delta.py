@@ -21,7 +21,7 @@ def main() -> None:
     run_table(
         "log_to_delta",
         "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
-        "python -m jobs.log_to_delta --cluster-dir c1/member-0 --table delta/log",
+        "python -m jobs.log_to_delta --dir c1/member-0 --table delta/log",
         log_job,
     )
 

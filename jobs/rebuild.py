@@ -56,7 +56,7 @@ def main() -> None:
     made = parser(
         "rebuild",
         "Make the rows of Delta tables again from the Log, as far as the tables go.",
-        "python -m jobs.rebuild --cluster-dir c1/member-0 --tables delta/all",
+        "python -m jobs.rebuild --dir c1/member-0 --tables delta/all",
     )
     add_log(made)
     given = made.parse_args()

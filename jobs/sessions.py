@@ -147,7 +147,7 @@ def main() -> None:
     run_table(
         "sessions",
         "Keep a Delta table of cluster sessions: opened and closed, by whom, messages, bytes, last activity.",
-        "python -m jobs.sessions --cluster-dir c1/member-0 --table delta/sessions",
+        "python -m jobs.sessions --dir c1/member-0 --table delta/sessions",
         sessions_job,
     )
 

@@ -30,7 +30,7 @@ def main() -> None:
     made = parser(
         "tables",
         "Keep the Delta tables of the Log, its sessions, timers and leadership terms, reading the Log once.",
-        "python -m jobs.tables --cluster-dir c1/member-0 --tables delta/all",
+        "python -m jobs.tables --dir c1/member-0 --tables delta/all",
     )
     made.add_argument(
         "--tables",

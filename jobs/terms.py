@@ -123,7 +123,7 @@ def main() -> None:
     run_table(
         "terms",
         "Keep a Delta table of leadership terms: leader, base position, length, duration.",
-        "python -m jobs.terms --cluster-dir c1/member-0 --table delta/leadership_terms",
+        "python -m jobs.terms --dir c1/member-0 --table delta/leadership_terms",
         terms_job,
     )
 

@@ -169,7 +169,7 @@ def main() -> None:
     run_table(
         "timers",
         "Keep a Delta table of the timers: pending, cancelled or fired, their deadlines, when they fired.",
-        "python -m jobs.timers --cluster-dir c1/member-0 --table delta/timers",
+        "python -m jobs.timers --dir c1/member-0 --table delta/timers",
         timers_job,
     )
 

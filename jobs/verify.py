@@ -148,7 +148,7 @@ def main() -> None:
     made = parser(
         "verify",
         "Compare Delta tables with the Log: counts, sums and hashes, as far as the tables go.",
-        "python -m jobs.verify --cluster-dir c1/member-0 --tables delta/all",
+        "python -m jobs.verify --dir c1/member-0 --tables delta/all",
     )
     add_log(made)
     given = made.parse_args()

@@ -34,7 +34,7 @@ JOBS = {
 
 EPILOG = """\b
 Example:
-  cluster job tables --cluster-dir c1/member-0 --tables delta/all
+  cluster job tables --dir c1/member-0 --tables delta/all
 
 \b
 Jobs, each with options of its own and an example in its --help:

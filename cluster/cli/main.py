@@ -86,7 +86,17 @@ def _command(name: str) -> Any:
     """The command, made once: an interpreter may run many lines, and making one with verbs takes 20 ms."""
     command = typer.main.get_command(importlib.import_module(f"cluster.cli.{name}").app)
     command.name = name
+    _name_arguments(command)
     return command
+
+
+def _name_arguments(command: Any) -> None:
+    """Have usage lines show each argument in capitals, as a place for a value."""
+    for parameter in command.params:
+        if parameter.param_type_name == "argument" and parameter.metavar is None:
+            parameter.metavar = parameter.name.upper()
+    for verb in getattr(command, "commands", {}).values():
+        _name_arguments(verb)
 
 
 class LazyCommands(TyperGroup):

@@ -173,3 +173,10 @@ def test_an_example_runs_as_it_stands(
 @pytest.mark.parametrize("test", sorted(set(ELSEWHERE.values())))
 def test_what_runs_elsewhere_does(test: str) -> None:
     assert exists(test)
+
+
+@pytest.mark.parametrize("words", ["sim SERVICE", "job [NAME]", "archive describe [RECORDING]"])
+def test_usage_lines_show_arguments_in_capitals(capsys: pytest.CaptureFixture[str], words: str) -> None:
+    *command, argument = words.split()
+    assert main([*command, "--help"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: cluster {' '.join(command)} [OPTIONS] {argument}\n")
