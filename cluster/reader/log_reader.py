@@ -104,15 +104,22 @@ class LogReader:
             raise ConfigurationError("recording_id goes with aeron_archive, which is not given")
         over_aeron = [each for each in (consensus_endpoints, aeron_archive) if each is not None]
         others = any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints))
+        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
         if not over_aeron:
-            reader = cls._open(dir, archive_dir, cluster_dir, aeron_dir, endpoints, consumer_group, options)
+            directories = (dir, archive_dir, cluster_dir, aeron_dir)
+            reader = cls._open(*directories, endpoints, consumer_group, entry_filter, options)
         elif others or len(over_aeron) > 1:
             places = "consensus_endpoints, aeron_archive, endpoints or a directory"
             raise ConfigurationError(f"give {places}, one of them")
         elif aeron_archive is not None:
-            reader = cls._open_recording(aeron_archive, recording_id, aeron_dir, options)
+            from cluster.aeron.aeron_recording import AeronRecording
+
+            recording = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
+            reader = cls(recording, entry_filter, recording=recording)
         else:
-            reader = cls._open_aeron(over_aeron[0], aeron_dir, options)
+            from cluster.aeron.aeron_log import AeronLog
+
+            reader = cls(AeronLog(over_aeron[0], aeron_dir=aeron_dir, **options), entry_filter)
         if at_least is not None:
             try:
                 reader.await_token(at_least, at_least_timeout_s)
@@ -130,20 +137,20 @@ class LogReader:
         aeron_dir: str | None,
         endpoints: str | None,
         consumer_group: str | None,
+        entry_filter: "EntryFilter | None",
         options: dict[str, Any],
     ) -> Self:
-        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
         directories = (dir, archive_dir, cluster_dir)
         if endpoints is not None:
             if any(directory is not None for directory in directories):
                 raise ConfigurationError("give endpoints or a directory, not both")
             from cluster.reader.remote import RemoteLog  # neither medium needs what the other imports
 
-            if consumer_group is None:
-                return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter)
-            from cluster.reader.reader_group import ReaderGroup
+            group = None
+            if consumer_group is not None:
+                from cluster.reader.reader_group import ReaderGroup
 
-            group = ReaderGroup(consumer_group, endpoints, options)
+                group = ReaderGroup(consumer_group, endpoints, options)
             return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter, group)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
@@ -161,29 +168,12 @@ class LogReader:
 
         if dir is not None and archive_dir is None and cluster_dir is None:
             dir = serving_member(OsFiles(), dir)
-        return cls(
-            DirectoryLog(
-                dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options
-            ),
-            entry_filter,
-        )
-
-    @classmethod
-    def _open_aeron(cls, consensus_endpoints: str, aeron_dir: str | None, options: dict[str, Any]) -> Self:
-        from cluster.aeron.aeron_log import AeronLog
-
-        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
-        return cls(AeronLog(consensus_endpoints, aeron_dir=aeron_dir, **options), entry_filter)
-
-    @classmethod
-    def _open_recording(
-        cls, aeron_archive: str, recording_id: int | None, aeron_dir: str | None, options: dict[str, Any]
-    ) -> Self:
-        from cluster.aeron.aeron_recording import AeronRecording
-
-        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
-        log = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
-        return cls(log, entry_filter, recording=log)
+        places: dict[str, Any] = {
+            "archive_dir": archive_dir,
+            "cluster_dir": cluster_dir,
+            "aeron_dir": aeron_dir,
+        }
+        return cls(DirectoryLog(dir, **places, **options), entry_filter)
 
     # ---- what the log is, and how far it goes
 
