@@ -97,6 +97,13 @@ def _name(toggle: int, is_of_node: bool) -> str:
     return kind(toggle).name if toggle in list(kind) else str(toggle)
 
 
+# What is done once the member has a snapshot more.
+MAKE_SNAPSHOTS = {
+    ControlAction(ClusterControlToggle.SNAPSHOT): "took",
+    ControlAction(NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, is_of_node=True): "replicated",
+}
+
+
 class MemberControl:
     """The toggles of one running member, in its counters file, which is open for writing."""
 
@@ -136,17 +143,8 @@ class MemberControl:
                     f"{self._who} was asked for {action.name}, and has not done it within {TIMEOUT_S:g} s"
                 )
             pause(POLL_S)
-        if (
-            action == ControlAction(ClusterControlToggle.SNAPSHOT)
-            and self._snapshots.get() == snapshots_before
-        ):
-            raise ClusterError(f"{self._who} took no snapshot: `cluster tool errors` says why")
-        if (
-            action == ControlAction(NodeControlToggle.REPLICATE_STANDBY_SNAPSHOT, is_of_node=True)
-            and self._snapshots.get() == snapshots_before
-        ):
-            raise ClusterError(f"{self._who} replicated no snapshot: `cluster tool errors` says why")
-
+        if (does := MAKE_SNAPSHOTS.get(action)) and self._snapshots.get() == snapshots_before:
+            raise ClusterError(f"{self._who} {does} no snapshot: `cluster tool errors` says why")
         if action.is_transfer and self._leads:
             raise ClusterError(f"{self._who} {GOES_ON_LEADING}: {self._why_it_leads()}")
 
