@@ -20,6 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from cluster.cli.aeron import VERSION, fetch_jar
 
 HERE = Path(__file__).resolve().parent
@@ -40,6 +42,10 @@ JVM = [
 TOOL_SECONDS = 60
 START_SECONDS = 90
 MARK_SECONDS = 11  # for so long a real member that was killed seems to run, by its mark files
+EACH_VERSION = [
+    *(pytest.param(old, marks=pytest.mark.slow) for old in ("1.44.1", "1.46.9", "1.49.3")),
+    VERSION,
+]
 SHARED_MEMORY = Path("/dev/shm" if Path("/dev/shm").is_dir() else tempfile.gettempdir())
 
 
@@ -284,10 +290,10 @@ def workload(directory: Path, *options: str) -> dict[str, Any]:
 
 
 @contextmanager
-def java_client(main: str, *options: str) -> Iterator[subprocess.Popen[str]]:
-    """One of our classes as a process with pipes, and a driver of its own."""
+def java_client(main: str, *options: str, version: str = VERSION) -> Iterator[subprocess.Popen[str]]:
+    """One of our classes as a process with pipes, and a driver of its own, both by Aeron of that version."""
     aeron_dir = SHARED_MEMORY / f"interop-client-{os.getpid()}"
-    command = _java_command(main, "--aeron-dir", str(aeron_dir), *options)
+    command = _java_command(main, "--aeron-dir", str(aeron_dir), *options, version=version)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as client:
         try:
             yield client

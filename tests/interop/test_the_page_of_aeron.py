@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.aeron import ROOT, SHARED_MEMORY, VERSION, jar
+from tests.interop.aeron import EACH_VERSION, ROOT, SHARED_MEMORY, VERSION, jar
 
 pytestmark = pytest.mark.interop
 SECONDS = 240
-OLDER = ("1.44.1", "1.46.9", "1.49.3")
 
 
 @pytest.mark.timeout(SECONDS + 60)  # four processes of Java start one after another, and one of Spark
-@pytest.mark.parametrize("version", [*(pytest.param(old, marks=pytest.mark.slow) for old in OLDER), VERSION])
+@pytest.mark.parametrize("version", EACH_VERSION)
 def test_the_page_does_what_it_says_with_each_version_of_aeron(tmp_path, version):
     page = (ROOT / "docs" / "aeron.md").read_text().replace(VERSION, version)
     script = ["set -e"]

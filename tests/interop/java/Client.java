@@ -89,7 +89,7 @@ class Client implements EgressListener, AutoCloseable
 
     private AeronCluster.Context context()
     {
-        return new AeronCluster.Context()
+        final AeronCluster.Context context = new AeronCluster.Context()
             .aeronDirectoryName(driver.aeronDirectoryName())
             .ingressChannel(options.text("ingress-channel", "aeron:udp"))
             .ingressEndpoints(options.ingressEndpoints())
@@ -97,9 +97,17 @@ class Client implements EgressListener, AutoCloseable
             .egressListener(this)
             .credentialsSupplier(options.has("word") ? new Word(options.text("word", "")) : new NullCredentialsSupplier())
             .idleStrategy(idle)
-            .messageTimeoutNs(TimeUnit.SECONDS.toNanos(5))
+            .messageTimeoutNs(TimeUnit.SECONDS.toNanos(5));
+        try
+        {
             // The default, twice the cluster's heartbeat time-out, could end a session that is being timed.
-            .newLeaderTimeoutNs(TimeUnit.SECONDS.toNanos(60));
+            context.newLeaderTimeoutNs(TimeUnit.SECONDS.toNanos(60));
+        }
+        catch (final NoSuchMethodError ex)
+        {
+            // So it is before 1.47: a client waits for its next leader without an end.
+        }
+        return context;
     }
 
     /** Says nothing by itself, and the word when it is asked for one. */
