@@ -46,6 +46,7 @@ class Load:
     messages_per_s: float = 1_000
     payload_bytes: int = 100
     aeron_dir: str | None = None
+    message_timeout_s: float = 2.0
     name: str = "load"
     within: Callable[[], object] = lambda: None  # called in the thread first, to enter a network
     sessions: list[Session] = field(default_factory=list)
@@ -114,7 +115,9 @@ class Load:
 
     def _run_session(self) -> None:
         try:
-            client = ClusterClient.connect(self.endpoints, message_timeout_s=2.0, aeron_dir=self.aeron_dir)
+            client = ClusterClient.connect(
+                self.endpoints, message_timeout_s=self.message_timeout_s, aeron_dir=self.aeron_dir
+            )
         except ClusterError:
             return  # nobody leads now: asked again, until the test's patience is at its end
         session = Session(f"{self.name}-{len(self.sessions)}", client.cluster_session_id)

@@ -20,8 +20,8 @@ OPTIONS = [
     *("--service", "echo", "--base-port", str(PORT), "--max-sessions", "200", "--max-seconds", "100000"),
     # Its leader goes on while a follower that was killed is away.
     *("--term-length", "1m", "--segment-length", "1m"),
-    *("--heartbeat-timeout", "2s", "--heartbeat-interval", "100ms", "--session-timeout", "4s"),
-    *("--canvass-timeout", "4s"),
+    *("--heartbeat-timeout", "5s", "--heartbeat-interval", "100ms", "--session-timeout", "8s"),
+    *("--canvass-timeout", "10s"),
 ]
 
 

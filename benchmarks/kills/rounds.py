@@ -174,6 +174,7 @@ class Stage:
             self.reached.clients,
             messages_per_s=MESSAGES_PER_S,
             aeron_dir=self.reached.aeron_dir,
+            message_timeout_s=10.0,
             name=f"ask-{seed}",
         )
         with asking as load:
@@ -242,7 +243,7 @@ def reached_by_aeron(members: AeronMembers) -> Reached:
     return Reached(
         {"consensusEndpoints": endpoints, "aeronDir": aeron_dir},
         f"aeron:{endpoints}",
-        lambda: LogReader.open(consensus_endpoints=endpoints, aeron_dir=aeron_dir),
+        lambda: LogReader.open(dir=str(members.member_dir(min(members.established(), default=0)))),
         ("answers",),
         aeron_dir,
     )
