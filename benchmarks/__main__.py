@@ -37,6 +37,7 @@ BENCHMARKS = {
     "spark_latency": "from an offer to the row in foreachBatch, and the parts of a trigger",
     "spark_sink": "rows from Spark into three members, each once and at least once",
     "sql_latency": "from the append of a message to the SQL of DuckDB and polars that counts it",
+    "aeron": "our client of Aeron's media beside Java's, and a real cluster to Spark's rows",
     "delta": "python -m jobs.log_to_delta on a log of two million entries",
 }
 RESULTS = Path(__file__).parent / "results"

@@ -58,8 +58,8 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
             spark.dataSource.register(Prebuilt)
             of_prebuilt = {"directory": str(folder / "prebuilt"), "rows": "10", "partitions": "1"}
             sources = {
-                "cluster": _source(spark, "cluster", {"endpoints": cluster["endpoints"]}),
-                "prebuilt": _source(spark, "prebuilt", of_prebuilt),
+                "cluster": row_source(spark, "cluster", {"endpoints": cluster["endpoints"]}),
+                "prebuilt": row_source(spark, "prebuilt", of_prebuilt),
             }
             for number in range(options.rounds + 1):
                 for manager, kind in MANAGERS.items():
@@ -68,7 +68,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
                     for source, rows in sources.items():
                         taken = _trigger(rows, checkpoint / source, options.seconds)
                         triggers.setdefault((manager, source), []).append(taken)
-                    waited = _latencies(sources["cluster"], checkpoint / "rows", options.seconds)
+                    waited = latencies(sources["cluster"], checkpoint / "rows", options.seconds)
                     if number > 0:
                         latencies.setdefault(manager, []).extend(waited)
             if options.peers is not None:
@@ -81,7 +81,7 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
             parts = {f"{part}_ms": round(median(of[part] for of in rounds)) for part in PARTS}
             yield {"figure": "trigger to noop", "source": source, "checkpoint": manager, **parts}
         waited = latencies[manager]
-        at = _percentiles(waited, (50, 90, 99))
+        at = percentiles(waited, (50, 90, 99))
         yield {"figure": "offer to foreachBatch", "checkpoint": manager, "rows": len(waited), **at}
 
 
@@ -94,7 +94,7 @@ def _beside_kafka(options: Options, rows: DataFrame, folder: Path) -> Iterator[d
     def measure() -> None:
         folder_of_run = folder / f"kafka-{len(triggers)}"
         triggers.append(_trigger(rows, folder_of_run / "noop", options.seconds)["triggerExecution"])
-        waited.extend(_latencies(rows, folder_of_run / "rows", options.seconds))
+        waited.extend(latencies(rows, folder_of_run / "rows", options.seconds))
 
     lines = in_turns(options.peers, "5", measure)
     of_kafka = {line["sink"]: line for line in lines if line["partitions"] == 1}
@@ -102,7 +102,7 @@ def _beside_kafka(options: Options, rows: DataFrame, folder: Path) -> Iterator[d
         "figure": "in turns with kafka",
         "trigger_to_noop_ms": round(median(triggers)),
         "kafka_trigger_to_noop_ms": round(of_kafka["noop"]["trigger_p50_ms"]["median"]),
-        **_percentiles(waited, (50, 99)),
+        **percentiles(waited, (50, 99)),
         **{
             f"kafka_p{share}_ms": round(of_kafka["foreachBatch"][f"visible_p{share}_ms"]["median"])
             for share in (50, 99)
@@ -110,7 +110,7 @@ def _beside_kafka(options: Options, rows: DataFrame, folder: Path) -> Iterator[d
     }
 
 
-def _percentiles(waited: list[float], shares: tuple[int, ...]) -> dict[str, int]:
+def percentiles(waited: list[float], shares: tuple[int, ...]) -> dict[str, int]:
     ordered = sorted(waited)
     return {f"p{share}_ms": round(ordered[len(ordered) * share // 100]) for share in shares}
 
@@ -137,7 +137,7 @@ def _offering(endpoints: str) -> Iterator[None]:
         thread.join()
 
 
-def _source(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
+def row_source(spark: SparkSession, name: str, options: dict[str, str]) -> DataFrame:
     both = {"startingOffsets": "latest", "entryTypes": "SESSION_MESSAGE", "columns": "position,payload"}
     reader = spark.readStream.format(name).options(**(both if name == "cluster" else {}), **options)
     return (reader if name == "cluster" else reader.schema("position BIGINT, payload BINARY")).load()
@@ -153,7 +153,7 @@ def _trigger(rows: DataFrame, checkpoint: Path, seconds: float) -> dict[str, flo
     return {part: median(of.get(part, 0) for of in durations) for part in PARTS}
 
 
-def _latencies(rows: DataFrame, checkpoint: Path, seconds: float) -> list[float]:
+def latencies(rows: DataFrame, checkpoint: Path, seconds: float) -> list[float]:
     """How long each row took from its offer into the driver's hands, in ms."""
     waited: list[float] = []
 
