@@ -6,9 +6,9 @@ import pytest
 
 from cluster.archive.identity_file import IDENTITY_FILE_NAME, write_identity
 from cluster.protocol.identity import ClusterIdentity
+from tests.member.directories import ARCHIVE, CLUSTER, identity_of, make_older, starts, stopped
 from tests.member.in_memory.cluster import SECOND
 from tests.member.in_memory.member import log_bytes
-from tests.member.test_identity import ARCHIVE, CLUSTER, identity_of, make_older, starts, stopped
 
 OF_AERON = ("archive.catalog", "recording.log", "node-state.dat")
 
