@@ -11,6 +11,7 @@ from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
 from cluster.errors import ConfigurationError, StorageError
+from cluster.protocol.counter_types import BUCKETS_NS
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 
@@ -140,3 +141,10 @@ def test_the_page_runs_what_it_has_within_and_no_site_of_another_name_gets_it():
     assert "default-src 'none'" in get(pages, "/").headers["Content-Security-Policy"]
     assert get(pages, "/", "rebound.example:80").status == 403
     assert get(pages, "/frame").status == 404
+
+
+def test_the_page_has_the_bounds_of_the_times_that_members_count():
+    named = json.loads(re.search(r"const BOUNDS = (\[.*?\])", page(), re.DOTALL)[1])
+    units = {"µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    bounds = [float(number) * units[unit] for number, unit in map(str.split, named)]
+    assert bounds == list(BUCKETS_NS)

@@ -48,6 +48,29 @@ def test_a_story_is_played_stepped_and_scrubbed_a_sentence_a_step(browser, tmp_p
     assert browser.text("#sentence") == sentences[-1] and browser.text("#play") == "Play"
 
 
+def test_backups_times_of_commits_and_consumer_groups_stand_beside_the_members(browser, tmp_path):
+    counts = [0, 3, 20, 110, 40, 9, 4, 1, 0, 0, 0, 2, 0, 1]
+    member = {"isAlive": True, "electionState": "CLOSED", "leadershipTermId": 3, "commitPosition": 9_000}
+    status = {
+        "time": "2026-11-28T02:00:00Z",
+        "verdict": "healthy",
+        "messages": [],
+        "cluster": {"leader": 0, "leadershipTermId": 3, "commitPosition": 9_000},
+        "members": [{**member, "memberId": 0, "role": "LEADER", "commitTimes": counts}],
+        "groups": [{"group": "billing", "position": 6_000, "bytesBehind": 3_000}],
+        "backups": [{**member, "memberId": None, "role": "BACKUP"}],
+    }
+    (tmp_path / "page.html").write_text(page([{"status": status, "events": []}]))
+    browser.open(f"file://{tmp_path}/page.html")
+    browser.await_that("document.querySelectorAll('.lane').length === 2")
+    bars = "[...document.querySelectorAll('#times div')].map(bar => bar.{})"
+    heights = [float(height.rstrip("%")) for height in browser.value(bars.format("style.height"))]
+    assert heights == pytest.approx([100 * count / 110 for count in counts], abs=0.01)
+    assert browser.value(bars.format("title"))[-1] == "1 in more than 1 s"
+    assert browser.text("#times-text") == "times of the leader's commits, most within 500 µs"
+    assert browser.text("#groups") == "consumer group billing: at 6,000, 2.9 KiB to read"
+
+
 def test_a_member_that_is_killed_by_a_button_is_seen_to_go_another_to_lead_and_it_to_come_back(
     browser, tmp_path
 ):
