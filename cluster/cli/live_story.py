@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,9 @@ class Looks:
 
     def frame(self) -> Frame:
         """Raises ClusterError."""
-        events = [event_text(event) for event in by_time(self._logs)]
-        return {"status": self._look(), "events": events[-EVENTS_MAX:]}
+        with ThreadPoolExecutor(1) as beside:  # who does not answer is waited for once
+            events = beside.submit(lambda: [event_text(event) for event in by_time(self._logs)])
+            return {"status": self._look(), "events": events.result()[-EVENTS_MAX:]}
 
 
 def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
