@@ -6,6 +6,9 @@ straight through. A kernel leaves those with a ``STATE`` other than 0, and those
 
 from typing import Any
 
+from cluster.log.compiler import types
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes
 from cluster.protocol.arrays import np
 
 ROW_WORDS = 16
@@ -32,6 +35,19 @@ IS_CUT = 32  # a part of what it was to get is lost: it is closed
 
 INDEX_LENGTH = 4096
 _ZEROS = np.zeros(ROW_WORDS, np.int64).data
+
+
+@kernel(types.boolean(WORDS_OUT, WORDS_OUT, BYTES_OUT, I64, BYTES, I64, I64))
+def keep_part(connections, keepers, parts, descriptor, buffer, begin, end):  # type: ignore[no-untyped-def]
+    """Keep ``buffer[begin:end]`` of a frame for who receives the rest; False where all rows are taken."""
+    row = descriptor * ROW_WORDS
+    for slot in range(keepers.size):
+        if keepers[slot] == 0:
+            keepers[slot] = descriptor + 1
+            copy_bytes(parts, slot * PART_BYTES, buffer, begin, end - begin)
+            connections[row + PART_ROW], connections[row + PART_LENGTH] = slot, end - begin
+            return True
+    return False
 
 
 class RowWord:
@@ -104,14 +120,7 @@ class ConnectionTable:
         """Keep what came of a frame of this length; False where kernels do not, or there is no room."""
         if self.get(descriptor, KIND) not in RECEIVED_KINDS or length > PART_BYTES:
             return False
-        for row, keeper in enumerate(self.keepers.tolist()):
-            if keeper == 0:
-                self.keepers[row] = descriptor + 1
-                self.parts[row * PART_BYTES : row * PART_BYTES + len(part)] = part
-                self.set(descriptor, PART_ROW, row)
-                self.set(descriptor, PART_LENGTH, len(part))
-                return True
-        return False
+        return bool(keep_part(self.words, self.keepers, self.parts, descriptor, part, 0, len(part)))
 
     def drop_part(self, descriptor: int) -> None:
         """Its half frame is taken."""

@@ -15,6 +15,7 @@ KERNEL_MODULES = (
     "atomic",
     "checksum",
     "column_kernels",
+    "connection_table",
     "deliver",
     "entry_filter",
     "follow",

@@ -14,6 +14,7 @@ from cluster.log.connection_table import (
     PART_LENGTH,
     PART_ROW,
     ROW_WORDS,
+    keep_part,
 )
 from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import routine
@@ -62,19 +63,9 @@ def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-unty
     is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= PART_BYTES
     if is_part and t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
         is_part = received - begin < HEADER_LENGTH or is_envelope(t.received, begin)
-    if not (is_part and _keep(t, descriptor, begin, received)):
+    is_kept = is_part and keep_part(
+        t.connections, t.keepers, t.parts, descriptor, t.received, begin, received
+    )
+    if not is_kept:
         w[at.GIVEN], w[at.GIVEN_BEGIN], w[at.GIVEN_END] = descriptor, begin, received
         w[at.REASON] |= at.FRAMES
-
-
-@routine
-def _keep(t, descriptor, begin, end):  # type: ignore[no-untyped-def]
-    """False where all rows are taken."""
-    row = descriptor * ROW_WORDS
-    for slot in range(t.keepers.size):
-        if t.keepers[slot] == 0:
-            copy_bytes(t.parts, slot * PART_BYTES, t.received, begin, end - begin)
-            t.keepers[slot] = descriptor + 1
-            t.connections[row + PART_ROW], t.connections[row + PART_LENGTH] = slot, end - begin
-            return True
-    return False
