@@ -198,7 +198,7 @@ class MemberLife:
             ports.poller,
             ports.calls,
             spin_ns=ports.idle_spin_ns,
-            is_stepped=ports.is_stepped,
+            passes_max=ports.passes_max,
         )
 
     def _close_busy_turns(self) -> None:

@@ -76,7 +76,7 @@ class Machine:
         self._warn_of_end_ms = 0  # of the certificate, once a day
         self.calls = system_calls()
         self.poller = poller
-        self.is_stepped = False
+        self.passes_max = 0
         self.idle_spin_ns = config.idle_spin_ns
         self._config = config
         self._bounds = bounds

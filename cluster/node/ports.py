@@ -81,10 +81,7 @@ class Ports(Protocol):
     @property
     def poller(self) -> ServedSockets: ...
 
-    @property
-    def is_stepped(self) -> bool:
-        """Whether whoever turns the member does the waiting: a simulator."""
-
+    passes_max: int  # of compiled turns in a run, where whoever turns the member does the waiting; 0: they do
     idle_spin_ns: int
 
     def epoch_ms(self) -> int: ...

@@ -40,6 +40,7 @@ class Settings:
     cached_length: int = 0  # of the log, before its end; 0: as the disk likes
     tick_ns: int = 10_000_000
     is_compiled: bool = False  # compiled turns stand for Python's where they can
+    passes_max: int = 1  # of them, one after the other
     security: Security = field(default_factory=open_security)
 
 
@@ -74,6 +75,7 @@ class MemberProcess(Process):
         self.network = network
         self.clock = clock
         self.is_compiled = settings.is_compiled
+        self.passes_max = settings.passes_max
         self.incarnation = next_incarnation()
         self._next_incarnation = next_incarnation
         self.poller = SimulatedPoller(network, self)

@@ -43,6 +43,7 @@ class Owner(Protocol):
     host: str
     directory: str
     incarnation: int
+    passes_max: int  # of compiled turns in a run
 
     @property
     def is_compiled(self) -> bool:
@@ -96,7 +97,7 @@ class SimulatedPorts:
         self.files: Files = member.files
         self.random = random
         self.poller = member.poller
-        self.is_stepped = True
+        self.passes_max = member.passes_max
         self.idle_spin_ns = 0
         self.calls: SimulatedCalls | None = None
         if member.is_compiled:

@@ -86,7 +86,7 @@ class BusyTurns:
         calls: Calls,
         *,
         spin_ns: int,
-        is_stepped: bool,
+        passes_max: int,
     ) -> None:
         """``services`` are the agents of the member's services, the counters those of a single one."""
         self._calls = calls
@@ -97,7 +97,7 @@ class BusyTurns:
         self._table_words = np.zeros(at.WORDS, np.int64)
         words = self._words = self._table_words.data  # the same memory, in half of the time
         self._services = LentServices(services, service_counters, words)
-        words[at.IS_STEPPED], words[at.SPIN_NS] = is_stepped, spin_ns
+        words[at.PASSES_MAX], words[at.SPIN_NS] = passes_max, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
         words[at.TIME_DIVISOR] = context.time_unit.nanoseconds

@@ -108,7 +108,7 @@ def _await_events(t):  # type: ignore[no-untyped-def]
     w[at.LAST_NS] = w[at.NOW_NS]
     timeout_ms = 0
     due_ns = min(w[at.SLOW_TICK_NS], w[at.DUE_NS], w[at.LIMIT_DUE_NS])
-    if not w[at.IS_STEPPED]:
+    if w[at.PASSES_MAX] == 0:
         w[at.NOW_NS] = read_clock(t)
         is_look = w[at.SLEEPS] == 0
         look_until_ns = max(w[at.SPIN_UNTIL_NS], w[at.NOW_NS] + LOOK_NS * is_look)
@@ -257,8 +257,9 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         if found == 0:
             if w[at.ROLE] == at.LEADER_ROLE and t.leadership[quorum.IS_COMMIT_UNSENT]:
                 send_commit_position(t)
-            elif w[at.IS_STEPPED]:
-                w[at.REASON] |= at.IDLE
+            elif w[at.PASSES_MAX] > 0:
+                if w[at.RUN_TURNS] == 0:
+                    w[at.REASON] |= at.IDLE
                 break
             if w[at.REASON] != 0:
                 break
@@ -272,7 +273,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         else:
             _receive_as_follower(t)
             follower_work(t)
-        if w[at.REASON] != 0 or w[at.IS_STEPPED]:
+        if w[at.REASON] != 0 or w[at.RUN_TURNS] == w[at.PASSES_MAX]:
             break
     if w[at.ROLE] == at.LEADER_ROLE:
         _stamp(t)

@@ -70,13 +70,13 @@ ROOM = 128  # the segment or a buffer has no room, or clients are as far ahead o
 FAILED = 256  # a write or sync, by ERROR
 LAGGARD = 512  # a follower was not sent all
 INTERRUPTED = 1024
-IDLE = 2048  # one pass was asked for, and there was nothing
+IDLE = 2048  # nothing had come, in a run that waits for nothing
 
 # Words.
 (
     REASON,
     ROLE,
-    IS_STEPPED,  # one pass, which waits for nothing: the simulator
+    PASSES_MAX,  # with work, in a run that waits for nothing: the simulator; 0: it waits, and goes on
     EPOLL,
     READY_COUNT,
     NOW_NS,

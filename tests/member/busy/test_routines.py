@@ -1,5 +1,6 @@
 """Single routines of a compiled turn, as Python: what whole turns of a run do not come to."""
 
+import errno
 from types import SimpleNamespace
 
 import numpy as np
@@ -7,9 +8,35 @@ import pytest
 
 from cluster.archive import recording_words as of_recording
 from cluster.consensus import quorum
-from cluster.log.connection_table import CLIENT, INDEX_LENGTH, KIND, LINK_OUT, OWNER, ROW_WORDS
-from cluster.member.busy import egress, leading, measuring, recorder, remote, turn
+from cluster.log.calls import CALLS
+from cluster.log.connection_table import (
+    CLIENT,
+    HEARD_NS,
+    INDEX_LENGTH,
+    IS_KEPT,
+    IS_PART_NEW,
+    KIND,
+    LINK_OUT,
+    OWNER,
+    PART_LENGTH,
+    PART_ROW,
+    ROW_WORDS,
+    STATE,
+)
+from cluster.member.busy import (
+    buffer,
+    egress,
+    following,
+    leading,
+    measuring,
+    receiving,
+    recorder,
+    remote,
+    system,
+    turn,
+)
 from cluster.member.busy import words as at
+from cluster.member.log import log_words
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED
 
 
@@ -43,6 +70,116 @@ def test_a_commit_that_stops_at_an_entry_is_looked_at_again(monkeypatch):
     assert t.words[at.COMMIT_POSITION] == t.leadership[quorum.COMMIT_POSITION] == 0
 
 
+def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_followers(monkeypatch):
+    monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
+    monkeypatch.setattr(leading.quorum, "commit", lambda *_: None)
+    measured = []
+    monkeypatch.setattr(leading, "measure", lambda t, histogram, ns: measured.append(ns))
+    for name in ("poll_log", "read_clock", "serve_committed"):
+        monkeypatch.setattr(leading, name, lambda *_: 7_000)
+    for members in (1, 3):
+        followers = np.zeros(members * at.FOLLOWER_WORDS, np.int64)
+        t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=[0] * 6)
+        t.counters, t.followers = [0] * 4, followers
+        t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
+        plain(leading.update_leader_position)(t)
+
+        assert t.leadership[quorum.IS_COMMIT_UNSENT] == (members > 1)
+        assert t.words[at.MEASURED_POSITION] == 0
+    assert measured == [5_000, 5_000]
+
+
+@pytest.mark.parametrize(
+    ("position", "committed", "is_taken"), [(512, 0, True), (1024, 0, False), (4096, 4000, False)]
+)
+def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
+    monkeypatch, position, committed, is_taken
+):
+    t = tables(log_end=[0] * 4, connections=connections((CLIENT, 5)), ready=[0], leadership=None)
+    t.words[at.UNCOMMITTED_MAX], t.words[at.INPUT_LIMIT], t.words[at.READY_COUNT] = 1024, 4096, 1
+    t.log_end[log_words.PUBLICATION_POSITION], t.words[at.COMMIT_POSITION] = position, committed
+    taken = []
+    monkeypatch.setattr(turn, "may_take_input", plain(leading.may_take_input))
+    monkeypatch.setattr(turn, "fits_one_write", lambda t: True)
+    monkeypatch.setattr(turn, "receive_ingress", lambda t, descriptor: taken.append(descriptor))
+    plain(turn._receive_as_leader)(t)
+
+    assert (taken, t.words[at.REASON]) == (([0], 0) if is_taken else ([], at.ROOM))
+
+
+def test_one_write_has_room_for_all_that_one_more_client_may_send():
+    t = tables(log_end=[0] * 4, recorded=SimpleNamespace(size=1000), received=SimpleNamespace(size=300))
+    for appended, fits in ((400, True), (401, False)):
+        t.log_end[log_words.PUBLICATION_POSITION] = t.log_end[log_words.FLUSHED] + appended
+        assert plain(leading.fits_one_write)(t) == fits
+
+
+def test_nothing_is_written_after_a_fault(monkeypatch):
+    monkeypatch.setattr(leading, "flush", None)
+    t = tables()
+    t.words[at.REASON] = at.FAILED
+    plain(leading.leader_work)(t)
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """Writes two pieces of log and sends them to a follower; ``sent`` is whether each had the commit."""
+    t = tables(log_end=[0] * 4, leadership=[0] * quorum.LEADERSHIP_WORDS, log=None, sent=[])
+    t.log_end[log_words.PUBLICATION_POSITION], t.words[at.MEASURED_POSITION] = 192, 1
+    t.leadership[quorum.IS_COMMIT_UNSENT] = 1
+    t.followers = np.zeros(at.FOLLOWER_WORDS, np.int64)
+    t.followers[at.IS_LIVE] = 1
+    for name in ("has_room", "append", "set_position"):
+        monkeypatch.setattr(leading, name, lambda *_: True)
+    monkeypatch.setattr(leading, "piece_end", lambda log, begin, end: begin + 96)
+    monkeypatch.setattr(leading, "_send_log", plain(leading._send_log))
+    monkeypatch.setattr(
+        leading, "send_sealed", lambda t, out, has_commit, *_: t.sent.append(has_commit) or t.is_up
+    )
+    t.flush = lambda: plain(leading.flush)(t)
+    return t
+
+
+def test_a_commit_goes_with_the_first_piece_of_log_alone(flushed):
+    flushed.is_up = True
+    assert flushed.flush()
+    assert flushed.sent == [True, False]
+    assert not flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.words[at.REASON] == 0
+    assert flushed.followers[at.STREAM_POSITION] == 192
+
+
+def test_of_a_follower_that_does_not_take_its_log_python_hears(flushed):
+    flushed.is_up = False
+    assert flushed.flush()
+    assert flushed.words[at.REASON] == at.LAGGARD
+    assert flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.followers[at.STREAM_POSITION] == 0
+
+
+def test_cluster_time_does_not_fall(monkeypatch):
+    monkeypatch.setattr(turn, "go_on", lambda time, now_ns: None)
+    t = tables(time=[9_000] * 8)
+    t.words[at.TIME_DIVISOR], t.words[at.CLUSTER_TIME] = 1_000, 12
+    plain(turn._stamp)(t)
+    assert t.words[at.CLUSTER_TIME] == 12
+    t.words[at.CLUSTER_TIME] = 8
+    plain(turn._stamp)(t)
+    assert t.words[at.CLUSTER_TIME] == 9
+
+
+def test_a_run_begins_with_nothing_unsent_and_sends_the_limit_that_is_due(monkeypatch):
+    t, limits = tables(leadership=[0] * quorum.LEADERSHIP_WORDS), []
+    t.words[at.UNSENT_END], t.words[at.LIMIT_DUE_NS], t.words[at.PASSES_MAX] = 64, 5_000, 1
+    monkeypatch.setattr(turn, "_await_events", lambda t: 0)
+    monkeypatch.setattr(turn, "_is_time", lambda t: False)
+    monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
+    monkeypatch.setattr(turn, "send_limit", lambda t: limits.append(t.words[at.NOW_NS]))
+    for now_ns in (4_999, 5_000):
+        t.words[at.NOW_NS] = now_ns
+        assert plain(turn.busy_turns)(t) == at.IDLE
+
+    assert limits == [5_000] and t.words[at.UNSENT_END] == 0
+
+
 def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_last():
     kinds = [
         (CLIENT, 7),
@@ -58,6 +195,138 @@ def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_las
     order = sorted(range(6), key=lambda one: sum(before(t, other, one) for other in range(6) if other != one))
 
     assert [kinds[descriptor][1] for descriptor in order] == [0, 2, 7, 9, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("role", "descriptor", "mask", "state", "is_served"),
+    [
+        (at.LEADER_ROLE, 0, turn.READABLE, 0, True),
+        (at.LEADER_ROLE, 0, turn.READABLE, IS_KEPT, False),
+        (at.LEADER_ROLE, 0, turn.READABLE | 4, 0, False),  # EPOLLOUT: Python is to look at it no more
+        (at.LEADER_ROLE, 3, turn.READABLE, 0, False),
+        (at.FOLLOWER_ROLE, 0, turn.READABLE, 0, False),  # whatever its number: it is no leader
+        (at.FOLLOWER_ROLE, 1, turn.READABLE, 0, True),
+        (at.FOLLOWER_ROLE, 2, turn.READABLE, 0, False),  # its service is Python's
+        (at.FOLLOWER_ROLE, 9, turn.READABLE, 0, False),  # not a connection
+    ],
+)
+def test_what_is_ready_is_served_only_where_all_of_it_can_be(
+    monkeypatch, role, descriptor, mask, state, is_served
+):
+    rows = connections((CLIENT, 2), (turn.LINK_IN, 2), (turn.SERVICE_LINK, 0), (LINK_OUT, 2))
+    rows[STATE::ROW_WORDS] = state
+    t = tables(connections=rows, ready=[0] * 4)
+    t.words[at.ROLE], t.words[at.SERVICE] = role, at.PYTHON_SERVICE
+    monkeypatch.setattr(turn, "event", lambda t, i: (mask, descriptor))
+
+    assert plain(turn._find_ready)(t, 1) == is_served
+
+
+# ---- a follower
+
+
+@pytest.mark.parametrize(
+    ("valid_end", "room", "is_taken"), [(96, 96, True), (64, 96, False), (96, 64, False)]
+)
+def test_log_is_taken_where_all_of_it_joins_on_and_has_room(monkeypatch, valid_end, room, is_taken):
+    t = tables(recording=[0] * 6, log_end=[0] * 4, log=SimpleNamespace(size=room), received=None, params=None)
+    monkeypatch.setattr(following, "find_whole_frames", lambda *_: (96, 0))
+    monkeypatch.setattr(following, "has_room", lambda *_: True)
+    monkeypatch.setattr(following, "_log_end", lambda *_: 96)
+    monkeypatch.setattr(following, "check_frames", lambda *_: (valid_end, 0))
+
+    assert plain(following._can_be_taken)(t, 0, 96) == is_taken
+
+
+def test_a_commit_position_that_was_notified_does_not_fall(monkeypatch):
+    t, said = tables(follower=[0] * 8, received=None), iter((640, 320))
+    t.words[at.NOW_NS] = 7_000
+    monkeypatch.setattr(following, "_log_end", lambda buffer, begin, end: begin)
+    monkeypatch.setattr(following, "get_i64", lambda *_: next(said))
+    monkeypatch.setattr(following, "get_i32", lambda *_: 64)
+    monkeypatch.setattr(following, "align_frame", lambda length: length)
+
+    assert plain(following._on_log_and_positions)(t, 0, 128)
+    assert t.follower[quorum.NOTIFIED_COMMIT_POSITION] == 640
+    assert t.follower[quorum.LAST_LEADER_MESSAGE_NS] == 7_000
+
+
+def test_a_follower_processes_no_more_than_it_has(monkeypatch):
+    t, limits = tables(recording=[0] * 6, follower=[0] * 6, cursor=[0, 0], counters=[0]), []
+    t.recording[of_recording.APPEND_POSITION] = t.recording[of_recording.SYNCED_POSITION] = 96
+    t.follower[quorum.SENT_POSITION], t.follower[quorum.NOTIFIED_COMMIT_POSITION] = 96, 640
+    monkeypatch.setattr(following, "poll_log", lambda t, limit, is_applied: limits.append(limit))
+    for name in ("sync", "serve_committed", "make_room"):
+        monkeypatch.setattr(following, name, lambda t: True)
+    plain(following.follower_work)(t)
+
+    assert limits == [96]
+
+
+# ---- what comes
+
+
+@pytest.fixture
+def receiving_of(monkeypatch):
+    """A client and a link that receive 10 bytes, no whole frame; ``kept`` is what waits for its rest."""
+    t = tables(connections=connections((CLIENT, 5), (turn.LINK_IN, 1)), keepers=[0, 2], parts=None, kept=[])
+    t.received, t.words[at.NOW_NS], t.length, t.is_envelope = None, 7_000, 10, False
+    monkeypatch.setattr(receiving, "copy_bytes", lambda *_: None)
+    monkeypatch.setattr(receiving, "receive", lambda *_: t.length)
+    monkeypatch.setattr(receiving, "find_whole_frames", lambda *_: (0, 0))
+    monkeypatch.setattr(receiving, "is_envelope", lambda *_: t.is_envelope)
+    monkeypatch.setattr(receiving, "keep_part", lambda *given: t.kept.append(given[-2:]) or True)
+    return t
+
+
+def test_half_a_frame_leaves_its_row_when_more_of_it_comes(receiving_of):
+    t, row = receiving_of, ROW_WORDS
+    t.connections[row + PART_LENGTH], t.connections[row + PART_ROW] = 20, 1
+    t.length = -receiving.WOULD_BLOCK
+    assert plain(receiving.receive_frames)(t, 1, True) == (0, 0, 0)
+    assert t.keepers == [0, 2] and t.words[at.REASON] == t.connections[row + HEARD_NS] == 0
+
+    t.length = 10
+    assert plain(receiving.receive_frames)(t, 1, True) == (30, 0, 0)
+    assert t.keepers == [0, 0] and t.connections[row + PART_LENGTH] == t.connections[row + IS_PART_NEW] == 0
+    assert t.connections[row + HEARD_NS] == 7_000
+    plain(receiving.receive_frames)(t, 1, True)
+    assert t.connections[row + IS_PART_NEW] == 1, "nothing came before it"
+
+
+def test_half_a_frame_is_waited_for_where_it_can_be_one(receiving_of):
+    t = receiving_of
+    leave = plain(receiving.leave)
+    leave(t, 0, 32, 64, 32, 96)
+    assert t.kept == [(32, 64)] and t.connections[IS_PART_NEW] == 1
+    leave(t, 1, 0, 31, 0, 0)
+    t.is_envelope = True
+    leave(t, 1, 0, 32, 0, 96)
+    assert t.kept[1:] == [(0, 31), (0, 32)] and t.words[at.REASON] == 0
+    t.is_envelope = False
+    leave(t, 1, 0, 32, 0, 96)
+    assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "a length that was changed on its way"
+
+
+# ---- the disk
+
+
+@pytest.mark.parametrize(
+    ("errors", "is_done", "calls"),
+    [([], True, 1), ([errno.EINTR] * 2, True, 3), ([errno.EINTR, errno.EIO], False, 2)],
+)
+def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, is_done, calls):
+    """Else what was interrupted would be reported as safe."""
+    t, asked = tables(calls=range(CALLS)), []
+    monkeypatch.setattr(system, "wrap_i32", lambda value: value)
+    monkeypatch.setattr(
+        system, "call_1", lambda *_: asked.append(_) or (-1 if len(asked) <= len(errors) else 0)
+    )
+    monkeypatch.setattr(system, "error_number", lambda t: errors[len(asked) - 1])
+    monkeypatch.setattr(system, "fail", lambda t: False)
+
+    assert plain(system.sync_file)(t, 5, False) == is_done
+    assert asked == [(system.SYNC_DATA, 5)] * calls
 
 
 # ---- the recording
@@ -88,6 +357,12 @@ def test_of_two_frames_before_a_sync_none_is_single(appended):
     assert appended.append() and not appended.recording[of_recording.IS_SINGLE_FRAME]
 
 
+def test_python_hears_when_the_recording_wants_zeros_ahead(appended):
+    appended.words[at.PREPARE_AT] = 192
+    for reason in (0, at.PREPARE):
+        assert appended.append() and appended.words[at.REASON] == reason
+
+
 def test_the_device_begins_within_the_segment_where_the_one_before_was_not_begun(appended):
     recording, base = appended.recording, 8 * of_recording.WRITE_BACK_BYTES
     recording[of_recording.SEGMENT_BASE] = recording[of_recording.APPEND_POSITION] = base
@@ -104,6 +379,35 @@ def test_what_would_fill_the_segment_is_left_to_python():
     t.recording[of_recording.APPEND_POSITION] = 928
     assert not plain(recorder.has_room)(t, 96)
     assert plain(recorder.has_room)(t, 64)
+
+
+# ---- the log in memory
+
+
+@pytest.mark.parametrize(
+    ("processed", "served", "service", "moved"),
+    [
+        (3, 3, at.PYTHON_SERVICE, [3]),
+        (3, 1, at.PYTHON_SERVICE, [3]),
+        (3, 2, at.COMPILED_SERVICE, []),  # what moves is more than the room for it
+        (3, 3, at.COMPILED_SERVICE, [3]),
+        (0.5, 3, at.PYTHON_SERVICE, []),  # not worth it
+    ],
+)
+def test_what_is_still_to_be_read_moves_to_the_begin_where_it_has_room(
+    monkeypatch, processed, served, service, moved
+):
+    """In MiB, of five that are in memory."""
+    mib, copied = 1024 * 1024, []
+    t = tables(
+        log_end=[0] * 4, cursor=[int(processed * mib)] * 2, service_cursor=[served * mib] * 2, log=None
+    )
+    t.words[at.SERVICE], t.log_end[log_words.PUBLICATION_POSITION] = service, 5 * mib
+    monkeypatch.setattr(buffer, "copy_bytes", lambda out, to, log, begin, length: copied.append(begin / mib))
+    plain(buffer.make_room)(t)
+
+    assert copied == moved
+    assert t.log_end[log_words.BASE] == (moved[0] * mib if moved else 0)
 
 
 # ---- clients

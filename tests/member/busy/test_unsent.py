@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from cluster.errors import StorageError
+from cluster.log import calls
 from cluster.log.connection_table import CLIENT, IS_CUT, IS_QUEUED, KIND, LINK_OUT, STATE, ConnectionTable
 from cluster.member.busy import envelopes, words
 from cluster.member.busy.lend import BusyTurns
+from cluster.testing.calls import put_call
 from tests.member.busy.tables import tables_of
 
 A, B, LINK = 7, 8, 9  # descriptors; a client's connection id is ten times its own
@@ -76,6 +78,19 @@ def test_each_gets_its_pieces_in_order(turns, peers):
     assert peers.sent == [(70, b"one"), (70, b"two"), (LINK, b"log"), (80, b"three")]
     assert not peers.closed
     assert [peers.table.get(descriptor, STATE) for descriptor in (A, B, LINK)] == [0, 0, 0]
+
+
+def test_what_a_socket_takes_in_part_is_followed_by_its_rest_before_all_else(turns, peers):
+    table, asked = np.zeros(calls.CALLS, np.int64), []
+    call = put_call(table, calls.SEND, lambda descriptor, pieces, count: asked.append(descriptor) or 3, 3)
+    turns._tables = turns._tables._replace(calls=table, scratch=np.zeros(words.SCRATCH, np.uint8))
+    data = np.frombuffer(b"onetwo", np.uint8)
+    assert envelopes.offer(turns._tables, A, data, 0, 2, data, 2, 4)
+    assert envelopes.offer(turns._tables, A, data, 0, 3, data, 0, 0)
+    turns._offer_unsent()
+
+    assert peers.sent == [(70, b"two"), (70, b"one")]
+    assert asked == [A], f"{call} is not asked again before that"
 
 
 def test_a_client_that_another_ones_egress_ended_keeps_nobody_from_theirs(turns, peers):
