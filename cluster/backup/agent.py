@@ -12,17 +12,17 @@ them, and not only at UPDATE_RECORDING_LOG: a copy that was killed on its way go
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 import numpy as np
 
-from cluster.archive.recording import Recording
 from cluster.backup.copied_log import COMPARED_BYTES
 from cluster.backup.counters import BackupCounters
 from cluster.backup.directory import BackupDirectory, named_entry
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, StorageError
-from cluster.member.disk.fetched_recording import append_checked
+from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
 from cluster.protocol.enums import ClusterBackupState, ClusterTimeUnit, Role
 from cluster.protocol.link import LogStatus, RecordingStatus
@@ -53,15 +53,21 @@ class BackupContext:
     retained_for_ns: int = 0
 
 
-@dataclass(slots=True)
-class _Retrieval:
-    """A snapshot on its way: what is still to come, and what is here."""
+class _Retrieval(NamedTuple):
+    """A snapshot on its way, or here and not named yet."""
 
-    offered: list[BackupSnapshotRecording]
-    entries: list[RecordingLogEntry] = field(default_factory=list)
-    recordings: list[Recording] = field(default_factory=list)
-    frames: Iterator[np.ndarray] | None = None  # of the last of ``recordings``
-    status: RecordingStatus | None = None
+    offered: Sequence[BackupSnapshotRecording]
+    copy: FetchedSnapshot
+
+    @property
+    def log_position(self) -> int:
+        return self.offered[0].log_position
+
+    @property
+    def entries(self) -> list[RecordingLogEntry]:
+        """Once it is here, as recording.log is to have them."""
+        made = (recording.recording_id for recording in self.copy.recordings)
+        return [named_entry(*pair) for pair in zip(self.offered, made, strict=True)]
 
 
 class ClusterBackupAgent:
@@ -197,7 +203,9 @@ class ClusterBackupAgent:
         self._unsuited = 0
         self._response = answer
         if self._directory.lacks(answer.snapshots):
-            self._retrieval = _Retrieval(list(answer.snapshots))
+            recording_ids = [offered.recording_id for offered in answer.snapshots]
+            copy = FetchedSnapshot(supplier.name, recording_ids, self._directory.archive)
+            self._retrieval = _Retrieval(answer.snapshots, copy)
             return self._enter(ClusterBackupState.SNAPSHOT_RETRIEVE)
         return self._enter(ClusterBackupState.LIVE_LOG_RECORD)
 
@@ -206,33 +214,13 @@ class ClusterBackupAgent:
     def _retrieve(self) -> int:
         supplier, retrieval = self._supplier, self._retrieval
         assert supplier is not None and retrieval is not None
-        if retrieval.frames is None:
-            self._next_recording(supplier, retrieval)
-            return 1
-        assert retrieval.status is not None
-        recording = retrieval.recordings[-1]
         for _ in range(BLOCKS_PER_TURN):
-            frames = next(retrieval.frames, None)
-            if frames is None:
-                self._directory.archive.stop_recording(recording.recording_id)
-                retrieval.frames = None
-                break
-            append_checked(supplier.name, recording, retrieval.status, frames)
+            if retrieval.copy.is_complete:
+                self._directory.check_snapshot(supplier.name, retrieval.entries)
+                self._on_event(f"has the snapshot at {retrieval.log_position} from {supplier.name}")
+                return self._enter(ClusterBackupState.LIVE_LOG_RECORD)
+            retrieval.copy.go_on(supplier.read_recording)
         return 1
-
-    def _next_recording(self, supplier: Supplier, retrieval: _Retrieval) -> None:
-        if len(retrieval.entries) == len(retrieval.offered):
-            self._directory.check_snapshot(supplier.name, retrieval.entries)
-            self._on_event(f"has the snapshot at {retrieval.entries[0].log_position} from {supplier.name}")
-            self._enter(ClusterBackupState.LIVE_LOG_RECORD)
-            return
-        offered = retrieval.offered[len(retrieval.entries)]
-        answers = supplier.read_recording(offered.recording_id)
-        retrieval.status = described(supplier.name, answers)
-        recording = self._directory.create_snapshot(retrieval.status)
-        retrieval.recordings.append(recording)
-        retrieval.entries.append(named_entry(offered, recording.recording_id))
-        retrieval.frames = frames_of(supplier.name, answers)
 
     # ---- its log
 
@@ -284,7 +272,7 @@ class ClusterBackupAgent:
     def _replay(self) -> int:
         """Copy until the log reaches the snapshot that waits to be named."""
         work_count = self._copy()
-        wanted = 0 if self._retrieval is None else self._retrieval.entries[0].log_position
+        wanted = 0 if self._retrieval is None else self._retrieval.log_position
         if self._log.recording is not None and self._frames is None and self.position >= wanted:
             return self._enter(ClusterBackupState.UPDATE_RECORDING_LOG)
         return work_count
@@ -364,7 +352,7 @@ class ClusterBackupAgent:
         self._suppliers.append(self._suppliers.pop(0))
         self._unsuited = 0
         if self._retrieval is not None:
-            self._directory.discard(self._retrieval.recordings)
+            self._retrieval.copy.discard()
             self._retrieval = None
         self._deadline_ns = now_ns + self._context.cool_down_interval_ns
         self._enter(ClusterBackupState.RESET_BACKUP)
@@ -385,5 +373,5 @@ class ClusterBackupAgent:
         """End: connections are dropped, the directory is its owner's to close. Raises StorageError."""
         self._let_go()
         if self._retrieval is not None:
-            self._directory.discard(self._retrieval.recordings)
+            self._retrieval.copy.discard()
         self._enter(ClusterBackupState.CLOSED)

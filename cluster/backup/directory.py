@@ -20,12 +20,10 @@ from cluster.archive.snapshot_archive import SnapshotArchive, drop_snapshots_bef
 from cluster.backup.copied_log import CopiedLog
 from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
 from cluster.log.checksum import Checksum
-from cluster.member.disk.fetched_recording import create_snapshot_of
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import ClusterComponentType
-from cluster.protocol.link import RecordingStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
 
@@ -97,10 +95,6 @@ class BackupDirectory:
         return bool(snapshots) and (
             newest is None or max(offered.log_position for offered in snapshots) > newest.log_position
         )
-
-    def create_snapshot(self, status: RecordingStatus) -> Recording:
-        """A recording for one of a member's. Raises StorageError."""
-        return create_snapshot_of(self.archive, status)
 
     def check_snapshot(self, name: str, entries: Sequence[RecordingLogEntry]) -> None:
         """Raise RemoteProtocolError unless what came from a member is whole, as its module has noted it."""

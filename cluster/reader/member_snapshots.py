@@ -27,7 +27,7 @@ from cluster.errors import (
     TimedOut,
     TlsFailed,
 )
-from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
+from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.enums import Role
 from cluster.protocol.link import LogStatus
@@ -37,7 +37,7 @@ from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.snapshots import StoredSnapshot
-from cluster.reader.supplier import described, event_error, frames_of
+from cluster.reader.supplier import event_error
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
 from cluster.transport.dialler import Dialler
@@ -220,11 +220,12 @@ class MemberSnapshots:
         supplier, _ = self._suppliers[name]
         directory = str(Path(folder, "archive"))
         archive = Archive.open(directory, files=OsFiles(), file_sync_level=0, epoch_ms=epoch_ms)
-        fetched: dict[int | None, int] = {}
+        given = dict.fromkeys((offered.module_recording_id, offered.recording_id))
+        wanted = [recording_id for recording_id in given if recording_id is not None]
+        copy = FetchedSnapshot(name, wanted, archive)
         try:
-            for recording_id in dict.fromkeys((offered.module_recording_id, offered.recording_id)):
-                if recording_id is not None:
-                    fetched[recording_id] = _fetch_recording(supplier, recording_id, archive)
+            while not copy.is_complete:
+                copy.go_on(supplier.read_recording)
         except DataLoss:
             raise
         except ClusterError as error:
@@ -232,6 +233,8 @@ class MemberSnapshots:
             raise
         finally:
             archive.close()
+        made = (recording.recording_id for recording in copy.recordings)
+        fetched: dict[int | None, int] = dict(zip(wanted, made, strict=True))
         return replace(
             offered,
             archive=directory,
@@ -265,17 +268,6 @@ def _temporary_folder() -> TemporaryDirectory[str]:
     """For a copy of a snapshot. Raises StorageError."""
     with StorageErrors(os.environ.get("TMPDIR", "/tmp"), "no temporary folder can be made"):
         return TemporaryDirectory(prefix="cluster-snapshot-")
-
-
-def _fetch_recording(supplier: MemberSupplier, recording_id: int, archive: Archive) -> int:
-    """Its id there."""
-    answers = supplier.read_recording(recording_id)
-    status = described(supplier.name, answers)
-    recording = create_snapshot_of(archive, status)
-    for frames in frames_of(supplier.name, answers):
-        append_snapshot(supplier.name, recording, status, frames)
-    archive.stop_recording(recording.recording_id)
-    return recording.recording_id
 
 
 def _described_in(endpoint: str, response: BackupResponse) -> Iterator[StoredSnapshot]:

@@ -6,7 +6,8 @@ from typing import Protocol
 
 import numpy as np
 
-from cluster.errors import AuthenticationRejected, ClusterError, DataLoss, RemoteProtocolError
+from cluster.errors import AuthenticationRejected, ClusterError, RemoteProtocolError
+from cluster.member.disk.fetched_recording import check_end
 from cluster.protocol import link
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.enums import EventCode
@@ -64,14 +65,6 @@ def frames_of(name: str, answers: Iterator[Answer | RecordingAnswer]) -> Iterato
                 check_end(name, answer)
                 return
     raise RemoteProtocolError(f"{name}: the stream ended without its end")
-
-
-def check_end(name: str, end: link.EndOfStream) -> None:
-    """Raise what a stream ended with."""
-    if end.code is link.LinkErrorCode.NOT_AVAILABLE:
-        raise DataLoss(f"{name}: {end.text}")
-    if end.code is not link.LinkErrorCode.OK:
-        raise ClusterError(f"{name}: {end.text}")
 
 
 def described(name: str, answers: Iterator[RecordingAnswer]) -> link.RecordingStatus:

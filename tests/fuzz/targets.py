@@ -24,7 +24,7 @@ from cluster.consensus.identity import cluster_difference
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError
 from cluster.log.entry_filter import EntryFilter, restored
-from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
+from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
 from cluster.protocol import decode, link, session, streams
 from cluster.protocol.archive_control import ControlResponse, ControlResponseCode, decode_archive_answer
@@ -315,14 +315,15 @@ class Snapshot(Function):
 
     def _taken(self, data: bytes) -> int:
         status = link.RecordingStatus(0, 0, 0, len(data), 0, 107, 0, 1 << 16, 1408)
-        recording = create_snapshot_of(self._archive, status)
+        end = link.EndOfStream(0, len(data), link.LinkErrorCode.OK)
+        copy = FetchedSnapshot("a member", [0], self._archive)
         try:
-            append_snapshot("a member", recording, status, np.frombuffer(data, np.uint8))
-            self._archive.stop_recording(recording.recording_id)
-            taken = self._folder.name, 0, -1, recording.recording_id, None, 0, 1 << 20, 0
+            for answer in (status, np.frombuffer(data, np.uint8), end):
+                copy.take(answer)
+            taken = self._folder.name, 0, -1, copy.recordings[0].recording_id, None, 0, 1 << 20, 0
             records = list(StoredSnapshot("a member", *taken).open(OsFiles()))
         finally:
-            self._archive.purge_recording(recording.recording_id)
+            copy.discard()
         groups, lanes = ConsumerCount(), LaneCount()
         groups.load(records, 1 << 20)
         lanes.load(records, 1 << 20)

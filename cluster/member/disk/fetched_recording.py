@@ -1,4 +1,9 @@
-"""Recordings fetched from another archive: begun as described, filled with frames that were checked."""
+"""Recordings fetched from another archive: begun as described, filled with frames that were checked.
+
+RecordingStatus ──▶ frames, frames, … ──▶ EndOfStream, of each recording of a snapshot in turn
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -6,37 +11,18 @@ from cluster.archive.archive import Archive
 from cluster.archive.catalog_checksum import checksum_named
 from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
-from cluster.errors import RemoteProtocolError
+from cluster.errors import ClusterError, DataLoss, RemoteProtocolError
 from cluster.log.checksum import restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
-from cluster.protocol.link import RecordingStatus
+from cluster.protocol.link import EndOfStream, LinkErrorCode, RecordingStatus
+from cluster.transport.log_client import RecordingAnswer
 
-
-def create_snapshot_of(archive: Archive, status: RecordingStatus) -> Recording:
-    """A recording for a snapshot that another archive has. Raises StorageError."""
-    return archive.create_recording(
-        stream_id=status.stream_id,
-        session_id=status.session_id,
-        initial_term_id=status.initial_term_id,
-        term_length=status.term_length,
-        mtu=status.mtu,
-        channel=f"aeron:ipc?session-id={status.session_id}|alias=snapshot",
-        is_sparse=True,
-    )
+SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
 def append_checked(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
     """Append frames once checksums and places are verified. Raises RemoteProtocolError, StorageError."""
     _check(name, recording, status, frames)
-    recording.append(recording.append_position, frames)
-
-
-def append_snapshot(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
-    """The same of a snapshot, into an archive that keeps checksums of its own, or none."""
-    _check(name, recording, status, frames)
-    if checksum_named(status.checksum) is not None:
-        frames = frames.copy()
-        restore_session_ids(frames, 0, len(frames), recording.session_id)
     recording.append(recording.append_position, frames)
 
 
@@ -51,3 +37,109 @@ def _check(name: str, recording: Recording, status: RecordingStatus, frames: np.
     if good < len(frames):
         fault = fault_at(frames, good, len(frames), position + good, params, is_recording=True)
         raise RemoteProtocolError(f"{name}: frames do not join on at position {position + good}: {fault}")
+
+
+class FetchedSnapshot:
+    """A snapshot on its way, fed with answers of who has it. Raises ClusterError when it cannot be had."""
+
+    def __init__(
+        self, name: str, recording_ids: Sequence[int], archive: Archive, stream_ids: Sequence[int] = ()
+    ) -> None:
+        """``name`` is whose it is, ``recording_ids`` are its there; each is of the stream that is given."""
+        self.recordings: list[Recording] = []
+        self._name = name
+        self._recording_ids = recording_ids
+        self._archive = archive
+        self._stream_ids = stream_ids
+        self._ended = 0
+        self._status: RecordingStatus | None = None  # of the recording that is not ended
+        self._answers: Iterator[RecordingAnswer] | None = None  # about it
+
+    @property
+    def is_complete(self) -> bool:
+        return self._ended == len(self._recording_ids)
+
+    def go_on(self, read: Callable[[int], Iterator[RecordingAnswer]]) -> None:
+        """Take the next answer of a member whose recordings are ``read`` by their ids."""
+        if self._answers is None:
+            self._answers = read(self._recording_ids[self._ended])
+        answer = next(self._answers, None)
+        if answer is None:
+            raise RemoteProtocolError(f"{self._name}: the stream ended without its end")
+        self.take(answer)
+        if self._status is None:
+            self._answers = None
+
+    def take(self, answer: RecordingAnswer) -> None:
+        """Take what is said next. Raises DataLoss for a recording that is not there, StorageError."""
+        match answer:
+            case RecordingStatus() if self._status is None:
+                self._create(answer)
+            case np.ndarray() if self._status is not None:
+                self._append(answer, self._status)
+            case EndOfStream(code=LinkErrorCode.OK) if self._status is not None:
+                self._end(self._status)
+            case EndOfStream():
+                check_end(self._name, answer)
+                raise RemoteProtocolError(f"{self._name}: a recording ended before its description")
+            case _:
+                raise RemoteProtocolError(f"{self._name}: unexpected {type(answer).__name__}")
+
+    def _create(self, status: RecordingStatus) -> None:
+        number = len(self.recordings)
+        expected = self._stream_ids[number] if self._stream_ids else status.stream_id
+        if (status.stream_id, status.start_position) != (expected, 0) or status.stop_position < 0:
+            raise RemoteProtocolError(
+                f"{self._name}: recording {self._recording_ids[number]} is of stream {status.stream_id} from "
+                f"{status.start_position} to {status.stop_position}, expected {expected} from 0 to its end"
+            )
+        made = self._archive.create_recording(
+            stream_id=status.stream_id,
+            session_id=status.session_id,
+            initial_term_id=status.initial_term_id,
+            term_length=status.term_length,
+            mtu=status.mtu,
+            channel=f"aeron:ipc?session-id={status.session_id}|alias=snapshot",
+            is_sparse=True,
+        )
+        self.recordings.append(made)
+        self._status = status
+
+    def _append(self, frames: np.ndarray, status: RecordingStatus) -> None:
+        """The archive here keeps checksums of its own, or none."""
+        recording = self.recordings[-1]
+        if recording.append_position + len(frames) > status.stop_position:
+            raise RemoteProtocolError(
+                f"{self._name}: frames after the end of a recording, {status.stop_position}"
+            )
+        _check(self._name, recording, status, frames)
+        if checksum_named(status.checksum) is not None:
+            frames = frames.copy()
+            restore_session_ids(frames, 0, len(frames), recording.session_id)
+        recording.append(recording.append_position, frames)
+        if recording.append_position - recording.synced_position >= SYNC_BYTES:
+            recording.sync()
+
+    def _end(self, status: RecordingStatus) -> None:
+        recording = self.recordings[-1]
+        if recording.append_position != status.stop_position:
+            raise RemoteProtocolError(
+                f"{self._name}: a recording ended at {recording.append_position}, expected "
+                f"{status.stop_position}"
+            )
+        self._archive.stop_recording(recording.recording_id)
+        self._status = None
+        self._ended += 1
+
+    def discard(self) -> None:
+        """Remove what is here. Raises StorageError."""
+        for recording in self.recordings:
+            self._archive.purge_recording(recording.recording_id)
+
+
+def check_end(name: str, end: EndOfStream) -> None:
+    """Raise what a stream ended with."""
+    if end.code is LinkErrorCode.NOT_AVAILABLE:
+        raise DataLoss(f"{name}: {end.text}")
+    if end.code is not LinkErrorCode.OK:
+        raise ClusterError(f"{name}: {end.text}")

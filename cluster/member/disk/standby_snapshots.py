@@ -9,22 +9,18 @@ StandbySnapshotReplicator of Aeron.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from cluster.archive.archive import Archive
-from cluster.archive.recording import Recording
 from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, RemoteProtocolError, StorageError
 from cluster.member.counters import MemberCounters
-from cluster.member.disk.fetched_recording import append_snapshot, create_snapshot_of
+from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import FetchedRecordings, FetchRecordings
 from cluster.member.reporter import Reporter
 from cluster.protocol.backup import StandbySnapshotRecording
 from cluster.protocol.frame import FRAME_ALIGNMENT
-from cluster.protocol.link import EndOfStream, LinkErrorCode, RecordingStatus
 from cluster.protocol.recording_log import (
     CONSENSUS_MODULE_SERVICE_ID,
     ENDPOINT_LENGTH_MAX,
@@ -38,7 +34,6 @@ from cluster.transport.endpoint import Medium, parse_endpoint
 ANNOUNCED_MAX = 16  # snapshots that wait for the log
 STANDBYS_MAX = 16  # archives that recording.log names
 ANSWERS_PER_TURN = 4
-SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 SnapshotSet = tuple[RecordingLogEntry, ...]  # the module's, then of services 0, 1, …
 
@@ -63,7 +58,7 @@ class StandbySnapshots:
         self._reporter = reporter
         self._announced: list[SnapshotSet] = []
         self._candidates: list[SnapshotSet] = []  # to fetch, the best first
-        self._copy: _Copy | None = None
+        self._copy: _Fetched | None = None
 
     # ---- announcements
 
@@ -189,7 +184,7 @@ class StandbySnapshots:
             return 1
         try:
             work_count = self._copy.do_work()
-            if self._copy.is_complete:
+            if self._copy.copy.is_complete:
                 self._install(self._copy)
         except StorageError:
             raise
@@ -206,7 +201,7 @@ class StandbySnapshots:
         except ClusterError as error:
             self._give_up(error)
             return
-        self._copy = _Copy(snapshot, fetched, self._archive)
+        self._copy = _Fetched(snapshot, fetched, self._archive)
 
     def _give_up(self, error: ClusterError) -> None:
         """The present one will not do; the next is tried."""
@@ -217,14 +212,15 @@ class StandbySnapshots:
         if not self._candidates:
             self._reporter.event("no snapshot of a standby was replicated")
 
-    def _install(self, copy: "_Copy") -> None:
+    def _install(self, fetched: "_Fetched") -> None:
         """Let recording.log name what is whole. Raises RemoteProtocolError."""
+        copy = fetched.copy
         snapshot = tuple(
             entry._replace(recording_id=recording.recording_id, entry_type=SNAPSHOT, archive_endpoint="")
-            for entry, recording in zip(copy.snapshot, copy.recordings, strict=True)
+            for entry, recording in zip(fetched.snapshot, copy.recordings, strict=True)
         )
         module = snapshot[0]
-        name = copy.snapshot[0].archive_endpoint
+        name = fetched.snapshot[0].archive_endpoint
         archive = SnapshotArchive(
             self._archive, term_length=copy.recordings[0].term_length, mtu=copy.recordings[0].mtu
         )
@@ -247,7 +243,7 @@ class StandbySnapshots:
                 f"{name}: its snapshot has position, term, time unit and major version {found}, expected "
                 f"{expected}"
             )
-        copy.close()
+        fetched.close()
         self._copy = None
         self._candidates = []
         if module.log_position <= self._own_position:  # the member has taken one meanwhile
@@ -264,82 +260,30 @@ class StandbySnapshots:
             self._copy.close()
 
 
-class _Copy:
-    """One snapshot on its way. Raises ClusterError when it cannot be had."""
+class _Fetched:
+    """A standby's snapshot on its way."""
 
-    def __init__(self, snapshot: SnapshotSet, fetched: FetchedRecordings, archive: Archive) -> None:
+    def __init__(self, snapshot: SnapshotSet, answers: FetchedRecordings, archive: Archive) -> None:
         self.snapshot = snapshot
-        self.recordings: list[Recording] = []
-        self._fetched = fetched
-        self._archive = archive
-        self._name = snapshot[0].archive_endpoint
-        self._ended = 0
-        self._status: RecordingStatus | None = None  # of the recording that is not ended
-
-    @property
-    def is_complete(self) -> bool:
-        return self._ended == len(self.snapshot)
+        self._answers = answers
+        streams = [STREAM_IDS[entry.service_id == CONSENSUS_MODULE_SERVICE_ID] for entry in snapshot]
+        recording_ids = [entry.recording_id for entry in snapshot]
+        self.copy = FetchedSnapshot(snapshot[0].archive_endpoint, recording_ids, archive, streams)
 
     def do_work(self) -> int:
-        work_count = 0
-        while work_count < ANSWERS_PER_TURN and not self.is_complete:
-            answer = self._fetched.poll()
-            if answer is None:
-                break
-            work_count += 1
-            match answer:
-                case RecordingStatus() if self._status is None:
-                    self._create(answer)
-                case np.ndarray() if self._status is not None:
-                    self._append(answer, self._status)
-                case EndOfStream(code=LinkErrorCode.OK) if self._status is not None:
-                    self._end(self._status)
-                case EndOfStream():
-                    raise ClusterError(f"{self._name}: {answer.text}")
-                case _:
-                    raise RemoteProtocolError(f"{self._name}: unexpected {type(answer).__name__}")
-        return work_count
-
-    def _create(self, status: RecordingStatus) -> None:
-        entry = self.snapshot[len(self.recordings)]
-        stream_id = STREAM_IDS[entry.service_id == CONSENSUS_MODULE_SERVICE_ID]
-        if (status.stream_id, status.start_position) != (stream_id, 0) or status.stop_position < 0:
-            raise RemoteProtocolError(
-                f"{self._name}: recording {entry.recording_id} is of stream {status.stream_id} from "
-                f"{status.start_position} to {status.stop_position}, expected {stream_id} from 0 to its end"
-            )
-        self.recordings.append(create_snapshot_of(self._archive, status))
-        self._status = status
-
-    def _append(self, frames: np.ndarray, status: RecordingStatus) -> None:
-        recording = self.recordings[-1]
-        if recording.append_position + len(frames) > status.stop_position:
-            raise RemoteProtocolError(
-                f"{self._name}: frames after the end of a recording, {status.stop_position}"
-            )
-        append_snapshot(self._name, recording, status, frames)
-        if recording.append_position - recording.synced_position >= SYNC_BYTES:
-            recording.sync()
-
-    def _end(self, status: RecordingStatus) -> None:
-        recording = self.recordings[-1]
-        if recording.append_position != status.stop_position:
-            raise RemoteProtocolError(
-                f"{self._name}: a recording ended at {recording.append_position}, expected "
-                f"{status.stop_position}"
-            )
-        self._archive.stop_recording(recording.recording_id)
-        self._status = None
-        self._ended += 1
+        for work_count in range(ANSWERS_PER_TURN):
+            if self.copy.is_complete or (answer := self._answers.poll()) is None:
+                return work_count
+            self.copy.take(answer)
+        return ANSWERS_PER_TURN
 
     def close(self) -> None:
-        self._fetched.close()
+        self._answers.close()
 
     def discard(self) -> None:
         """Remove what is here. Raises StorageError."""
         self.close()
-        for recording in self.recordings:
-            self._archive.purge_recording(recording.recording_id)
+        self.copy.discard()
 
 
 def _fault_of(recordings: Sequence[StandbySnapshotRecording], service_count: int) -> str:
