@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.kills.counting import Count, check_delta, count
-from benchmarks.kills.ledger import RESULTS, Ledger
+from benchmarks.kills.ledger import RESULTS, RESULTS_OF_AERON, Ledger
 
 
 def a_round(seed, **kills):
@@ -45,8 +45,9 @@ def test_a_line_that_was_changed_is_seen(tmp_path):
         Ledger(path)
 
 
-def test_the_ledger_of_the_tree_is_whole_and_nothing_was_lost_or_doubled():
-    totals = Ledger(RESULTS).totals()
+@pytest.mark.parametrize("path", [RESULTS, RESULTS_OF_AERON], ids=lambda path: path.stem)
+def test_the_ledgers_of_the_tree_are_whole_and_nothing_was_lost_or_doubled(path):
+    totals = Ledger(path).totals()
     assert totals["kills"] > 0
     assert (totals["lost"], totals["doubled"]) == (0, 0)
 
