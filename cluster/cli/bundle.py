@@ -49,8 +49,8 @@ The file has versions, clocks, the verdict of `cluster status`, and of each memb
 configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, the
 sizes of its files, and how full its disk is. It has no certificate, key, token or password, no message, and
 nothing that services print. Unpacked, begin with status.txt; `cluster events --dir FOLDER` prints the logs as
-one story. With --endpoints it has what members report from afar: the verdict, `cluster tool describe`, and the
-versions of this host. Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
+one story. With --endpoints it has what members report from afar: the verdict, `cluster tool describe`, and
+the versions of this host. Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
 ./cluster-data.
 """
 

@@ -57,7 +57,7 @@ class Tracing:
         above = SpanContext(
             int.from_bytes(ids[:16]), int.from_bytes(ids[16:24]), True, TraceFlags(TraceFlags.SAMPLED)
         )
-        given = {"cluster.name": self._cluster, "cluster.place": place}
+        given: dict[str, Any] = {"cluster.name": self._cluster, "cluster.place": place}
         given |= {f"cluster.{key}": value for key, value in attributes.items()}
         context = trace.set_span_in_context(NonRecordingSpan(above))
         self._tracer.start_span(name, context, attributes=given, start_time=begin_ns).end(end_ns)

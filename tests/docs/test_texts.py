@@ -65,8 +65,7 @@ ELSEWHERE = {
     "cluster status --dir cluster-data": STATUS,
     "cluster status --endpoints": STATUS,
     "cluster status --wait": STATUS,
-    "cluster events --endpoints": "tests/cli/test_events.py::"
-    "test_members_elsewhere_have_the_same_story",
+    "cluster events --endpoints": "tests/cli/test_events.py::test_members_elsewhere_have_the_same_story",
     "cluster events --dir": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster node --check": "tests/cli/test_node_check.py::"
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
