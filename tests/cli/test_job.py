@@ -38,7 +38,7 @@ def test_a_job_has_its_own_help_under_the_name_it_was_called_by() -> None:
     done = job("verify", "--help")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: cluster job verify [-h] --tables DIR")
-    assert "\n  cluster job verify --cluster-dir c1/member-0 --tables delta/all\n" in done.stdout
+    assert "\n  cluster job verify --dir c1/member-0 --tables delta/all\n" in done.stdout
 
 
 def test_wrong_usage_of_a_job_is_the_jobs_line_and_status() -> None:

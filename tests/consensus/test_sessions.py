@@ -467,7 +467,7 @@ def test_by_default_everybody_may_write_and_read_and_nobody_administer():
         return [action for action in range(120) if default.is_authorised(schema_id, action, None, b"")]
 
     assert allowed(111) == [3, 77, 79, 81]
-    assert allowed(1111) == [10, 12, 16]
+    assert allowed(1111) == [10, 12, 16, 21]
     assert allowed(112) == []
 
 

@@ -27,6 +27,7 @@ def config():
         tcp_listen="",
         metrics_address="",
         aeron_ingress="",
+        may_lead=True,
         listens_at=lambda endpoint: endpoint,
     )
 
