@@ -92,13 +92,8 @@ def test_what_is_no_json_keeps_its_place_and_moves_no_cursor(run, here):
     assert "torn" in texts[6] and all(text.isprintable() for text in texts)
 
 
-def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, monkeypatch):
-    path = here / "member-0/node.log"
-    steps = [
-        lambda: path.open("a").write(line(7, "whole") + '{"event": "ha'),
-        lambda: path.open("a").write('lf", "timestamp": "2026-01-27T12:00:08Z"}\n'),
-        lambda: (os.replace(path, f"{path}.1"), path.write_text(line(9, "in the new file"))),
-    ]
+def play_while_it_waits(monkeypatch, steps):
+    """Each wait of the command plays the next step, and the one after the last is Ctrl-C."""
 
     def sleep(_):
         if not steps:
@@ -106,6 +101,16 @@ def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, mo
         steps.pop(0)()
 
     monkeypatch.setattr(events.time, "sleep", sleep)
+
+
+def test_following_goes_on_over_a_rotation_and_prints_no_half_line(run, here, monkeypatch):
+    path = here / "member-0/node.log"
+    steps = [
+        lambda: path.open("a").write(line(7, "whole") + '{"event": "ha'),
+        lambda: path.open("a").write('lf", "timestamp": "2026-01-27T12:00:08Z"}\n'),
+        lambda: (os.replace(path, f"{path}.1"), path.write_text(line(9, "in the new file"))),
+    ]
+    play_while_it_waits(monkeypatch, steps)
 
     ended, out, _ = run("--follow", "--since", "2026-01-27T12:00:06.9Z")
 
@@ -198,12 +203,6 @@ def test_a_member_that_does_not_answer_is_named_and_when_it_does_nothing_was_mis
     assert run("--endpoints", "db0:9000")[0] == 1
 
     steps = [elsewhere.gone.clear, lambda: elsewhere.gone.add("db1"), lambda: None]
-
-    def sleep(_):
-        if not steps:
-            raise KeyboardInterrupt
-        steps.pop(0)()
-
-    monkeypatch.setattr(events.time, "sleep", sleep)
+    play_while_it_waits(monkeypatch, steps)
     ended, out, told = run("--endpoints", "db0:9000", "--follow")
     assert (ended, out) == (130, run()[1]) and told.count("are missing") == 3
