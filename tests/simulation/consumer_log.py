@@ -14,13 +14,18 @@ _PURGED = re.compile(r"the log begins at (\d+) now, (\d+) before")
 
 
 class LoggedReport(NamedTuple):
-    """One report, by the open that brought it; ``end`` is of its entry."""
+    """One report, by the open that brought it: its entry's ``end``; how long the world had ``lasted``."""
 
     end: int
     group: str
     position: int
     timestamp: int
     retention: int
+    lasted: float
+
+    def is_kept(self, timestamp: int, retention: int, lasted: float) -> bool:
+        """Whether a report that is taken at this time, with its retention, finds this one."""
+        return min(timestamp - self.timestamp, lasted) <= max(self.retention, retention)
 
 
 class LoggedGroups:
@@ -55,24 +60,23 @@ class LoggedGroups:
             "I-25",
             f"{where}: falls to {consumer.position}, {known}",
         )
-        self._reports.append(LoggedReport(end, consumer.group, consumer.position, timestamp, named.retention))
+        report = LoggedReport(end, consumer.group, consumer.position, timestamp, named.retention, self.lasted)
+        self._reports.append(report)
         self._at_open[session_id] = consumer.position
 
     def _groups_at(self, log_position: int, timestamp: int, retention: int = 0) -> dict[str, LoggedReport]:
         """The last report of each group before a place in the log, without those too old at a time.
 
-        ``retention`` is that of the report that is taken at this time. No jump of a clock makes a report
-        older than the world.
+        ``retention`` is that of the report that is taken at this time. Each report forgets those that are
+        too old for it, also where the next leader would keep them for longer. No jump of a clock makes a
+        report older than the world.
         """
         groups: dict[str, LoggedReport] = {}
         for report in self._reports:
             if report.end <= log_position:
+                groups = _kept(groups, report.timestamp, report.retention, report.lasted)
                 groups[report.group] = report
-        return {
-            name: last
-            for name, last in groups.items()
-            if min(timestamp - last.timestamp, self.lasted) <= max(last.retention, retention)
-        }
+        return _kept(groups, timestamp, retention, self.lasted)
 
     # -- what readers are told --
 
@@ -101,3 +105,9 @@ class LoggedGroups:
                 "I-25",
                 f"{whose} dropped its log before {begin}, group {group.group} needs it from {needed} on",
             )
+
+
+def _kept(
+    groups: dict[str, LoggedReport], timestamp: int, retention: int, lasted: float
+) -> dict[str, LoggedReport]:
+    return {name: last for name, last in groups.items() if last.is_kept(timestamp, retention, lasted)}
