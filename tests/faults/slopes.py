@@ -1,8 +1,15 @@
-"""What processes take, sampled again and again, and whether it grows."""
+"""What processes take, sampled again and again, and whether it grows.
+
+    python -m tests.faults.slopes soak.json soak.png
+
+draws the samples of a soak, a panel for each of memory, descriptors, threads and files.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import combinations
@@ -44,6 +51,10 @@ class Samples:
         for what, value in taken.items():
             self.values[who, what].append(value)
 
+    def write(self, path: Path) -> None:
+        """As JSON, by the names of who has them and what they are of."""
+        path.write_text(json.dumps([[*key, values] for key, values in self.values.items()]))
+
     def growing(self) -> list[str]:
         """Those whose line rises beyond GROWTH_MAX, with their values."""
         return [
@@ -68,3 +79,31 @@ def _slope(values: list[int]) -> float:
     """The median of the slopes of all pairs."""
     slopes = [(b - a) / (j - i) for (i, a), (j, b) in combinations(enumerate(values), 2)]
     return median(slopes) if slopes else 0.0
+
+
+def draw(samples: Path, picture: Path) -> None:
+    """A panel for each of what is taken, a line for whom; medians of so many samples that 200 are drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, panels = pyplot.subplots(2, 2, figsize=(11, 7), layout="constrained", sharex=True)
+    by_what = dict(zip(GROWTH_MAX, panels.flat, strict=True))
+    for who, what, values in json.loads(samples.read_text()):
+        unit = MIB if what == "memory" else 1
+        step = max(1, len(values) // 200)
+        middles = [median(values[at : at + step]) / unit for at in range(0, len(values), step)]
+        by_what[what].plot(range(0, len(values), step), middles, label=who, linewidth=1)
+    for what, axes in by_what.items():
+        axes.set(title="memory, MiB" if what == "memory" else what)
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    for axes in panels[-1]:
+        axes.set(xlabel="samples of the process")
+    panels[0][0].legend(fontsize="small")
+    figure.savefig(picture, dpi=100)
+
+
+if __name__ == "__main__":
+    draw(*(Path(name) for name in sys.argv[1:]))

@@ -6,7 +6,6 @@ steady load.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -22,7 +21,7 @@ from benchmarks.load import Load
 from cluster import ClusterClient, LogReader
 from cluster.errors import ClientClosed, LogPurged
 from tests.faults.conftest import STEADY_TIMEOUTS
-from tests.faults.slopes import Samples, children_of, growth, taken_by
+from tests.faults.slopes import Samples, children_of, draw, growth, taken_by
 from tests.node.counting_service import COUNTING, pid_of
 from tests.node.processes import run
 
@@ -31,7 +30,7 @@ WARM_UP_ROUNDS = 5  # of a process that was killed, and began again
 ROUNDS_MIN = 15  # however slow the machine is: fewer samples say nothing
 KEYS = {
     "services": [COUNTING],
-    "log_bytes_max": "48m",
+    "log_bytes_max": "96m",
     "log_term_length": "1m",
     "archive_segment_file_length": "1m",
     **STEADY_TIMEOUTS,
@@ -79,11 +78,11 @@ def test_memory_descriptors_threads_and_files_of_every_process_stay_flat_through
                 # Spark 4.2 keeps a thread with two descriptors of each Python runner that it has started.
                 samples.take("JVM of Spark", {"memory": taken_by(jvm)["memory"]})
             rounds += 1
-            of = {f"{who} {what}": values for (who, what), values in samples.values.items()}
-            kept.write_text(json.dumps(of))
+            samples.write(kept)
         load.finish()
         members.stop()
-    print(f"{rounds} rounds, {kept}")
+    draw(kept, picture := kept.with_suffix(".png"))
+    print(f"{rounds} rounds, {load.acknowledged:,} messages; {kept}, {picture}")
     assert load.acknowledged > 1_000
     assert not (growing := samples.growing()), "\n".join(growing)
 

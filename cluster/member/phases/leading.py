@@ -8,6 +8,7 @@ slow tick   toggles, sessions to open and to time out, the majority
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
@@ -62,6 +63,11 @@ from cluster.protocol.session import ChallengeResponse
 from cluster.transport.clock import NEVER_NS
 from cluster.transport.message_frames import link_frame
 
+# Timers, and messages of each service: what a turn appends of them. Clients have theirs in batches, too, and
+# each of their messages may bring one of a service and a timer.
+OWN_BYTES_PER_TURN = 256 * 1024
+WAITING_TURNS_MAX = 16  # in a row, in which clients wait for more of these
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaderPorts:
@@ -111,6 +117,7 @@ class Leading(Phase):
         self._replica = ports.replica
         self._commit_frame = PositionFrame(CommitPosition(0, 0, ports.context.member_id))
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
+        self._waiting_turns = 0  # in a row, of clients
         self._is_full_told = False
         self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else nobody can tell which clients are silent
@@ -161,8 +168,11 @@ class Leading(Phase):
         elif replica.module.is_active:
             own_count = self._append_own()
             self._has_own = own_count > 0
-            turn.work_count += own_count + ports.poll_clients()
-            self._is_ingress_read = True
+            turn.work_count += own_count
+            self._is_ingress_read = not self._is_own_left or self._waiting_turns == WAITING_TURNS_MAX
+            self._waiting_turns = 0 if self._is_ingress_read else self._waiting_turns + 1
+            if self._is_ingress_read:
+                turn.work_count += ports.poll_clients()
         publication.flush()
         streams = ports.log_sender.streams
         if streams.has_laggards:
@@ -174,17 +184,33 @@ class Leading(Phase):
         return None
 
     def _append_own(self) -> int:
-        """Timers that are due, and messages of services; returns how many."""
+        """Timers that are due, then messages of services; returns how many."""
         context, replica = self._ports.context, self._replica
         count = 0
         if len(replica.timers):
-            count += replica.timers.poll(
-                replica.cluster_time, self._on_timer_expiry, context.timer_limit_per_poll
-            )
+            expire = partial(replica.timers.poll, replica.cluster_time, self._on_timer_expiry)
+            count += self._append_all(expire, context.timer_limit_per_poll)
         for tracker in replica.trackers:
             if tracker.has_unappended:
-                count += tracker.poll(self._append_service_message, context.service_message_limit_per_poll)
+                append = partial(tracker.poll, self._append_service_message)
+                count += self._append_all(append, context.service_message_limit_per_poll)
         return count
+
+    def _append_all(self, poll: Callable[[int], int], limit: int) -> int:
+        """Poll until nothing is left, or a turn has appended enough."""
+        begin, count, appended = self._publication.position, 0, limit
+        while appended == limit and self._publication.position - begin < OWN_BYTES_PER_TURN:
+            appended = poll(limit)
+            count += appended
+        return count
+
+    @property
+    def _is_own_left(self) -> bool:
+        """Whether this turn has not appended all timers and messages of services that wait."""
+        replica = self._replica
+        deadline = replica.timers.next_deadline if len(replica.timers) else None
+        is_due = deadline is not None and deadline <= replica.cluster_time
+        return is_due or any(tracker.has_unappended for tracker in replica.trackers)
 
     @property
     def _is_too_far_ahead(self) -> bool:
