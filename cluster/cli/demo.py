@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.compile import compile_first
 from cluster.errors import ClusterError, StorageErrors, TimedOut
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _check_room(path: Path, seconds: int) -> None:
 
 def _run(path: Path, base_port: int, seconds: int, console: Console) -> dict[str, Any]:
     """The report. Raises ClusterError when a member ends that was not killed here."""
+    compile_first()
     from cluster.cli import demo_report
     from cluster.cli.demo_query import check_log, query_log
     from cluster.cli.demo_sender import send_numbers

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.cli.compile import compile_first
 from cluster.cli.printable import AsideStream, leave_streams_to_services
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -66,6 +67,7 @@ def node(
     if config is None or check is not None:
         raise typer.BadParameter("give one of --config and --check", param_hint="--config")
     check_address_space()
+    compile_first()
     loaded = config_text.load(config, overrides=overrides)
     for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")

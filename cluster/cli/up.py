@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cluster.archive.files import make_directories
+from cluster.cli.compile import compile_first
 from cluster.cli.members import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from cluster.cli.printable import leave_streams_to_services
 from cluster.errors import ClusterError, PortInUse, StorageErrors
@@ -105,6 +105,7 @@ def up(
     from cluster.node.memory import check_address_space
 
     check_address_space()
+    compile_first()
     keys = plan_members(members, directory.absolute(), service, base_port)
     given = _given_keys(settings)
     if tls:
@@ -249,6 +250,8 @@ def _make_certificates(directory: Path, count: int) -> None:
 
 
 def _make_directory(path: Path) -> None:
+    from cluster.archive.files import make_directories
+
     with StorageErrors(path, "the directory cannot be made"):
         make_directories(path)
 

@@ -31,7 +31,11 @@ DIGEST_LENGTH = 32
 LOCK_TIMEOUT_S = 120.0
 LOCK_POLL_S = 0.01
 
-_told: set[str] = set()
+COMPILES = "compiles its kernels, once"
+told: set[str] = set()  # beginnings of lines that this process need not print again
+
+# Called once by a process that misses a kernel, with the folder for it; it may have all kernels compiled.
+before_compiling: Callable[[str], None] | None = None
 
 
 class KernelCache(caching.NullCache):
@@ -122,6 +126,7 @@ class KernelCache(caching.NullCache):
 
     def _read_or_lock(self, name: str) -> bytes | None:
         """Lock the file that takes the code; the code itself if another process has compiled it meanwhile."""
+        global before_compiling
         why = "there is no folder"
         for folder in self._folders(to_write=True):
             self._path = os.path.join(folder, name)
@@ -136,8 +141,13 @@ class KernelCache(caching.NullCache):
             except OSError as error:
                 why = f"{error.strerror}: {folder}"
                 continue
-            _tell(f"compiles its kernels, once, into {folder}")
-            return None
+            if before_compiling is None:
+                _tell(f"{COMPILES}, into {folder}")
+                return None
+            self.release()
+            called, before_compiling = before_compiling, None
+            called(folder)
+            return self._read_or_lock(name)
         _tell(f"compiles its kernels for this process alone: {why}")
         return None
 
@@ -185,8 +195,8 @@ def _is_open_file(descriptor: int, path: str) -> bool:
 
 def _tell(text: str) -> None:
     """One line of a kind for all kernels of a process."""
-    kind = text.partition(":")[0].partition(" into ")[0]
-    if kind not in _told and sys.stderr is not None:
-        _told.add(kind)
+    kind = text.partition(":")[0].partition(", into ")[0]
+    if kind not in told and sys.stderr is not None:
+        told.add(kind)
         with contextlib.suppress(OSError, ValueError):
             print(f"cluster: {text}", file=sys.stderr, flush=True)

@@ -39,7 +39,7 @@ GETPID.restype = ctypes.c_int
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "_told", set())
+    monkeypatch.setattr(kernel_cache, "told", set())
     return tmp_path
 
 
@@ -167,6 +167,21 @@ def test_what_another_process_cannot_run_is_no_kernel(folder):
     with pytest.raises(AssertionError, match="this process's alone"):
         kernel(int64())(lambda: GETPID())
     assert not [path for path in folder.rglob("*") if path.is_file()]
+
+
+def test_a_process_is_asked_once_to_have_its_kernels_compiled_and_then_reads_them(folder, monkeypatch):
+    asked = []
+
+    def compile_elsewhere(place):
+        asked.append(place)
+        assert hits() == 0
+
+    monkeypatch.setattr(kernel_cache, "before_compiling", compile_elsewhere)
+    assert hits() == 1
+    path = the_file(folder)
+    path.unlink()
+    assert hits() == 0
+    assert asked == [str(path.parent)]
 
 
 @pytest.mark.slow
