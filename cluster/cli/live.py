@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
-from cluster.cli.members import OptionalEndpoints, optional_directory, place
+from cluster.cli.members import OptionalEndpoints, optional_directory, place, text_or_none
 from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
 
 if TYPE_CHECKING:
@@ -60,8 +60,10 @@ def live(
     """Show a cluster on a page: its members, terms, positions, rates and events."""
     from cluster.cli.events import last_logs
     from cluster.cli.live_buttons import MemberButtons
+    from cluster.cli.live_clients import ClientRates
     from cluster.cli.live_story import Frame, Looks, frames_of_events, page, write_text
     from cluster.cli.status_document import status_document
+    from cluster.reader.log_reader import LogReader
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
         raise typer.BadParameter("give one of --dir, --endpoints and --story", param_hint="--dir")
@@ -73,8 +75,11 @@ def live(
     def look() -> dict[str, Any]:
         return status_document(directory, endpoints)
 
-    looks = Looks(look, last_logs(directory, endpoints))
-    first: Frame = {"status": look(), "events": []}
+    def open_log() -> LogReader:
+        return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)
+
+    looks = Looks(look, last_logs(directory, endpoints), ClientRates(open_log))
+    first: Frame = {"status": look(), "events": [], "messages": [], "clients": []}
     frames = None
     if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):
         try:

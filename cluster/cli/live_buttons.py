@@ -1,4 +1,4 @@
-"""What the buttons of ``cluster live`` do to members of ``cluster up``: kill, stop, start."""
+"""What the buttons of ``cluster live`` do to members of ``cluster up``: kill, stop, start, show messages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from cluster.cli.running_member import mark_of
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.node.supervisor import die_with
 
+SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "messages": signal.SIGUSR1}
+
 
 class MemberButtons:
     """Of the members in one directory, for whoever has the ``key`` of the page's address."""
@@ -30,7 +32,7 @@ class MemberButtons:
     def press(self, member: str, verb: str) -> Response:
         """What ``POST /MEMBER/VERB`` does."""
         folder = self._folders.get(member)
-        if folder is None or verb not in ("kill", "stop", "start"):
+        if folder is None or verb not in (*SIGNALS, "start"):
             return Response(HTTPStatus.NOT_FOUND, b"there is no such button\n")
         pid = _pid_of(folder)
         if (pid is None) != (verb == "start"):
@@ -38,7 +40,7 @@ class MemberButtons:
         if pid is None:
             _start(folder)
         else:
-            os.kill(pid, signal.SIGKILL if verb == "kill" else signal.SIGTERM)
+            os.kill(pid, SIGNALS[verb])
         return Response(HTTPStatus.OK, f"{member}: {verb}\n".encode())
 
 

@@ -9,10 +9,11 @@ import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
+from typing import Any
 
 from cluster.cli.http_port import HttpRequest, Response
 from cluster.cli.live_buttons import MemberButtons
-from cluster.cli.live_story import EVENTS_MAX, Looks
+from cluster.cli.live_story import EVENTS_MAX, MESSAGES_MAX, Looks
 from cluster.errors import ClusterError
 
 FRESH_S = 0.4  # however many pages are open, there are no more looks than that
@@ -28,7 +29,11 @@ class LivePages:
         self._looks = looks
         self._buttons = buttons
         self._events: deque[str] = deque(maxlen=EVENTS_MAX)
+        self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES_MAX)
         self._looking = ThreadPoolExecutor(1)
+        self._look = (
+            0  # a page asks again before, and sometimes after, the next one: messages have their number
+        )
         self._looked_s = float("-inf")
         self._frame = b""
 
@@ -61,7 +66,10 @@ class LivePages:
         """In the one thread that looks. Raises ClusterError."""
         if time.monotonic() - self._looked_s >= FRESH_S:
             frame = looks.frame()
+            self._look += 1
             self._events.extend(frame["events"])
-            self._frame = json.dumps({**frame, "events": list(self._events)}).encode()
+            self._messages.extend({**message, "look": self._look} for message in frame["messages"])
+            seen = {"look": self._look, "events": list(self._events), "messages": list(self._messages)}
+            self._frame = json.dumps({**frame, **seen}).encode()
             self._looked_s = time.monotonic()
         return self._frame

@@ -1,4 +1,4 @@
-"""What the page of ``cluster live`` is fed with: frames, each a status document and the latest events.
+"""What the page of ``cluster live`` is fed with: frames, each a status document with what happened since.
 
 a running cluster     a frame a look
 a stopped directory   a frame an event, as its logs tell of roles, elections and terms
@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
+from cluster.cli.live_clients import ClientRates
+from cluster.cli.live_messages import messages_in
 from cluster.errors import StorageErrors
 
-Frame = dict[str, Any]  # "status", and "events": lines for people
+# "status"; and since the frame before: "events", lines for people, "messages", "clients" that have sent.
+Frame = dict[str, Any]
 
 EVENTS_MAX = 200  # of one frame; the last ones
+MESSAGES_MAX = 300
 STORY_AT = "/*STORY*/null"
 _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
@@ -30,15 +35,30 @@ _TERM = re.compile(r"\bterm (\d+)")
 class Looks:
     """Looks at a cluster, one frame each; ``look`` gives the status document, ``logs`` the events."""
 
-    def __init__(self, look: Callable[[], dict[str, Any]], logs: list[Lines]) -> None:
+    def __init__(self, look: Callable[[], dict[str, Any]], logs: list[Lines], clients: ClientRates) -> None:
         self._look = look
         self._logs = logs
+        self._clients = clients
 
     def frame(self) -> Frame:
         """Raises ClusterError."""
-        with ThreadPoolExecutor(1) as beside:  # who does not answer is waited for once
-            events = beside.submit(lambda: [event_text(event) for event in by_time(self._logs)])
-            return {"status": self._look(), "events": events.result()[-EVENTS_MAX:]}
+        with ThreadPoolExecutor(2) as beside:  # who does not answer is waited for once
+            happened = beside.submit(lambda: [*by_time(self._logs)])
+            clients = beside.submit(self._clients.look)
+            return _frame(self._look(), happened.result(), clients.result())
+
+
+def _frame(
+    status: dict[str, Any], happened: Sequence[Event] = (), clients: Sequence[dict[str, Any]] = ()
+) -> Frame:
+    """Messages are no events: those are too many to be read."""
+    events = [event_text(event) for event in happened if event.level != "debug"]
+    return {
+        "status": status,
+        "events": events[-EVENTS_MAX:],
+        "messages": messages_in(happened)[-MESSAGES_MAX:],
+        "clients": clients,
+    }
 
 
 def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
@@ -47,14 +67,16 @@ def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
         member["memberId"]: {"memberId": member["memberId"], "isAlive": False} for member in last["members"]
     }
     frames: list[Frame] = []
+    happened: deque[Event] = deque(maxlen=MESSAGES_MAX)
     for event in by_time(logs_in(directory)):
-        if event.member not in members or event.level == "debug":
+        if event.member not in members:
             continue
-        members[event.member] = _after(members[event.member], event)
-        frames.append(
-            {"status": _document(last, list(members.values()), event), "events": [event_text(event)]}
-        )
-    return [*frames, {"status": last, "events": []}]
+        happened.append(event)
+        if event.level != "debug":
+            members[event.member] = _after(members[event.member], event)
+            frames.append(_frame(_document(last, list(members.values()), event), happened))
+            happened.clear()
+    return [*frames, _frame(last, happened)]
 
 
 def _after(member: dict[str, Any], event: Event) -> dict[str, Any]:

@@ -126,7 +126,7 @@ class Directories:
         from cluster.counters import CountersReader
         from cluster.protocol.counter_types import CounterTypeId as Id
         from cluster.protocol.counter_types import members_of
-        from cluster.reader.standing import by_counters, by_label
+        from cluster.reader.standing import by_counters, by_label, by_links
 
         reader = self._readers.get(folder)
         if reader is not None and reader.is_replaced():
@@ -148,6 +148,10 @@ class Directories:
         types, values = [record.type_id for record in records], [record.value for record in records]
         value_of = dict(zip(types, values, strict=True))
         standing = by_counters(types, values)
+
+        def of_type(kind: Id) -> dict[str, int]:
+            return {record.label: record.value for record in records if record.type_id == kind}
+
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         commit_position = value_of.get(Id.COMMIT_POSITION)
         now_ms = time.time_ns() // 1_000_000
@@ -171,7 +175,8 @@ class Directories:
             **standing,
             **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
             "uptimeMs": now_ms - reader.header.start_timestamp if is_alive else None,
-            **by_label(next((r.label for r in records if r.type_id == Id.CONSENSUS_MODULE_ERRORS), "")),
+            **by_label(next(iter(of_type(Id.CONSENSUS_MODULE_ERRORS)), "")),
+            **(by_links(of_type(Id.LINK_IS_UP), of_type(Id.LINK_QUEUED_BYTES)) if is_alive else {}),
             "counters": [
                 {
                     "id": record.counter_id,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cluster.protocol.counter_types import BUCKETS_NS
+from cluster.protocol.counter_types import BUCKETS_NS, part_of
 from cluster.protocol.counter_types import CounterTypeId as Id
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.recording_log import SNAPSHOT
@@ -29,8 +29,10 @@ _COUNTS = (
     "logBytesPerDay",
 )  # fmt: skip
 _TIMES = ("syncTimes", "commitTimes")
+_OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int}
 KEYS: dict[str, type] = {
-    **dict.fromkeys(_COUNTS, int), **dict.fromkeys(_TIMES, list), "snapshotTime": str, "version": str
+    **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_TIMES, "links"), list),
+    "snapshotTime": str, "version": str,
 }  # fmt: skip
 _ERRORS = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
 
@@ -67,6 +69,17 @@ def by_label(label: str) -> dict[str, str]:
     """Of the label of counter 212: the version that runs."""
     version = label.partition(" version=")[2].partition(" ")[0]
     return {"version": version} if version else {}
+
+
+def by_links(are_up: Mapping[str, int], queued: Mapping[str, int]) -> dict[str, Any]:
+    """Of the counters of links by their labels: whether each is up, and how many bytes wait on each."""
+    waiting = {part_of(label)[1]: count for label, count in queued.items()}
+    peers = {part_of(label)[1]: is_up for label, is_up in are_up.items()}
+    links = [
+        {"peer": int(peer), "isUp": bool(is_up), "queuedBytes": waiting.get(peer, 0)}
+        for peer, is_up in peers.items()
+    ]
+    return {"links": links} if links else {}
 
 
 def by_log(log: DirectoryLog, end: int, now_ms: int) -> dict[str, Any]:
@@ -119,11 +132,19 @@ def said_of_itself(text: str) -> dict[str, Any]:
         return {}
     said = said if isinstance(said, dict) else {}
     known = {key: said[key] for key, kind in KEYS.items() if isinstance(said.get(key), kind)}
-    return {
-        key: value
-        for key, value in known.items()
-        if key not in _TIMES or all(isinstance(count, int) for count in value)
-    }
+    return {key: value for key, value in known.items() if _is_well_formed(key, value)}
+
+
+def _is_well_formed(key: str, value: Any) -> bool:
+    """Whether the elements of a list are what they should be."""
+    if key == "links":
+        return all(
+            isinstance(link, dict)
+            and link.keys() == _OF_LINK.keys()
+            and all(type(link[name]) is kind for name, kind in _OF_LINK.items())
+            for link in value
+        )
+    return key not in _TIMES or all(isinstance(count, int) for count in value)
 
 
 def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:

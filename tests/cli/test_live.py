@@ -3,15 +3,21 @@
 import asyncio
 import json
 import re
+from collections import Counter
 
-from cluster.cli import live
-from cluster.cli.events import last_logs
+import pytest
+
+from cluster.cli import live, live_clients
+from cluster.cli.events import by_time, last_logs
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_buttons import MemberButtons
+from cluster.cli.live_clients import ClientRates
+from cluster.cli.live_messages import messages_in
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
-from cluster.errors import ConfigurationError, StorageError
+from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
 from cluster.protocol.counter_types import BUCKETS_NS
+from cluster.reader.log_reader import LogReader
 from tests.archive.logs import a_log
 from tests.archive.members import write_member
 
@@ -46,6 +52,14 @@ def a_history(directory) -> None:
     log(directory / "member-1", 1, (2, "starts"), (6, "election CANVASS -> CLOSED: follows in term 7"))
 
 
+def wrote(member_id, second, sender, receiver, text) -> dict:
+    """A message's line."""
+    at = f"2026-01-31T11:59:{second:02}Z"
+    return {
+        "member": member_id, "from": sender, "to": receiver, "event": text, "level": "debug", "timestamp": at
+    }  # fmt: skip
+
+
 def get(pages: LivePages, path: str, host: str = "localhost:80"):
     return asyncio.run(pages.answer(HttpRequest("GET", path, "", {"host": host}, "127.0.0.1", None)))
 
@@ -57,7 +71,7 @@ def story_in(text: str) -> list[dict]:
 def test_the_logs_of_a_stopped_cluster_become_a_frame_an_event(tmp_path):
     a_history(tmp_path)
     with (tmp_path / "member-1" / "node.log").open("a") as file:  # messages are too many for a frame each
-        file.write('{"event": "RequestVote", "level": "debug", "timestamp": "2026-01-31T11:59:07Z"}\n')
+        file.write(f"{json.dumps(wrote(1, 7, 'member 1', 'member 0', 'CanvassPosition'))}\n")
     frames = frames_of_events(tmp_path, STATUS)
     seen = [
         (
@@ -76,6 +90,9 @@ def test_the_logs_of_a_stopped_cluster_become_a_frame_an_event(tmp_path):
         (None, (False, 7), (True, 7)),
     ]
     assert frames[-1]["status"] == STATUS
+    assert [frame["messages"] for frame in frames if frame["messages"]] == [
+        [{"from": "member 1", "to": "member 0", "text": "CanvassPosition", "count": 1}]
+    ]
     assert frames[4]["events"] == ["2026-01-31T11:59:05.000Z    0  role FOLLOWER -> LEADER"]
 
 
@@ -113,12 +130,69 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
         return STATUS
 
     a_history(tmp_path)
-    pages = LivePages(page(), Looks(look, last_logs(tmp_path, None)))
+    pages = LivePages(page(), Looks(look, last_logs(tmp_path, None), ClientRates(no_log)))
     first, second = (json.loads(get(pages, "/frame").body) for _ in range(2))
     assert first == second and len(looks) == 1
     pages._looked_s = 0
     third = json.loads(get(pages, "/frame").body)
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
+
+
+def no_log():
+    raise NotAClusterDirectory("none is here")
+
+
+def test_a_message_is_moved_once_whoever_wrote_it_and_a_vote_without_any_line_of_it(tmp_path):
+    a_history(tmp_path)
+    lines = [
+        wrote(0, 10, "member 0", "member 1", "RequestVote candidateTermId=8"),
+        wrote(1, 11, "member 0", "member 1", "RequestVote candidateTermId=8"),
+        wrote(1, 12, "member 1", "member 0", "Vote candidateTermId=8 vote=1"),
+        wrote(1, 13, "member 2", "member 1", "ClockRequest askedNs=1"),
+        wrote(1, 14, "member 2", "member 1", "ClockRequest askedNs=2"),
+        wrote(0, 15, "service 0", "member 0", "ServiceAck"),
+    ]
+    for line in lines:
+        with (tmp_path / f"member-{line['member']}" / "node.log").open("a") as file:
+            file.write(f"{json.dumps(line)}\n")
+    log(tmp_path / "member-2", 2, (12, "election NOMINATE -> FOLLOWER_BALLOT: voted for member 0 in term 8"))
+    moved = [tuple(each.values()) for each in messages_in([*by_time(last_logs(tmp_path, None))])]
+    assert moved == [
+        ("member 0", "member 1", "RequestVote candidateTermId=8", 1),
+        ("member 1", "member 0", "Vote candidateTermId=8 vote=1", 1),
+        ("member 2", "member 0", "Vote in term 8", 1),
+        ("member 2", "member 1", "ClockRequest askedNs=2", 2),
+        ("service 0 of member 0", "member 0", "ServiceAck", 1),
+    ]
+
+
+def test_clients_are_as_fast_as_the_log_says_of_the_part_of_it_that_is_read(tmp_path, monkeypatch):
+    write_member(tmp_path, a_log(64))
+    with LogReader.open(dir=str(tmp_path)) as log:
+        columns = ("position", "endPosition", "clusterSessionId")
+        [batch] = log.batches(columns=columns, entry_types=("SESSION_MESSAGE",))
+        sent = batch.to_pylist()
+        begin, end = sent[0]["position"], sent[-1]["endPosition"]
+        clients = ClientRates(lambda: log)
+        now = iter((10.0, 12.0, 14.0, 15.0))
+        monkeypatch.setattr(live_clients.time, "monotonic", lambda: next(now))
+        monkeypatch.setattr(LogReader, "is_live", True)
+        positions = iter((begin, end, end, begin))
+        monkeypatch.setattr(log, "commit_position", lambda: next(positions))
+        assert clients.look() == []
+        found = clients.look()
+        by_session = Counter(each["clusterSessionId"] for each in sent)
+        assert {each["session"]: each["messagesPerSecond"] for each in found} == {
+            session: round(count / 2) for session, count in by_session.items()
+        }
+        assert sum(each["bytesPerSecond"] for each in found) == pytest.approx((end - begin) / 2, rel=0.01)
+        assert clients.look() == clients.look() == []  # nothing has come; the log was restored to before
+
+        monkeypatch.setattr(live_clients, "READ_BYTES_MAX", (end - begin) // 4)
+        now, positions = iter((20.0, 22.0)), iter((begin, end))
+        clients.look()
+        estimated = sum(each["messagesPerSecond"] for each in clients.look())
+        assert estimated == pytest.approx(len(sent) / 2, rel=0.25)
 
 
 def test_buttons_are_for_whoever_has_the_key_and_for_members_that_are_there(tmp_path):

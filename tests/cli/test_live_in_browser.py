@@ -71,6 +71,59 @@ def test_backups_times_of_commits_and_consumer_groups_stand_beside_the_members(b
     assert browser.text("#groups") == "consumer group billing: at 6,000, 2.9 KiB to read"
 
 
+def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_to_the_other(
+    browser, tmp_path
+):
+    def links(*peers):
+        return [{"peer": peer, "isUp": is_up, "queuedBytes": queued} for peer, is_up, queued in peers]
+
+    def frame(second, position, messages=()):
+        member = {
+            "isAlive": True,
+            "electionState": "CLOSED",
+            "leadershipTermId": 3,
+            "ingressMessages": position,
+        }
+        member |= {"commitPosition": position, "appendPosition": position}
+        status = {
+            "time": f"2026-11-28T02:00:{second:02}Z",
+            "verdict": "healthy",
+            "messages": [],
+            "cluster": {"leader": 1, "leadershipTermId": 3, "commitPosition": position},
+            "members": [
+                {**member, "memberId": 0, "role": "FOLLOWER", "links": links((1, True, 7), (2, True, 0))},
+                {**member, "memberId": 1, "role": "LEADER", "links": links((0, True, 2048), (2, False, 0))},
+                {"memberId": 2, "isAlive": False},
+            ],
+            "clients": {"sessions": 2},
+        }
+        clients = [{"session": 5, "messagesPerSecond": 4_000, "bytesPerSecond": 2048}]
+        return {"status": status, "events": [], "messages": messages, "clients": clients}
+
+    sent = [{"from": "member 0", "to": "member 1", "text": "RequestVote candidateTermId=4", "count": 2}]
+    (tmp_path / "page.html").write_text(page([frame(1, 1024), frame(2, 3072, sent)]))
+    browser.open(f"file://{tmp_path}/page.html")
+    browser.await_that("document.querySelector('#place').textContent === '2 of 2'")
+    texts = browser.value("[...document.querySelectorAll('#map-texts text')].map(text => text.textContent)")
+    assert texts == ["2.0 KiB/s, 2.0 KiB wait", "down", "2,048 messages/s"]
+    ways = browser.value(
+        "[...links.values()].map(link => [link.from, link.to, link.line.getAttribute('class').trim(),"
+        " link.flow.getAttribute('class'), Math.sign(link.moving.playbackRate)])"
+    )
+    assert ways == [
+        ["member 0", "member 1", "link", "flow", -1],  # from the leader on
+        ["member 0", "member 2", "link", "flow still", 1],
+        ["member 1", "member 2", "link down", "flow still", 1],
+        ["client", "member 0", "flow still", "flow still", 1],
+        ["client", "member 1", "link unknown", "flow", 1],
+        ["client", "member 2", "flow still", "flow still", 1],
+    ]
+    assert browser.text("#clients") == "client session 5: 4,000 messages/s, 2.0 KiB/s"
+    assert browser.text("#said") == "member 0 → member 1: RequestVote candidateTermId=4 ×2"
+    assert browser.text(".moved text") == "RequestVote ×2"
+    browser.await_that("document.querySelectorAll('.moved').length === 0")
+
+
 def test_a_member_that_is_killed_by_a_button_is_seen_to_go_another_to_lead_and_it_to_come_back(
     browser, tmp_path
 ):
@@ -87,6 +140,15 @@ def test_a_member_that_is_killed_by_a_button_is_seen_to_go_another_to_lead_and_i
             browser.await_that(f"{lane}.classList.contains('gone')")
             browser.await_that("document.querySelectorAll('.role.LEADER').length === 1")
             browser.await_that("document.querySelector('#events').textContent.includes('-> LEADER')")
+            browser.await_that("document.querySelector('#said').textContent.includes(': Vote in term ')")
+            following = (
+                3
+                - leader
+                - browser.value("Number(document.querySelector('.LEADER .name').textContent.at(-1))")
+            )
+            browser.await_that("document.querySelector('#said').textContent.includes('SIGUSR1')")
+            browser.value(verbs.format(following, 3) + ".click()")
+            browser.await_that("!document.querySelector('#said').textContent.includes('SIGUSR1')")
             browser.value(verbs.format(leader, 2) + ".click()")
             browser.await_that(f"!{lane}.classList.contains('gone')")
             browser.await_that("document.querySelector('#verdict').textContent === 'healthy'")

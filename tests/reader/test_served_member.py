@@ -7,7 +7,7 @@ from cluster.archive.files import OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.counters import CountersFile
 from cluster.errors import NotAClusterDirectory
-from cluster.protocol.counter_types import CounterTypeId, bits_of
+from cluster.protocol.counter_types import CounterTypeId, bits_of, counter_key, part_label
 from cluster.reader.served_member import ServedMember
 from cluster.reader.standing import said_of_itself
 from cluster.transport.clock import epoch_ms
@@ -44,6 +44,8 @@ def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(t
     write_member(tmp_path, a_log(50), is_clean=False)
     with live_counters(tmp_path) as counters:
         counters.allocate_cluster_counter(CounterTypeId.CLOCK_OFFSET, 0, -7_000_000)
+        for type_id, value in ((CounterTypeId.LINK_IS_UP, 1), (CounterTypeId.LINK_QUEUED_BYTES, 300)):
+            counters.allocate(type_id, counter_key(0), part_label(type_id, 0, "peer=2"), value)
         served = ServedMember(
             cluster_dir=str(tmp_path / "cluster"),
             archive_dir=str(tmp_path / "archive"),
@@ -54,5 +56,6 @@ def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(t
         said = said_of_itself(served.status(0).standing)
         served.close()
     assert (said["clockOffsetMs"], said["errors"]) == (-7, 0)
+    assert said["links"] == [{"peer": 2, "isUp": True, "queuedBytes": 300}]
     assert said["diskTotal"] > said["diskFree"] > 0
     assert said["logBytes"] == said["replayBytes"] <= a_log(50).position
