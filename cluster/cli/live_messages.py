@@ -16,7 +16,7 @@ MovedMessage = dict[str, Any]  # "from", "to", "text" of the last of its kind, a
 _VOTE = re.compile(r"voted for (member \d+) in (term \d+)")
 
 
-def messages_in(events: Sequence[Event]) -> list[MovedMessage]:
+def moved_messages(events: Sequence[Event]) -> list[MovedMessage]:
     """Those of one kind between the same two as one. A service and a client are those of a member."""
     writers = {_writer(event) for event in events if event.level == "debug"}
     found: dict[tuple[str, str, str], MovedMessage] = {}

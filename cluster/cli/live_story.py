@@ -18,7 +18,7 @@ from typing import Any
 
 from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
 from cluster.cli.live_clients import ClientRates
-from cluster.cli.live_messages import messages_in
+from cluster.cli.live_messages import moved_messages
 from cluster.errors import StorageErrors
 
 # "status"; and since the frame before: "events", lines for people, "messages", "clients" that have sent.
@@ -56,7 +56,7 @@ def _frame(
     return {
         "status": status,
         "events": events[-EVENTS_MAX:],
-        "messages": messages_in(happened)[-MESSAGES_MAX:],
+        "messages": moved_messages(happened)[-MESSAGES_MAX:],
         "clients": clients,
     }
 

@@ -12,7 +12,7 @@ from cluster.cli.events import by_time, last_logs
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_clients import ClientRates
-from cluster.cli.live_messages import messages_in
+from cluster.cli.live_messages import moved_messages
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
 from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
@@ -156,7 +156,7 @@ def test_a_message_is_moved_once_whoever_wrote_it_and_a_vote_without_any_line_of
         with (tmp_path / f"member-{line['member']}" / "node.log").open("a") as file:
             file.write(f"{json.dumps(line)}\n")
     log(tmp_path / "member-2", 2, (12, "election NOMINATE -> FOLLOWER_BALLOT: voted for member 0 in term 8"))
-    moved = [tuple(each.values()) for each in messages_in([*by_time(last_logs(tmp_path, None))])]
+    moved = [tuple(each.values()) for each in moved_messages([*by_time(last_logs(tmp_path, None))])]
     assert moved == [
         ("member 0", "member 1", "RequestVote candidateTermId=8", 1),
         ("member 1", "member 0", "Vote candidateTermId=8 vote=1", 1),
