@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 DIRECTORY_VARIABLE = "CLUSTER_DIR"
 DEFAULT_DIRECTORY = "cluster-data"
+ASKED_AT_ONCE = 16  # members
 DIRECTORY_DEFAULT = f"{DIRECTORY_VARIABLE} or ./{DEFAULT_DIRECTORY}"  # as --help has it
 
 # Of a command that needs them.
@@ -150,22 +152,47 @@ FROM_ENVIRONMENT = Shown()
 def ask_members(
     endpoints: dict[int, Endpoint], shown: Shown = FROM_ENVIRONMENT
 ) -> dict[int, LogStatus | ClusterError]:
-    """How each stands, or why not, by id; ``endpoints`` gets ids and members that are reported."""
-    from cluster.transport.member_status import adopt_reported, member_status
+    """How each stands, or why not, by id; ``endpoints`` gets ids and members that are reported.
+
+    All are asked at once, whoever is reported as soon as it is: those that are silent cost one time-out.
+    """
+    from cluster.transport.member_status import adopt_reported
 
     are_all_given = all(member_id >= 0 for member_id in endpoints)
     answers: dict[int, LogStatus | ClusterError] = {}
-    while (key := next((key for key in endpoints if key not in answers), None)) is not None:
-        try:
-            status = member_status(endpoints[key], tls=shown.tls, credentials=shown.credentials)
-        except ConfigurationError:
-            raise
-        except ClusterError as error:
-            answers[key] = error
-            continue
-        if key < 0:
-            endpoints[status.member_id] = endpoints.pop(key)
-        answers[status.member_id if key < 0 else key] = status
-        if not are_all_given:
-            adopt_reported(endpoints, status)
-    return {key: answers[key] for key in sorted(endpoints)}
+    heard: dict[Endpoint, LogStatus | ClusterError | None] = {}  # None: it has not answered yet
+    asking: dict[Future[LogStatus | ClusterError], Endpoint] = {}
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        while True:
+            for key, endpoint in endpoints.items():
+                if key in answers:
+                    continue
+                if endpoint not in heard:
+                    heard[endpoint] = None
+                    asking[pool.submit(_ask, endpoint, shown)] = endpoint
+                elif (answer := heard[endpoint]) is not None:
+                    answers[key] = answer
+            if not asking:
+                return {key: answers[key] for key in sorted(endpoints)}
+            for done in wait(asking, return_when=FIRST_COMPLETED).done:
+                endpoint = asking.pop(done)
+                answer = heard[endpoint] = done.result()
+                if isinstance(answer, ClusterError):
+                    continue
+                for key in [key for key, each in endpoints.items() if key < 0 and each == endpoint]:
+                    del endpoints[key]
+                    endpoints[answer.member_id], answers[answer.member_id] = endpoint, answer
+                if not are_all_given:
+                    adopt_reported(endpoints, answer)
+
+
+def _ask(endpoint: Endpoint, shown: Shown) -> LogStatus | ClusterError:
+    """Raises ConfigurationError."""
+    from cluster.transport.member_status import member_status
+
+    try:
+        return member_status(endpoint, tls=shown.tls, credentials=shown.credentials)
+    except ConfigurationError:
+        raise
+    except ClusterError as error:
+        return error

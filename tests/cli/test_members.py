@@ -1,0 +1,91 @@
+"""Whom commands ask: all at once, also those that another one has reported."""
+
+from threading import Barrier
+
+import pytest
+
+from cluster.cli.members import ask_members
+from cluster.errors import ConfigurationError
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.link import LogStatus
+from cluster.transport import member_status
+from cluster.transport.endpoint import parse_endpoints
+from cluster.transport.log_client import Unreachable
+
+GROUP = "members"
+ANSWER = LogStatus(
+    correlation_id=0, start_position=0, commit_position=96, append_position=96, leadership_term_id=0,
+    first_term_timestamp=None, first_log_session_id=None, cluster_id=0, member_id=0, leader_member_id=0,
+    role=2, election_state=17, module_state=1, session_count=0, term_length=65536, mtu=1408,
+    initial_term_id=0, time_unit=ClusterTimeUnit.MILLIS,
+)  # fmt: skip
+ALL = "0=db0:9000,1=db1:9000,2=db2:9000"
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Three members; ``asked`` are those that were, ``gone`` those that do not answer."""
+
+    class Cluster:
+        asked: list[str]
+        gone: set[str]
+        reported = ALL
+
+        def wait(self):
+            """What a member does before it answers."""
+
+    cluster = Cluster()
+
+    def status_of(endpoint, **_):
+        cluster.asked.append(endpoint.host)
+        cluster.wait()
+        if endpoint.host in cluster.gone:
+            raise Unreachable(f"{endpoint}: timed out")
+        return ANSWER.replace(member_id=int(endpoint.host[-1]), ingress_endpoints=cluster.reported)
+
+    cluster.asked, cluster.gone = [], set()
+    monkeypatch.setattr(member_status, "member_status", status_of)
+    return cluster
+
+
+def asked(text: str) -> dict:
+    """Without ids where the text has none, as commands give them."""
+    given = parse_endpoints(text)
+    if "=" not in text:
+        given = {-1 - i: endpoint for i, endpoint in enumerate(given.values())}
+    return {key: getattr(answer, "member_id", str(answer)) for key, answer in ask_members(given).items()}
+
+
+@pytest.mark.parametrize("given", [ALL, "db0:9000,db1:9000,db2:9000"])
+def test_all_that_are_given_are_asked_at_once_and_each_once(cluster, given):
+    cluster.wait = Barrier(3, timeout=20).wait
+    assert asked(given) == {0: 0, 1: 1, 2: 2}
+    assert sorted(cluster.asked) == ["db0", "db1", "db2"]
+
+
+def test_all_that_are_reported_are_asked_at_once_and_the_silent_ones_no_second_time(cluster):
+    barrier = Barrier(2, timeout=20)
+    cluster.wait = lambda: cluster.asked == ["db0"] or barrier.wait()
+    cluster.gone = {"db1", "db2"}
+    silent = "db{0}:9000: timed out"
+    assert asked("db0:9000") == {0: 0, 1: silent.format(1), 2: silent.format(2)}
+    assert sorted(cluster.asked) == ["db0", "db1", "db2"]
+
+    cluster.asked.clear()
+    cluster.wait = lambda: None
+    assert asked("db2:9000,db1:9000,db0:9000") == {0: 0, 1: silent.format(1), 2: silent.format(2)}
+    assert sorted(cluster.asked) == ["db0", "db1", "db2"]
+
+
+def test_who_is_given_by_another_name_than_is_reported_is_one_member(cluster):
+    cluster.reported = "0=10.0.0.0:9000"
+    assert asked("db0:9000") == {0: 0} and cluster.asked == ["db0"]
+
+
+def test_a_mistake_of_ours_is_no_silence_of_a_member(cluster):
+    def wait():
+        raise ConfigurationError("no such file")
+
+    cluster.wait = wait
+    with pytest.raises(ConfigurationError):
+        asked(ALL)
