@@ -101,7 +101,7 @@ def events(
     if directory is None:
         logs.append(RemoteLogs(endpoints or "", since=after, on_silence=_say_missing))
     else:
-        logs.extend(logs_in(directory))
+        logs.extend(logs_in(directory, since=after))
     while True:
         for event in by_time(logs):
             is_wanted = event.time >= after and LEVELS.index(event.level) >= LEVELS.index(level)
@@ -143,8 +143,8 @@ def last_logs(directory: Path | None, endpoints: str | None) -> list[Lines]:
     return []
 
 
-def logs_in(directory: Path, tail_bytes: int = 0) -> list[EventLog]:
-    """The logs of every member in a directory, each from its begin on or from so many bytes before its end.
+def logs_in(directory: Path, tail_bytes: int = 0, since: datetime = EPOCH) -> list[EventLog]:
+    """The logs of every member in a directory, from about a time on or from so many bytes before their ends.
 
     Raises NotAClusterDirectory.
     """
@@ -158,7 +158,9 @@ def logs_in(directory: Path, tail_bytes: int = 0) -> list[EventLog]:
         if not any((folder / f"{name}{end}").exists() for name in LOG_NAMES for end in ("", ".1")):
             continue
         member = EventLogs(str(folder), member_id_of(folder))
-        found += [EventLog(member.lines, log, str(folder), tail_bytes) for log in range(len(LOG_NAMES))]
+        found += [
+            EventLog(member.lines, log, str(folder), tail_bytes, since) for log in range(len(LOG_NAMES))
+        ]
     if not found:
         raise NotAClusterDirectory(
             f"{directory}: no {', '.join(LOG_NAMES)} is in it or in a member's directory in it"

@@ -236,8 +236,8 @@ class EventsRequest(Message, template_id=21, schema=LINK_SCHEMA):
     """Send one of the logs for people from a place on; an EndOfStream ends it.
 
     ``log`` is a number in `LOG_NAMES`. ``inode`` and ``offset`` are those of the last EventLines. With
-    ``inode`` 0 it is from the begin of the file before, or from -``offset`` bytes before the end. A file that
-    was last written before ``since_ms``, since the epoch, may be left out.
+    ``inode`` 0 it is from the begin of the file before, or from -``offset`` bytes before the end. Lines of
+    before ``since_ms``, since the epoch, may be left out then.
     """
 
     correlation_id: i64

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from datetime import datetime
 from typing import BinaryIO
 
 from cluster.protocol.link import EventLines, EventsRequest
 
 LOG_NAMES = ("node.log", "backup.log", "audit.log", "audit-metrics.log")  # EventsRequest has their number
 BLOCK_BYTES = 256 * 1024
+_TIME = re.compile(rb'"(?:timestamp|time)": "([^"]+)"')
 
 
 class EventLogs:
@@ -48,6 +51,34 @@ def _since(request: EventsRequest, files: dict[int, BinaryIO]) -> Iterator[tuple
             file.seek(request.offset)
         elif os.fstat(file.fileno()).st_mtime_ns < request.since_ms * 1_000_000:
             continue
-        elif request.offset < 0 and file.seek(max(0, file.seek(0, os.SEEK_END) + request.offset)):
-            file.readline()  # the rest of one
+        elif request.offset < 0:
+            if file.seek(max(0, file.seek(0, os.SEEK_END) + request.offset)):
+                file.readline()  # the rest of one
+        elif request.since_ms > 0:
+            file.seek(_begin_of(file, request.since_ms))
         yield inode, file
+
+
+def _begin_of(file: BinaryIO, since_ms: int) -> int:
+    """Where a line begins, less than two blocks before the first one of that time.
+
+    One line a block is looked at from the begin on, because a clock may have been set back.
+    """
+    begin = 0
+    for place in range(BLOCK_BYTES, file.seek(0, os.SEEK_END), BLOCK_BYTES):
+        file.seek(place)
+        file.readline()  # the rest of one
+        at = file.tell()
+        if _time_ms(file.readline()) >= since_ms:
+            break
+        begin = at
+    return begin
+
+
+def _time_ms(line: bytes) -> float:
+    """Since the epoch; -1 of a line without a time."""
+    match = _TIME.search(line)
+    try:
+        return datetime.fromisoformat(match[1].decode()).timestamp() * 1000 if match else -1
+    except ValueError:
+        return -1

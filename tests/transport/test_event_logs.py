@@ -1,6 +1,8 @@
 """The logs for people as they are served: on from a place, over rotations, and no more than is asked for."""
 
+import json
 import os
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -54,6 +56,28 @@ def test_a_file_that_was_last_written_before_the_time_is_left_out_and_a_place_in
     log.write_text("new\n")
     assert text(read(log, since_ms=1_000_001)) == "new\n"
     assert text(read(log, before.stat().st_ino, 1, since_ms=1_000_001)) == "ld\nnew\n"
+
+
+def line(second, text="", key="timestamp"):
+    return json.dumps({"event": text, key: f"2026-01-31T12:00:{second:02}.500000Z"}) + "\n"
+
+
+def test_lines_of_before_the_time_are_not_sent_but_for_two_blocks_and_none_after_it_is_missed(
+    log, monkeypatch
+):
+    monkeypatch.setattr(event_logs, "BLOCK_BYTES", 256)
+    lines = [line(second, f"{'x' * (7 * second % 50)} {second}") for second in range(60)]
+    lines[20] = "no JSON, and no time\n"
+    lines[30] = line(30, "of an audit.log", key="time")
+    lines[40] = line(3, "of a clock that was set back")
+    log.write_text("".join(lines))
+    begin = datetime(2026, 1, 31, 12, tzinfo=UTC)
+    for second in range(61):
+        since_ms = int((begin + timedelta(seconds=second)).timestamp() * 1000)
+        wanted, sent = "".join(lines[second:]), text(read(log, since_ms=since_ms))
+        assert sent.endswith(wanted) and len(sent) < len(wanted) + 2 * 256 + 130, second
+        assert sent == "" or sent.splitlines(keepends=True)[0] in lines
+    assert text(read(log, log.stat().st_ino, 10, since_ms)) == "".join(lines)[10:]
 
 
 def test_there_is_no_log_of_another_number_and_no_lines_of_one_that_is_not_there(tmp_path):
