@@ -24,6 +24,9 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 from typing import Self
 
+import numpy as np
+
+from cluster.aeron.session_runs import ingress_end, take_egress
 from cluster.errors import (
     AuthenticationRejected,
     ClientClosed,
@@ -32,12 +35,14 @@ from cluster.errors import (
     RemoteProtocolError,
     TimedOut,
 )
+from cluster.log.deliver import read_message
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import IDLE_S, ChannelRefused
 from cluster.media.publication import Publication
 from cluster.media.response_channel import Answers
 from cluster.protocol import CLUSTER, Message, decode, streams
 from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.frame import frame
 from cluster.protocol.response_channel import with_parameter
 from cluster.protocol.sbe import read_header
 from cluster.protocol.session import (
@@ -62,7 +67,7 @@ LEADER_TIMEOUT_S = 60.0  # as long as ``AeronLog`` waits for a member
 
 ANSWERS = (EventCode.OK, EventCode.ERROR, EventCode.REDIRECT, EventCode.AUTHENTICATION_REJECTED)
 
-OnEgress = Callable[[bytes], object]
+OnEgress = Callable[[np.ndarray | bytes], object]
 
 
 class AeronClusterState(Enum):
@@ -96,7 +101,8 @@ class AeronCluster:
 
         ``alias`` stands in the response channel, which the log keeps with the session's open.
         ``ingress_channel`` is what each member's endpoint goes into; the streams are the cluster's.
-        ``on_egress`` gets each message of egress to the session, with its header, by who calls ``do_work``.
+        ``on_egress`` gets egress to the session, by who calls ``do_work``, in frames as a client's connection
+        has them: the service's messages in runs that hold until it returns, any other message alone.
         Raises MediaDriverError, ChannelRefused where no way leads to any endpoint.
         """
         self._aeron = aeron
@@ -216,6 +222,20 @@ class AeronCluster:
                 return Offer.NOT_CONNECTED
             return self._offer(self._header + payload)
 
+    def offer_frames(self, run: np.ndarray, start: int, end: int) -> int:
+        """Send the messages of this session and term that ``run[start:end]`` begins with.
+
+        They are in frames as a client's connection has them. Returns where the first unsent frame begins.
+        """
+        with self._lock:
+            if self.state is not AeronClusterState.CONNECTED:
+                return start
+            end = ingress_end(run, start, end, self.session_id, self.leadership_term_id)
+            sent = self._publications[self.leader_member_id].offer_frames(run, start, end)
+            if sent > start:
+                self._sent_ns = self._now_ns()
+            return sent
+
     def send(self, message: Message) -> int:
         """Send what is no message of the application, such as an AdminRequest; as ``offer``."""
         with self._lock:
@@ -241,6 +261,10 @@ class AeronCluster:
             self._thread.join()
             self._aeron.close()
 
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
+        """Until egress has come or the descriptor is readable, at most so long; for who calls ``do_work``."""
+        self._egress.wait(timeout_s, descriptor, is_reading=is_reading)
+
     def __enter__(self) -> Self:
         return self
 
@@ -264,9 +288,9 @@ class AeronCluster:
         if self.is_closed:
             return 0
         work_count = self._aeron.conductor.do_work()
-        for message in self._egress.poll() if is_reading else ():
+        for run in self._egress.poll_runs() if is_reading else ():
             work_count += 1
-            self._on_message(message)
+            self._on_run(run)
         now_ns = self._now_ns()
         match self.state:
             case AeronClusterState.CONNECTING:
@@ -372,6 +396,20 @@ class AeronCluster:
 
     # ---- what the cluster says
 
+    def _on_run(self, run: np.ndarray) -> None:
+        """Whole messages in their frames: those of the service to this session by the run."""
+        at = 0
+        while at < run.size:
+            end = take_egress(run, at, self.session_id) if self.session_id >= 0 else at
+            if end > at:
+                if self._on_egress is not None:
+                    self._on_egress(run[at:end])
+                at = end
+            else:
+                message, at = read_message(run, at, run.size)
+                if message is not None:
+                    self._on_message(message)
+
     def _on_message(self, data: bytes) -> None:
         """What does not decode, or is for another session, is passed over: anybody may send here."""
         try:
@@ -398,7 +436,7 @@ class AeronCluster:
                 self._endpoints |= _endpoints(message.ingress_endpoints)
                 self._on_new_leader(message.leadership_term_id, message.leader_member_id)
         if is_ours and self._on_egress is not None:
-            self._on_egress(data)
+            self._on_egress(frame(data, session_id=0, stream_id=streams.EGRESS))
 
     def _answer_challenge(self, challenge: Challenge) -> None:
         self._correlation_id = self._aeron.next_correlation_id()

@@ -15,8 +15,6 @@ from cluster.aeron.log_follower import LogFollower
 from cluster.errors import ClusterError
 from cluster.log.frames import message_length_max
 from cluster.media.aeron import Aeron
-from cluster.media.client_conductor import IDLE_S
-from cluster.transport.clock import pause
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.dialler import NEVER, Dialler
 from cluster.transport.endpoint import Endpoint
@@ -85,7 +83,12 @@ class _GatewayThread:
                 return None
             ours, theirs = socket.socketpair()
             self._arrived.append(theirs)
-            return ours
+        self._wake()
+        return ours
+
+    def _wake(self) -> None:
+        if self._gateway is not None:
+            self._gateway.wake()
 
     def explain(self) -> Explanation:
         """Why it has ended, as far as the session has not said it."""
@@ -99,7 +102,7 @@ class _GatewayThread:
                     while self._arrived:
                         gateway.take(self._arrived.popleft())
                     if not gateway.do_work():
-                        pause(IDLE_S)
+                        gateway.wait()
         except Exception as error:  # of the cluster and the driver; no more threads, descriptors, memory
             self._why = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"
         with self._lock:
@@ -114,7 +117,7 @@ class _GatewayThread:
             endpoints, position = log.ingress_endpoints(), log.end_position()
             length_max = message_length_max(log.term_length)
         aeron = stack.enter_context(Aeron.connect(self._aeron_dir, timeout_s))
-        follower = LogFollower(self._open_log, position)
+        follower = LogFollower(self._open_log, position, self._wake)
         stack.callback(follower.await_end, CLOSE_TIMEOUT_S / 2)
         stack.callback(follower.close)
         open_session = partial(self._open_session, aeron, endpoints)
@@ -122,6 +125,7 @@ class _GatewayThread:
 
     def close(self) -> None:
         self._is_closing = True
+        self._wake()
         self._thread.join(CLOSE_TIMEOUT_S)
 
     def on_forked(self, why: str) -> None:

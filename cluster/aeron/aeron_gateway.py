@@ -18,13 +18,18 @@ from collections import deque
 from collections.abc import Callable
 from zlib import crc32
 
+import numpy as np
+
 from cluster.aeron.aeron_cluster import AeronCluster, AeronClusterState
-from cluster.aeron.log_follower import FoundEnd, FoundMessage, FoundTerm, LogFollower
+from cluster.aeron.log_follower import FoundEnd, FoundMessages, FoundTerm, LogFollower
+from cluster.aeron.session_runs import checksums_of_frames
 from cluster.errors import AuthenticationRejected, LocalProtocolError, RemoteProtocolError
 from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.media.client_conductor import IDLE_S
+from cluster.media.frame_wait import NO_DESCRIPTOR
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
-from cluster.protocol.frame import align, frame
+from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.sbe import read_header
 from cluster.protocol.session import (
     AdminRequest,
@@ -38,6 +43,8 @@ from cluster.transport.message_frames import each_frame, message_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 
+WAIT_S = 0.01
+BACK_PRESSURE_S = 0.0001
 QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is read then
 TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, in its own time
 READY = (AeronClusterState.CONNECTED, AeronClusterState.CLOSED)
@@ -81,8 +88,7 @@ class AeronGateway:
     def do_work(self) -> int:
         """One turn; returns how much was done."""
         session, connection = self._session, self._connection
-        queued_bytes = self._held_bytes if connection is None else self._held_bytes + connection.queued_bytes
-        work_count = session.do_work(is_reading=queued_bytes < QUEUED_BYTES_MAX)
+        work_count = session.do_work(is_reading=self._is_reading)
         if self._follower.session_id < 0 <= session.session_id:
             self._follower.session_id = session.session_id
             self._term_id = session.leadership_term_id
@@ -94,6 +100,26 @@ class AeronGateway:
         self._tell()
         return work_count
 
+    @property
+    def _is_reading(self) -> bool:
+        queued_bytes = 0 if self._connection is None else self._connection.queued_bytes
+        return self._held_bytes + queued_bytes < QUEUED_BYTES_MAX
+
+    def wait(self) -> None:
+        """Until there may be something to do: for what the driver says without a word, not for long."""
+        state, connection = self._session.state, self._connection
+        if connection is not None and connection.has_frames and state in READY:
+            timeout_s, descriptor = BACK_PRESSURE_S, NO_DESCRIPTOR  # the leader has not taken all
+        elif state is AeronClusterState.CONNECTED:
+            timeout_s, descriptor = WAIT_S, self._poller.fileno()
+        else:
+            timeout_s, descriptor = IDLE_S, NO_DESCRIPTOR
+        self._session.wait(timeout_s, descriptor, is_reading=self._is_reading)
+
+    def wake(self) -> None:
+        """End a ``wait``, or the next one; by any thread."""
+        self._poller.wake()
+
     # ---- from the log
 
     def _take_found(self) -> int:
@@ -101,8 +127,8 @@ class AeronGateway:
         while found:
             count += 1
             match found.popleft():
-                case FoundMessage(checksum, position):
-                    self._on_found_message(checksum, position)
+                case FoundMessages(checksums, position):
+                    self._on_found_messages(checksums, position)
                 case FoundTerm(term_id, leader_member_id) if term_id > self._found_term_id:
                     self._found_term_id = term_id
                     self._checksums.clear()
@@ -113,12 +139,16 @@ class AeronGateway:
             self._session.settle()
         return count
 
-    def _on_found_message(self, checksum: int, position: int) -> None:
-        if self._checksums and self._checksums.popleft() == checksum:
-            self._committed, self._committed_position = self._committed + 1, position
-        else:
-            what = f"message {self._committed + 1} of the session in the log is not the one that was offered"
-            self._end(f"{what}: the leader has missed some before it")
+    def _on_found_messages(self, checksums: list[int], position: int) -> None:
+        for checksum in checksums:
+            if not self._checksums or self._checksums.popleft() != checksum:
+                what = (
+                    f"message {self._committed + 1} of the session in the log is not the one that was offered"
+                )
+                self._end(f"{what}: the leader has missed some before it")
+                return
+            self._committed += 1
+        self._committed_position = position
 
     @property
     def _is_settled(self) -> bool:
@@ -134,18 +164,31 @@ class AeronGateway:
             if connection.is_readable and not connection.is_finishing:
                 connection.receive()
             while connection.has_frames and not connection.is_finishing:
-                stream_id, offset, length = next(
-                    each_frame(connection.buffer, connection.start, connection.end)
-                )
-                if not self._take(stream_id, connection.buffer.data[offset : offset + length]):
+                taken = self._take_messages(connection) or self._take_frame(connection)
+                if not taken:
                     break
                 count += 1
-                connection.advance(align(offset + length))
+                connection.advance(taken)
         except RemoteProtocolError as error:
             self._end(str(error))
         if connection.is_closed:
             self._connection = None
         return count
+
+    def _take_messages(self, connection: Connection) -> int:
+        """The end of the messages that come first, as far as the leader takes them; 0 for none."""
+        session, start = self._session, connection.start
+        if session.leadership_term_id < self._found_term_id:
+            return 0
+        end = session.offer_frames(connection.buffer, start, connection.end)
+        self._checksums.extend(checksums_of_frames(connection.buffer, start, end))
+        return end if end > start else 0
+
+    def _take_frame(self, connection: Connection) -> int:
+        """The end of the first frame; 0 while it cannot be taken."""
+        stream_id, offset, length = next(each_frame(connection.buffer, connection.start, connection.end))
+        is_taken = self._take(stream_id, connection.buffer.data[offset : offset + length])
+        return align(offset + length) if is_taken else 0
 
     def _take(self, stream_id: int, data: memoryview) -> bool:
         """Whether it could be taken now."""
@@ -186,10 +229,10 @@ class AeronGateway:
     # ---- to the client
 
     def _put(self, message: Message, stream_id: int = streams.LINK) -> None:
-        self._put_frame(message_frame(message, stream_id))
+        self._put_frames(message_frame(message, stream_id))
 
-    def _put_frame(self, data: bytes) -> None:
-        if self._connection is not None and self._connection.offer(data) == Offer.BACK_PRESSURED:
+    def _put_frames(self, run: np.ndarray | bytes) -> None:
+        if self._connection is not None and self._connection.offer(run) == Offer.BACK_PRESSURED:
             self._connection.close("it does not read")
 
     def _greet(self) -> None:
@@ -215,22 +258,22 @@ class AeronGateway:
         event = SessionEvent(session_id, correlation_id, *who, code, 0, timeout_ns, detail)
         self._put(event, streams.EGRESS)
 
-    def _on_egress(self, data: bytes) -> None:
-        _, template_id, _, _ = read_header(data, 0, len(data))
+    def _on_egress(self, run: np.ndarray | bytes) -> None:
+        _, template_id, _, _ = read_header(run, HEADER_LENGTH, len(run))
         if template_id in TOLD_HERE:
             return
         if self._is_sought:
-            self._held.append(data)
-            self._held_bytes += len(data)
+            self._held.append(bytes(run))
+            self._held_bytes += len(run)
         else:
-            self._put_frame(frame(data, session_id=0, stream_id=streams.EGRESS))
+            self._put_frames(run)
 
     def _go_on(self) -> None:
         """The client has its session: what was held is next."""
         self._is_sought = False
         held, self._held, self._held_bytes = self._held, [], 0
-        for data in held:
-            self._on_egress(data)
+        for run in held:
+            self._put_frames(run)
 
     def _tell(self) -> None:
         """What has changed, and what is known by now of what the client has asked."""

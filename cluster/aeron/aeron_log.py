@@ -92,6 +92,7 @@ class AeronLog:
         self._aeron: Aeron | None = None
         self._members: dict[str, RecordingSource] = {}  # that have answered, by endpoint, preferred first
         self._tip: BoundedReplay | None = None
+        self._followed: BoundedReplay | None = None
         self._tip_moved_ns = 0
         self._scratch = np.empty(1024 * 1024, np.uint8)
         self._commit_position = 0
@@ -444,6 +445,7 @@ class AeronLog:
         received = _Received(from_position, BLOCK_LENGTH, self.has_messages)
         while True:
             replay = self._with_a_source(methodcaller("replay", received.end, WITHOUT_END - received.end))
+            self._followed = replay
             member, heard_ns = next(iter(self._members.values())), self._now_ns()
             try:
                 while True:
@@ -464,6 +466,11 @@ class AeronLog:
             finally:
                 with contextlib.suppress(ClusterError):
                     replay.stop()
+
+    def await_more(self, timeout_s: float) -> None:
+        """Until there is more of what is followed, at most so long; other threads run meanwhile."""
+        if self._followed is not None:
+            self._followed.wait(timeout_s)
 
     def _is_level(self, member: RecordingSource, end: int) -> bool:
         """Whether this member answers before all others, as one does that has a leader, and has no more."""

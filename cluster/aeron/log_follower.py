@@ -10,24 +10,24 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
-from zlib import crc32
 
 import numpy as np
 
 from cluster.aeron.aeron_log import AeronLog
+from cluster.aeron.session_runs import checksums_of_rows
 from cluster.errors import ClusterError, LogDamaged
 from cluster.log.deliver import DeliveredMessages, deliver, read_message
 from cluster.log.frames import MALFORMED, OTHER_MESSAGE, OUT_FULL
-from cluster.media.client_conductor import IDLE_S
 from cluster.protocol import decode
 from cluster.protocol.log import NewLeadershipTermEvent, SessionCloseEvent
-from cluster.transport.clock import pause
+
+WAIT_S = 0.01  # until it is looked whether to end
 
 
-class FoundMessage(NamedTuple):
-    """A message of the session, with the log's position after it."""
+class FoundMessages(NamedTuple):
+    """Messages of the session, with the log's position after the last."""
 
-    checksum: int  # CRC-32 of its payload
+    checksums: list[int]  # CRC-32 of each payload
     position: int
 
 
@@ -44,18 +44,24 @@ class FoundEnd(NamedTuple):
     why: str
 
 
-Found = FoundMessage | FoundTerm | FoundEnd
+Found = FoundMessages | FoundTerm | FoundEnd
 
 
 class LogFollower:
     """``found`` is in the order of the log. Messages are looked for once ``session_id`` is set."""
 
-    def __init__(self, open_log: Callable[[], AeronLog], from_position: int) -> None:
-        """``from_position`` is where a frame begins, before the session is asked for."""
+    def __init__(
+        self, open_log: Callable[[], AeronLog], from_position: int, tell: Callable[[], object]
+    ) -> None:
+        """``from_position`` is where a frame begins, before the session is asked for.
+
+        The thread calls ``tell`` whenever it has found something.
+        """
         self.session_id = -1
         self.found: deque[Found] = deque()
         self._open_log = open_log
         self._from_position = from_position
+        self._tell = tell
         self._messages = DeliveredMessages()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="aeron-log-follower", daemon=True)
@@ -69,21 +75,24 @@ class LogFollower:
                     if self._is_over:
                         return
                     if block is None:
-                        pause(IDLE_S)
-                    else:
-                        self.found.extend(self.find(*block))
+                        log.await_more(WAIT_S)
+                    elif found := list(self.find(*block)):
+                        self.found.extend(found)
+                        self._tell()
             finally:
                 log.close()
         except (ClusterError, OSError) as error:
             self.found.append(FoundEnd(str(error)))
+            self._tell()
 
     def find(self, position: int, block: np.ndarray) -> Iterator[Found]:
         """What a run of whole messages from ``position`` on says of the session. Raises LogDamaged."""
         at, messages = 0, self._messages
         while True:
             status, end = deliver(block, at, block.size, position + at, messages)
-            for row in np.flatnonzero(messages.session_ids == self.session_id).tolist():
-                yield FoundMessage(crc32(messages.payload(row)), int(messages.positions[row]))
+            rows = np.flatnonzero(messages.session_ids == self.session_id)
+            if rows.size:
+                yield FoundMessages(checksums_of_rows(messages, rows), int(messages.positions[rows[-1]]))
             if status == MALFORMED:
                 raise LogDamaged(None, position + end, "a frame of the log is none")
             if status == OTHER_MESSAGE:

@@ -29,6 +29,18 @@ CALLS = 9
 PLAIN: dict[int, Callable[..., int]] = {}
 
 _INT = ir.IntType(64)
+_LIBRARY = ctypes.CDLL(None)
+
+
+def function_address(name: str) -> int:
+    """Where this function of the C library is. Raises AttributeError where there is none."""
+    function = getattr(_LIBRARY, name)
+    function.restype = ctypes.c_int64
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    assert address is not None
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        PLAIN[address] = lambda *values: int(function(*map(ctypes.c_int64, values)))
+    return address
 
 
 def _caller(count: int):  # type: ignore[no-untyped-def]

@@ -41,6 +41,8 @@ KERNEL_MODULES = (
 MODULES = (
     "cluster.member.busy.turn",
     "cluster.media.aeron",
+    "cluster.media.frame_wait",
+    "cluster.aeron.session_runs",
     *(f"cluster.log.{module}" for module in KERNEL_MODULES),
 )
 

@@ -23,6 +23,7 @@ from cluster.errors import (
     TimedOut,
 )
 from cluster.media.aeron import Aeron
+from cluster.media.frame_wait import await_frames
 from cluster.media.image import Image
 from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, Publication
 from cluster.media.response_channel import Answers
@@ -84,6 +85,10 @@ class BoundedReplay:
         """As ``Image.poll``, after what the driver has to say."""
         self._archive.aeron.conductor.do_work()
         return self._image.poll(out, at)
+
+    def wait(self, timeout_s: float) -> None:
+        """Until there is something to poll, at most so long."""
+        await_frames((self._image,), timeout_s)
 
     def stop(self) -> None:
         """Let the archive send no more."""

@@ -6,12 +6,11 @@ Python's: no import, no garbage collection and no long computation of other thre
 
 from __future__ import annotations
 
-import ctypes
 import threading
 
 import numpy as np
 
-from cluster.log.calls import address_of, call_1, call_2
+from cluster.log.calls import address_of, call_1, call_2, function_address
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, WORDS_OUT, get_i64
 from cluster.log.ordered import load_i32, load_i64, store_i64
@@ -22,11 +21,6 @@ INTERVAL_US = 100_000  # Aeron's client: 500 ms
 _CLOCK_REALTIME = 0
 _ALLOCATED = int(CounterState.ALLOCATED)
 _STOPPED, _LOST = 0, 1
-_libc = ctypes.CDLL(None)
-
-
-def _function(name: str) -> int:
-    return ctypes.cast(getattr(_libc, name), ctypes.c_void_p).value or 0
 
 
 @kernel(
@@ -56,7 +50,7 @@ class ClientHeartbeat:
         self._thread.start()
 
     def _run(self) -> None:
-        result = _beat(*self._arguments, _function("clock_gettime"), _function("usleep"))
+        result = _beat(*self._arguments, function_address("clock_gettime"), function_address("usleep"))
         self.is_lost = result == _LOST
 
     def close(self) -> None:

@@ -72,6 +72,12 @@ class Image:
         return self._log.term_length
 
     @property
+    def next_length_address(self) -> int:
+        """Where in memory the length of the next frame stands once it is there; valid while the image is."""
+        term = self.position // self.term_length % 3 * self.term_length
+        return self._log.address + term + self.position % self.term_length
+
+    @property
     def is_end_of_stream(self) -> bool:
         """Whether all was read that its publication has sent before it ended."""
         return self.position >= self._log.metadata.end_of_stream_position

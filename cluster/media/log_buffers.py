@@ -18,6 +18,7 @@ class LogBuffers:
             raise MediaDriverError(f"log buffer {path}: {error}") from None
         if self.buffer.size < LOG_METADATA_LENGTH:
             raise MediaDriverError(f"log buffer {path} has {self.buffer.size} bytes")
+        self.address: int = self.buffer.ctypes.data
         self.metadata_offset = self.buffer.size - LOG_METADATA_LENGTH
         try:
             metadata = decode_log_metadata(self.buffer[self.metadata_offset :], self.buffer.size)

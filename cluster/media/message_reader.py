@@ -8,6 +8,7 @@ import numpy as np
 
 from cluster.errors import MediaDriverError
 from cluster.log.deliver import read_message
+from cluster.log.scan import last_message_end
 from cluster.media.image import Image
 from cluster.protocol.frame import MESSAGE_LENGTH_MAX, MTU_MAX
 
@@ -20,7 +21,7 @@ class MessageReader:
     def __init__(self, image: Image) -> None:
         self.image = image
         self._bytes = np.zeros(2 * MTU_MAX, np.uint8)
-        self._end = 0
+        self._taken = self._end = 0
 
     def poll(self) -> list[bytes]:
         """The messages that are whole by now. Raises MediaDriverError for what is no frame."""
@@ -31,27 +32,33 @@ class MessageReader:
 
     def poll_some(self) -> list[bytes] | None:
         """As ``poll``, of the next frames, as many as there is room for; None where nothing has arrived."""
-        if self._bytes.size - self._end < MTU_MAX:
+        run = self.poll_run()
+        return None if run is None else list(messages_of(run))
+
+    def poll_run(self) -> np.ndarray | None:
+        """The frames of those messages, which hold until the next call."""
+        kept = self._end - self._taken
+        self._bytes[:kept] = self._bytes[self._taken : self._end].copy()
+        self._taken, self._end = 0, kept
+        if self._bytes.size - kept < MTU_MAX:
             self._grow()
-        length = self.image.poll(self._bytes, self._end)
+        length = self.image.poll(self._bytes, kept)
         if length == 0:
             return None
         self._end += length
-        return list(self._whole())
-
-    def _whole(self) -> Iterator[bytes]:
-        at = 0
-        while at < self._end:
-            message, after = read_message(self._bytes, at, self._end)
-            if after == at:
-                break
-            if message is not None:
-                yield message
-            at = after
-        self._bytes[: self._end - at] = self._bytes[at : self._end].copy()
-        self._end -= at
+        self._taken = last_message_end(self._bytes, 0, self._end)
+        return self._bytes[: self._taken]
 
     def _grow(self) -> None:
         if self._bytes.size >= LENGTH_MAX:
             raise MediaDriverError(f"a message of session {self.image.session_id} does not end")
         self._bytes = np.concatenate((self._bytes, np.zeros(self._bytes.size, np.uint8)))
+
+
+def messages_of(run: np.ndarray) -> Iterator[bytes]:
+    """Each message of a run of whole ones; padding and fragments of nothing are skipped."""
+    at = 0
+    while at < run.size:
+        message, at = read_message(run, at, run.size)
+        if message is not None:
+            yield message

@@ -7,10 +7,12 @@ offer begins the next term.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cluster.errors import LocalProtocolError, MediaDriverError
-from cluster.log.kernel import kernel
+from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, put_i32, put_i64, put_u8
 from cluster.log.ordered import load_i32, load_i64, store_i32, store_i64
 from cluster.media.cnc_file import CncFile
@@ -25,8 +27,8 @@ _TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
 _MODULES = ("cluster.log.ordered", "cluster.protocol.frame", "cluster.protocol.media")
 
 
-@kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64), modules=_MODULES)
-def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, message, length):  # type: ignore[no-untyped-def]
+@routine
+def _append(log, metadata, term_length, initial_term_id, mtu, state, limit, buffer, message, length):  # type: ignore[no-untyped-def]
     """Append a message in frames of up to ``mtu`` bytes; returns the position after it, or what is wrong."""
     term_id, offset, begin = state[_TERM_ID], state[_TERM_OFFSET], state[_TERM_BEGIN]
     if begin + offset >= limit:
@@ -59,7 +61,7 @@ def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, messa
             put_u8(log, at + 6, 0)  # padding
         else:
             payload = frame_length - HEADER_LENGTH
-            copy_bytes(log, at + HEADER_LENGTH, message, done, payload)
+            copy_bytes(log, at + HEADER_LENGTH, buffer, message + done, payload)
             flags = FLAG_BEGIN if done == 0 else 0
             done += payload
             put_u8(log, at + 5, flags | (FLAG_END if done == length else 0))
@@ -76,6 +78,27 @@ def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, messa
     store_i32(log, metadata + _ACTIVE_TERM_COUNT, next_count)
     state[_TERM_ID], state[_TERM_OFFSET], state[_TERM_BEGIN] = next_term_id, 0, begin + term_length
     return ADMIN_ACTION
+
+
+@kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64), modules=_MODULES)
+def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, message, length):  # type: ignore[no-untyped-def]
+    return _append(log, metadata, term_length, initial_term_id, mtu, state, limit, message, 0, length)
+
+
+@kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64, I64, I64), modules=_MODULES)
+def _offer_frames(log, metadata, term_length, initial_term_id, mtu, state, limit, run, at, end, longest):  # type: ignore[no-untyped-def]
+    """Append the message of each frame of ``run[at:end]``; returns where the first untaken frame begins."""
+    while at < end:
+        length = get_i32(run, at) - HEADER_LENGTH
+        if length > longest:
+            break
+        message = at + HEADER_LENGTH
+        result = _append(log, metadata, term_length, initial_term_id, mtu, state, limit, run, message, length)
+        if result >= 0:
+            at = message + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+        elif result != ADMIN_ACTION:
+            break
+    return at
 
 
 @kernel(I64(BYTES, I64), modules=_MODULES)
@@ -127,17 +150,26 @@ class Publication:
             raise LocalProtocolError(
                 f"a message of {len(message)} bytes, at most {self.message_length_max} go here"
             )
+        return int(_offer(*self._place(), np.frombuffer(message, np.uint8), len(message)))
+
+    def offer_frames(self, run: np.ndarray, start: int, end: int) -> int:
+        """Append the message of each frame of ``run[start:end]``, whole frames of one message each.
+
+        Returns where the first frame begins that was not taken; ``offer`` of its message says why.
+        """
+        assert run.dtype == np.uint8
+        assert 0 <= start <= end <= run.size
+        return int(_offer_frames(*self._place(), run, start, end, self.message_length_max))
+
+    def _place(self) -> tuple[Any, ...]:
+        """What kernels take to append, with how far they may go now."""
         log = self._log
-        return int(
-            _offer(
-                log.buffer,
-                log.metadata_offset,
-                log.term_length,
-                log.initial_term_id,
-                log.mtu_length,
-                self._state,
-                _load(self._counters, self._limit_at),
-                np.frombuffer(message, np.uint8),
-                len(message),
-            )
+        return (
+            log.buffer,
+            log.metadata_offset,
+            log.term_length,
+            log.initial_term_id,
+            log.mtu_length,
+            self._state,
+            _load(self._counters, self._limit_at),
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+
+import numpy as np
 
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import ChannelRefused
-from cluster.media.message_reader import MessageReader
+from cluster.media.frame_wait import await_frames
+from cluster.media.message_reader import MessageReader, messages_of
 
 
 def local_host_towards(endpoint: str) -> str:
@@ -36,16 +40,24 @@ class Answers:
 
     def poll(self) -> list[bytes]:
         """What has arrived whole by now, of whoever sent it."""
+        return [message for run in self.poll_runs() for message in messages_of(run)]
+
+    def poll_runs(self) -> Iterator[np.ndarray]:
+        """The same as runs of whole messages in their frames; each holds until the next."""
         images = self.subscription.images
-        messages: list[bytes] = []
-        for session_id in self._readers.keys() - images.keys():
-            messages += self._readers.pop(session_id).poll()
+        ended = [self._readers.pop(session_id) for session_id in self._readers.keys() - images.keys()]
         for session_id, image in list(images.items()):
             reader = self._readers.get(session_id)
             if reader is None or reader.image is not image:
-                reader = self._readers[session_id] = MessageReader(image)
-            messages += reader.poll()
-        return messages
+                self._readers[session_id] = MessageReader(image)
+        for reader in (*ended, *self._readers.values()):
+            while (run := reader.poll_run()) is not None:
+                yield run
+
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
+        """Until there is something to poll, for who ``is_reading``, or the descriptor is readable."""
+        images = self.subscription.images.values() if is_reading else ()
+        await_frames(images, timeout_s, descriptor)
 
     def close(self) -> None:
         self._aeron.remove_subscription(self.subscription)

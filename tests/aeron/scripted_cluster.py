@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Iterator
 from itertools import count
 from typing import Any, Self
+
+import numpy as np
 
 from cluster.aeron import aeron_cluster
 from cluster.aeron.aeron_cluster import AeronCluster
 from cluster.aeron.log_follower import Found
-from cluster.errors import MediaDriverError
+from cluster.errors import LocalProtocolError, MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import Message, decode
 from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.frame import HEADER_LENGTH, frame
 from cluster.protocol.session import (
     NewLeaderEvent,
     SessionConnectRequest,
@@ -20,6 +25,7 @@ from cluster.protocol.session import (
     SessionKeepAlive,
     SessionMessageHeader,
 )
+from cluster.transport.message_frames import each_frame
 from tests.aeron.scripted_aeron import Clock
 
 ENDPOINTS = {0: "host:9002", 1: "host:9102", 2: "host:9202"}
@@ -40,12 +46,22 @@ class ScriptedPublication:
         self.offered: list[bytes] = []
 
     def offer(self, message: bytes) -> int:
+        if len(message) > self.message_length_max:
+            raise LocalProtocolError(
+                f"a message of {len(message)} bytes, at most {self.message_length_max} go here"
+            )
         if self.results:
             return self.results.pop(0)
         if not self.is_connected:
             return Offer.NOT_CONNECTED
         self.offered.append(message)
         return 96 * len(self.offered)
+
+    def offer_frames(self, run: np.ndarray, start: int, end: int) -> int:
+        for _, at, length in each_frame(run, start, end):
+            if length > self.message_length_max or self.offer(run[at : at + length].tobytes()) < 0:
+                return at - HEADER_LENGTH
+        return end
 
     @property
     def payloads(self) -> list[tuple[int, bytes]]:
@@ -86,7 +102,7 @@ class ScriptedMembers:
         self._answered = 0  # requests
         self.connects = True  # a publication is connected at once
         self.egress: list[bytes] = []
-        self.heard: list[bytes] = []
+        self.heard: list[bytes] = []  # runs of frames
         self.conductor = self
         self.stream_id, self.channel = 102, "aeron:udp?endpoint=me:1"
         self._ids = count(1)
@@ -94,7 +110,11 @@ class ScriptedMembers:
 
     def session(self, **options: Any) -> AeronCluster:
         """One that nobody runs: ``turn`` does."""
-        options = {"on_egress": self.heard.append, "now_ns": lambda: self.clock.now_ns, **options}
+        options = {
+            "on_egress": lambda run: self.heard.append(bytes(run)),
+            "now_ns": lambda: self.clock.now_ns,
+            **options,
+        }
         return AeronCluster(self, options.pop("endpoints", ENDPOINTS), **options)  # type: ignore[arg-type]
 
     def open_session(self, **options: Any) -> AeronCluster:
@@ -152,12 +172,17 @@ class ScriptedMembers:
             raise MediaDriverError(self.lost)
         return 0
 
-    def poll(self) -> list[bytes]:
+    def poll_runs(self) -> Iterator[np.ndarray]:
         if self.answers_at_once and len(self.requests()) > self._answered:
             self._answered += 1
             self.say(self.answer(EventCode.OK, 0))
         arrived, self.egress = self.egress, []
-        return arrived
+        frames = (frame(message, session_id=5, stream_id=102, term_offset=96) for message in arrived)
+        if arrived:
+            yield np.frombuffer(b"".join(frames), np.uint8).copy()
+
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
+        time.sleep(0.0005)
 
     def close(self) -> None:
         pass

@@ -9,8 +9,10 @@ import pytest
 from cluster.aeron import aeron_cluster
 from cluster.aeron.aeron_cluster import KEEP_ALIVE_INTERVAL_NS, AeronCluster, AeronClusterState
 from cluster.errors import AuthenticationRejected, ClientClosed, ClusterError, TimedOut
-from cluster.protocol.enums import EventCode, Offer
+from cluster.protocol.enums import AdminRequestType, AdminResponseCode, EventCode, Offer
+from cluster.protocol.frame import frame
 from cluster.protocol.session import (
+    AdminResponse,
     Challenge,
     ChallengeResponse,
     SessionCloseRequest,
@@ -231,10 +233,12 @@ def test_a_leader_that_wakes_up_after_its_term_closes_no_session(members):
 def test_egress_is_heard_of_this_session_alone_and_what_does_not_decode_is_passed_over(members):
     session = members.open_session()
     ours, other = (SessionMessageHeader(3, s, 11).encode() + b"answer" for s in (SESSION, SESSION + 1))
-    for data in (b"", b"\0" * 7, ours[:20], b"\xff" * 64, other, ours):
+    rare = AdminResponse(SESSION, 8, AdminRequestType.SNAPSHOT, AdminResponseCode.OK).encode()
+    for data in (b"", b"\0" * 7, ours[:20], b"\xff" * 64, other, ours, ours, rare, other, ours):
         members.say(data)
     members.turn(session)
-    assert members.heard == [ours]
+    framed, one = frame(ours, session_id=0, stream_id=102), frame(rare, session_id=0, stream_id=102)
+    assert members.heard == [framed + framed, one, framed], "by the run"
     assert session.state is CONNECTED
 
 

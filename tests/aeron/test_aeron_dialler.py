@@ -47,6 +47,9 @@ class CommittingLog:
             count = len(payloads)
             yield None
 
+    def await_more(self, timeout_s: float) -> None:
+        time.sleep(0.0005)
+
     def close(self) -> None:
         pass
 

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from cluster.aeron.aeron_gateway import QUEUED_BYTES_MAX, AeronGateway
-from cluster.aeron.log_follower import Found, FoundEnd, FoundMessage, FoundTerm
-from cluster.errors import LocalProtocolError
+from cluster.aeron.log_follower import Found, FoundEnd, FoundMessages, FoundTerm
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
@@ -67,8 +66,8 @@ class Gateway:
         """In the log; a payload stands for the session's message, which ends at 1000 more each."""
         for each in found:
             if isinstance(each, bytes):
-                position = 1000 * (1 + sum(isinstance(f, FoundMessage) for f in self.follower.found))
-                each = FoundMessage(crc32(each), position)
+                position = 1000 * (1 + sum(isinstance(f, FoundMessages) for f in self.follower.found))
+                each = FoundMessages([crc32(each)], position)
             self.follower.found.append(each)
         self.turn(2)
 
@@ -153,7 +152,7 @@ def test_a_message_is_acknowledged_when_the_log_has_it_and_not_before(gateway, m
 
 
 def test_back_pressure_holds_messages_in_their_order_and_nothing_twice(gateway, members):
-    members.to(0).results = [Offer.BACK_PRESSURED] * 3
+    members.to(0).results = [Offer.BACK_PRESSURED] * 6
     gateway.offer(b"one", b"two")
     gateway.offer(b"three")
     assert members.to(0).payloads == []
@@ -352,14 +351,7 @@ def test_a_client_that_closes_has_the_cluster_close_the_session_after_its_last_m
 
 
 def test_a_message_that_does_not_go_through_the_driver_ends_the_session_with_what_is_wrong(gateway, members):
-    take = members.to(0).offer
-
-    def offer(message: bytes) -> int:
-        if len(message) > LOG_MESSAGE_MAX:
-            raise LocalProtocolError("a message of 901 bytes, at most 900 go here")
-        return take(message)
-
-    members.to(0).offer = offer
+    members.to(0).message_length_max = LOG_MESSAGE_MAX
     gateway.offer(b"x" * (LOG_MESSAGE_MAX + 1 - SESSION_HEADER_LENGTH))
     assert "at most 900 go here" in gateway.heard(SessionEvent)[-1].detail
 

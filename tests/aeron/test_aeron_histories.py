@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 
 from cluster.aeron.aeron_gateway import AeronGateway
-from cluster.aeron.log_follower import FoundMessage, FoundTerm
+from cluster.aeron.log_follower import FoundMessages, FoundTerm
 from cluster.client.cluster_client import ClusterClient
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
@@ -65,7 +65,7 @@ class History:
             entry = self.appended.pop(0)
             if isinstance(entry, bytes):
                 self.committed.append(entry)
-                self.follower.found.append(FoundMessage(crc32(entry), 100 * len(self.committed)))
+                self.follower.found.append(FoundMessages([crc32(entry)], 100 * len(self.committed)))
             else:
                 self.follower.found.append(entry)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import socket
 import struct
+import threading
 
 import numpy as np
 import pytest
@@ -11,11 +13,12 @@ import pytest
 from cluster.errors import LocalProtocolError, MediaDriverError
 from cluster.log.deliver import read_message
 from cluster.media.cnc_file import CncFile
+from cluster.media.frame_wait import await_frames
 from cluster.media.image import Image
 from cluster.media.log_buffers import LogBuffers
 from cluster.media.message_reader import MessageReader
 from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, NOT_CONNECTED, Publication
-from cluster.protocol.frame import header_at
+from cluster.protocol.frame import frame, header_at
 from tests.media.made_driver import MTU, TERM_LENGTH, MadeDriver, log_buffer
 
 
@@ -95,6 +98,49 @@ def test_nothing_is_appended_beyond_the_driver_s_limit(stream):
     stream.limit_to(1)
     assert stream.publication.offer(b"word") == 64
     assert stream.publication.position == 64
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_run_of_messages_is_appended_as_far_as_it_is_taken_and_as_they_are_one_by_one(stream, seed):
+    chance = random.Random(seed)
+    sent = [bytes([number % 256]) * chance.randrange(3000) for number in range(300)]
+    run = np.frombuffer(b"".join(frame(each, session_id=1, stream_id=101) for each in sent), np.uint8)
+    reader, at, read = MessageReader(stream.image), 0, []
+    while at < run.size:
+        stream.clean()
+        stream.limit_to(stream.publication.position + chance.randrange(20_000))
+        taken = stream.publication.offer_frames(run, at, run.size)
+        assert taken > at or stream.publication.offer(b"") == BACK_PRESSURED
+        at = taken
+        read += reader.poll()
+    assert read == sent
+
+
+def test_a_message_of_a_run_that_is_too_long_is_left_and_not_the_one_before(stream):
+    stream.limit_to(2**62)
+    first, long = (frame(bytes(n), session_id=1, stream_id=101) for n in (40, TERM_LENGTH // 8 + 1))
+    run = np.frombuffer(first + long, np.uint8)
+    assert stream.publication.offer_frames(run, 0, run.size) == len(first)
+    assert stream.publication.offer_frames(run, len(first), run.size) == len(first)
+    assert stream.publication.position == 96
+
+
+def test_a_wait_ends_with_the_next_frame_or_what_a_descriptor_has_or_its_time(stream):
+    stream.limit_to(2**62)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not await_frames([], 0.002)
+        assert not await_frames([stream.image], 0.002, ours.fileno())
+        theirs.send(b"x")
+        assert await_frames([stream.image], 60, ours.fileno())
+    run = np.frombuffer(frame(bytes(4000), session_id=1, stream_id=101), np.uint8)
+    for _ in range(2 * TERM_LENGTH // 4096):  # into other terms
+        sender = threading.Timer(0.002, stream.publication.offer_frames, [run, 0, run.size])
+        sender.start()
+        assert await_frames([stream.image], 60)
+        sender.join()
+        while stream.image.poll(stream.out):
+            pass
 
 
 @pytest.mark.conformance("M-30")
