@@ -29,7 +29,7 @@ from cluster.errors import (
     MediaDriverError,
     TimedOut,
 )
-from cluster.log.scan import frame_starts, last_message_end, scan, split
+from cluster.log.scan import frame_starts, last_message_end, split
 from cluster.log.term_event import term_event_in, time_unit_by
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import ArchiveRefusal, BoundedReplay
@@ -37,7 +37,7 @@ from cluster.media.client_conductor import IDLE_S, ChannelRefused
 from cluster.protocol.backup import BackupResponse
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.frame import FLAG_END, FRAME_ALIGNMENT, MTU_MAX, TYPE_PAD, header_at
+from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import AS_COMMITTED, AS_READ, BLOCK_LENGTH, BlockOptions
@@ -94,7 +94,7 @@ class AeronLog:
         self._tip: BoundedReplay | None = None
         self._followed: BoundedReplay | None = None
         self._tip_moved_ns = 0
-        self._scratch = np.empty(1024 * 1024, np.uint8)
+        self._tip_received = _Received(0, 0, True)
         self._commit_position = 0
         self._identity: LogIdentity | None = None
         self._time_unit: ClusterTimeUnit | None = None
@@ -311,18 +311,27 @@ class AeronLog:
         """How far the replay is that follows the commit position; never less than before."""
         if self._tip is None:
             return self.end_position()
-        self._drain_tip()
+        for _ in self._tip_blocks():
+            pass
         return self._commit_position
 
     def end_position(self) -> int:
         """All that a member has recorded now, as far as it is committed in a moment."""
-        recorded = self._with_a_source(self._follow)
-        level_ns = self._now_ns() + int(LEVEL_S * 1e9)
-        while self._tip is not None and self._commit_position < recorded and self._now_ns() < level_ns:
-            if self._drain_tip():
-                level_ns = self._now_ns() + int(LEVEL_S * 1e9)
-            self._wait(IDLE_S)
+        for _ in self.blocks_to_end():
+            pass
         return self._commit_position
+
+    def blocks_to_end(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Blocks of whole messages up to ``end_position``, which is known once all were taken.
+
+        Of a log that was not followed before they begin where its last term does, or an earlier one.
+        """
+        recorded, began_ns = self._with_a_source(self._follow), self._now_ns()
+        while self._tip is not None and self._commit_position < recorded:
+            yield from self._tip_blocks()
+            if self._now_ns() - max(began_ns, self._tip_moved_ns) > LEVEL_S * 1e9:
+                return
+            self._wait(IDLE_S)
 
     def _follow(self, member: RecordingSource) -> int:
         """How far the member has recorded; its commit position is followed from now on."""
@@ -345,6 +354,7 @@ class AeronLog:
         while True:
             try:
                 replay = member.replay(begin, WITHOUT_END)
+                self._tip_received = _Received(begin, BLOCK_LENGTH, True)
                 if begin == least or self._has_sent(replay):
                     return replay
                 replay.stop()
@@ -356,31 +366,31 @@ class AeronLog:
     def _has_sent(self, replay: BoundedReplay) -> bool:
         """Whether a frame arrives."""
         deadline_ns = self._now_ns() + int(LEVEL_S * 1e9)
-        while not self._poll_tip(replay):
+        while not self._tip_received.take(replay):
             if self._now_ns() > deadline_ns:
                 return False
             self._wait(IDLE_S)
         return True
 
-    def _poll_tip(self, tip: BoundedReplay) -> bool:
-        """Whether anything has arrived. Only up to the end of a message it is an end of the log."""
-        length = tip.poll(self._scratch)
-        end = _messages_end(self._scratch[:length])
-        if end > 0:
-            self._commit_position = max(self._commit_position, tip.position - length + end)
-        return length > 0
+    def _tip_blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """What has arrived: the log is committed up to the end of a whole message.
 
-    def _drain_tip(self) -> bool:
-        """Take what has arrived; whether anything has. What is over, or its member silent, is let go."""
-        tip = self._tip
+        A replay that is over, or whose member is silent, is let go.
+        """
+        tip, received, has_moved = self._tip, self._tip_received, False
         assert tip is not None
-        has_moved = False
         try:
-            while self._poll_tip(tip):
+            while True:
+                length = received.take(tip)
+                for position, block in received.messages(WITHOUT_END):
+                    self._commit_position = max(self._commit_position, position + block.size)
+                    yield position, block
+                if length == 0:
+                    break
                 has_moved = True
         except MediaDriverError:
             self._close_client()
-            return False
+            return
         if has_moved:
             self._tip_moved_ns = self._now_ns()
         elif tip.is_over:
@@ -388,7 +398,6 @@ class AeronLog:
         elif self._now_ns() - self._tip_moved_ns > QUIET_NS:
             self._with_a_source(methodcaller("query"))  # one that has lost its leader does not answer
             self._tip_moved_ns = self._now_ns()
-        return has_moved
 
     # ---- its frames
 
@@ -532,18 +541,6 @@ class _Received:
             yield self.begin - cut, block
         elif self.is_full:
             self._bytes = np.concatenate((self._bytes, np.empty(self._bytes.size, np.uint8)))
-
-
-def _messages_end(run: np.ndarray) -> int:
-    """End of the last message, or padding, that ends in a run of whole frames; 0 where none does."""
-    end = run.size
-    while end > 0:
-        last = scan(run, 0, end - 1)
-        frame = header_at(run, last)
-        if frame.type == TYPE_PAD or frame.flags & FLAG_END:
-            return end
-        end = last
-    return 0
 
 
 def _describe(failures: dict[str, ClusterError]) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+import numpy as np
+
 from cluster.aeron.aeron_log import AeronLog
 from cluster.aeron.lane_index import LaneAlias, LaneIndex, search_begin
 from cluster.aeron.session_entries import EntryKind, SessionEntries, SessionEntry
@@ -13,22 +15,33 @@ from cluster.transport.committed_log import AS_COMMITTED
 
 
 def planned_index(log: AeronLog) -> LaneIndex:
-    """The lanes in the term of the log that is written now, up to the commit position."""
-    end = log.end_position()
-    return indexed(log, max(end - end % log.term_length, log.start_position), end)
+    """The lanes in the last term of a log that was just opened; the same replay says where it ends."""
+    index: LaneIndex | None = None
+    for position, block in log.blocks_to_end():
+        index = index or LaneIndex(position, position)
+        _add_opens(index, position, block)
+        index.end = position + block.size
+    if index is None:
+        end = log.commit_position()
+        return LaneIndex(end, end)
+    index.forget_registered()
+    return index
 
 
 def indexed(log: AeronLog, begin: int, end: int) -> LaneIndex:
     """The lanes that were opened from ``begin`` to ``end``. Raises LogPurged, TimedOut, MediaDriverError."""
     index = LaneIndex(begin, end)
-    sessions = SessionEntries(lambda _: False)
     for position, block in log.blocks(begin, end, AS_COMMITTED):
-        for entry in sessions.of_block(position, block):
-            if entry.entry_type == EntryKind.OPEN and entry.position < end:
-                assert entry.response_channel is not None
-                index.on_open(entry.position, entry.response_channel)
+        _add_opens(index, position, block)
     index.forget_registered()
     return index
+
+
+def _add_opens(index: LaneIndex, position: int, block: np.ndarray) -> None:
+    for entry in SessionEntries(lambda _: False).of_block(position, block):
+        if entry.entry_type == EntryKind.OPEN:
+            assert entry.response_channel is not None
+            index.on_open(entry.position, entry.response_channel)
 
 
 def begin_of(log: AeronLog, lane: Lane, index: LaneIndex, search_max: int | None = None) -> int:

@@ -8,6 +8,7 @@ import pytest
 from cluster.aeron.aeron_log import AeronLog
 from cluster.aeron.aeron_member import answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
+from cluster.aeron.lane_log import planned_index
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.protocol.backup import BackupResponse
 from cluster.reader import LogReader
@@ -95,6 +96,27 @@ def test_an_archive_that_waits_where_it_should_refuse_shows_nothing_uncommitted(
         script.commit, script.refuses = committed, refuses
     with open_scripted(monkeypatch, scripts) as reader:
         assert (reader.end_position(), reader.commit_position()) == (committed, committed)
+
+
+@pytest.mark.parametrize(("commit", "asked"), [(0, 1), (-200, 2)], ids=["all", "refused first"])
+def test_the_last_term_is_read_by_the_replay_that_says_how_far_the_log_goes(
+    monkeypatch, whole, scripts, commit, asked
+):
+    term_length, entries, data = whole
+    for script in scripts:
+        script.commit = entries[commit - 1]["endPosition"]
+    committed = scripts[0].commit
+    with open_scripted(monkeypatch, scripts) as reader:
+        index = planned_index(reader.log)
+        assert len([replay for script in scripts for replay in script.replays]) == asked
+        begin = (data.size - 1) // term_length * term_length
+        assert (index.begin, index.end) == (min(begin, committed // term_length * term_length), committed)
+        assert list(reader.log.blocks_to_end()) == [], "nothing is new"
+    with open_scripted(monkeypatch, scripts) as reader:
+        blocks = list(reader.log.blocks_to_end())
+        expected = data[index.begin : committed].copy()
+        mark_replayed(expected)
+        assert np.array_equal(np.concatenate([block for _, block in blocks]), expected)
 
 
 @pytest.mark.parametrize("how", ["breaks_at", "stalls_at", "loses_driver_at"])
