@@ -435,8 +435,9 @@ class AeronLog:
             except MediaDriverError:
                 self._close_client()
             finally:
-                with contextlib.suppress(ClusterError):
-                    replay.stop()
+                if received.end < until:  # else it has ended by itself
+                    with contextlib.suppress(ClusterError):
+                        replay.stop()
             if received.end < until:
                 if self._now_ns() > deadline_ns:
                     raise TimedOut(

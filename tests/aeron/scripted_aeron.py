@@ -40,6 +40,7 @@ class Script:
     stalls_at: int | None = None  # where it sends nothing more, once
     loses_driver_at: int | None = None  # where the client is given up, once
     replays: list[tuple[int, int]] = field(default_factory=list)
+    stops: int = 0  # replays that were asked to end
     members: str = ""  # as the member names them
     stream_id: int = 100
     is_stopped: bool = False
@@ -71,7 +72,7 @@ class ScriptedReplay:
         self.script = script
         self.position = position
         self._end = position + length
-        self.is_over = self.stopped = False
+        self.is_over = False
         self._stalls = False
 
     def poll(self, out: np.ndarray, at: int = 0) -> int:
@@ -101,7 +102,7 @@ class ScriptedReplay:
         return True
 
     def stop(self) -> None:
-        self.stopped = True
+        self.script.stops += 1
 
 
 class ScriptedMember:

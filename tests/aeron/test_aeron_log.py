@@ -55,6 +55,16 @@ def test_any_range_gives_the_entries_that_begin_in_it(monkeypatch, whole, script
             assert next(position for position, _ in blocks) == begin
             assert sum(len(block) for _, block in blocks) == entries[last]["endPosition"] - begin
             assert list(reader.entries(begin, end)) == entries[first : last + 1]
+    assert not any(script.stops for script in scripts), "each replay ends by itself"
+
+
+def test_a_replay_of_which_no_more_is_wanted_is_stopped(monkeypatch, whole, scripts):
+    _, entries, _ = whole
+    with open_scripted(monkeypatch, scripts) as reader:
+        blocks = reader.blocks(0, entries[-1]["endPosition"], is_committed=True, max_bytes=1)
+        next(blocks)
+        blocks.close()
+    assert sum(script.stops for script in scripts) == 1
 
 
 def test_nothing_beyond_the_commit_position_is_read_or_named(monkeypatch, whole, scripts):
