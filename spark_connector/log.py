@@ -95,6 +95,7 @@ def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> L
             aeron_dir=options.aeron_dir,
             cluster_id=options.cluster_id,
             file_io_max_length=options.aeron_file_io_max,
+            rate_max=options.aeron_rate_max,
             credentials=options.credentials,
             **asking,
         )
@@ -138,7 +139,7 @@ def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[obje
     asked = options.read_preference, options.request_timeout_ms
     who = options.auth_token_file, options.user, options.password_file
     aeron = options.consensus_endpoints, options.aeron_archive, options.recording_id
-    through = options.aeron_dir, options.cluster_id, options.aeron_file_io_max
+    through = options.aeron_dir, options.cluster_id, options.aeron_file_io_max, options.aeron_rate_max
     return os.getpid(), entry_filter, *where, *asked, *who, *aeron, *through
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, RecordingSource, answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
+from cluster.aeron.pace import Pace
 from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
@@ -65,6 +66,7 @@ class AeronLog:
         cluster_id: int = 0,
         read_preference: ReadPreference = FOLLOWER,
         file_io_max_length: int | None = None,
+        rate_max: int | None = None,
         credentials: bytes | CredentialsSupplier | None = None,
         timeout_s: float = TIMEOUT_S,
         give_up_s: float = GIVE_UP_S,
@@ -75,8 +77,9 @@ class AeronLog:
         """``aeron_dir`` is that of a media driver on this host, by default the user's.
 
         ``cluster_id`` is the cluster's, which its members tell nobody: it is part of the log's identity.
-        ``file_io_max_length`` is how many bytes a member's archive reads at once for us, ``credentials`` are
-        for archives that ask for them, by default those that the environment names.
+        ``file_io_max_length`` is how many bytes a member's archive reads at once for us, ``rate_max`` how
+        many of a range we read a second. ``credentials`` are for archives that ask for them, by default those
+        of the environment.
         Raises MediaDriverError, TimedOut when no member answers, AuthenticationRejected, ConfigurationError.
         """
         self.warnings: list[str] = []
@@ -88,6 +91,7 @@ class AeronLog:
         self._give_up_ns = int(give_up_s * 1e9)
         self._spread = os.getpid() if spread is None else spread
         self._now_ns = now_ns
+        self._pace = Pace(rate_max, now_ns)
         self._wait = wait
         self._aeron: Aeron | None = None
         self._members: dict[str, RecordingSource] = {}  # that have answered, by endpoint, preferred first
@@ -492,13 +496,17 @@ class AeronLog:
         """Take what comes until nothing has for a while; yields after each piece."""
         deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
         while received.end < until and self._now_ns() < deadline_ns:
-            if received.take(replay):
-                deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
+            room = self._pace.room()
+            is_over = replay.is_over  # else what comes meanwhile could be missed
+            if length := received.take(replay, room):
+                self._pace.take(length)
                 yield
-            elif replay.is_over and not received.take(replay):
+            elif room != 0 and is_over:
                 return
             else:
                 self._wait(IDLE_S)
+            if length or room == 0:
+                deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
 
 
 class _Received:
@@ -518,9 +526,10 @@ class _Received:
     def is_full(self) -> bool:
         return self._bytes.size - self._length < MTU_MAX + FRAME_ALIGNMENT
 
-    def take(self, replay: BoundedReplay) -> int:
-        """What the replay has, as far as there is room."""
-        length = replay.poll(self._bytes, self._length)
+    def take(self, replay: BoundedReplay, length_max: int | None = None) -> int:
+        """What the replay has, as far as there is room, and at most so much."""
+        room = self._bytes if length_max is None else self._bytes[: self._length + length_max]
+        length = replay.poll(room, self._length)
         self._length += length
         return length
 

@@ -85,6 +85,12 @@ class AeronSourceOptions(AeronOptions):
         "of `consensusEndpoints` and `aeronArchive`: bytes that an archive reads at once for a task",
         shown="the archive's own",
     )
+    aeron_rate_max: int | None = option_field(
+        "aeronRateMax",
+        parse_size,
+        "of `consensusEndpoints` and `aeronArchive`: bytes that a task reads a second at most",
+        shown="all that comes",
+    )
 
     AERON_PLACES: ClassVar = "consensusEndpoints or aeronArchive"
 
@@ -95,7 +101,8 @@ class AeronSourceOptions(AeronOptions):
     def __post_init__(self) -> None:
         AeronOptions.__post_init__(self)
         if not self.is_over_aeron:
-            check_goes_with(self.AERON_PLACES, ("aeronFileIoMax", self.aeron_file_io_max))
+            bounds = ("aeronFileIoMax", self.aeron_file_io_max), ("aeronRateMax", self.aeron_rate_max)
+            check_goes_with(self.AERON_PLACES, *bounds)
         if self.aeron_archive is None:
             check_goes_with("aeronArchive", ("recordingId", self.recording_id))
 

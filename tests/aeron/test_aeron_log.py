@@ -12,7 +12,7 @@ from cluster.aeron.lane_log import planned_index
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.protocol.backup import BackupResponse
 from cluster.reader import LogReader
-from tests.aeron.scripted_aeron import Script, mark_replayed, open_scripted
+from tests.aeron.scripted_aeron import Clock, Script, mark_replayed, open_scripted
 from tests.reader import real
 
 
@@ -56,6 +56,25 @@ def test_any_range_gives_the_entries_that_begin_in_it(monkeypatch, whole, script
             assert sum(len(block) for _, block in blocks) == entries[last]["endPosition"] - begin
             assert list(reader.entries(begin, end)) == entries[first : last + 1]
     assert not any(script.stops for script in scripts), "each replay ends by itself"
+
+
+@pytest.mark.parametrize("rate", [1000, 40_000, 10_000_000])
+def test_a_range_is_read_no_faster_than_said_and_its_member_is_not_taken_for_silent(
+    monkeypatch, whole, scripts, rate
+):
+    data = whole[2]
+    clock = Clock()
+    timing = {"now_ns": lambda: clock.now_ns, "wait": clock.wait}
+    with open_scripted(monkeypatch, scripts, rate_max=rate, **timing) as reader:
+        end = reader.end_position()
+        began_ns, read = clock.now_ns, 0
+        for position, block in reader.blocks(0, end, is_committed=True, max_bytes=4096):
+            read += len(block)
+            seconds = (clock.now_ns - began_ns) / 1e9
+            assert position + len(block) <= seconds * rate + max(rate / 20, 65_504)
+    assert read == data.size
+    assert (clock.now_ns - began_ns) / 1e9 == pytest.approx(data.size / rate, rel=0.5, abs=0.05)
+    assert sum(script.stops for script in scripts) == 0
 
 
 def test_a_replay_of_which_no_more_is_wanted_is_stopped(monkeypatch, whole, scripts):

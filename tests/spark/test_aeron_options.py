@@ -28,6 +28,8 @@ from spark_connector.options.cluster_options import SourceOptions
         ({"consensusEndpoints": "a:1", "clusterId": "x"}, "option clusterId is 'x'; expected a number"),
         ({"clusterDir": "/m", "aeronDir": "/d"}, "option aeronDir goes with consensusEndpoints"),
         ({"clusterDir": "/m", "aeronFileIoMax": "64k"}, "option aeronFileIoMax goes with consensusEndpoints"),
+        ({"clusterDir": "/m", "aeronRateMax": "10m"}, "option aeronRateMax goes with consensusEndpoints"),
+        ({"consensusEndpoints": "a:1", "aeronRateMax": "0"}, "option aeronRateMax is '0'; expected a size"),
         ({"aeronArchive": "a:1,b:1"}, "aeronArchive is 'a:1,b:1': archive 'a:1,b:1': expected one, by its"),
         ({"aeronArchive": "a:1", "recordingId": "x"}, "option recordingId is 'x'; expected a number"),
         ({"aeronArchive": "a:1", "consensusEndpoints": "a:9003"}, "or option aeronArchive; both are given"),
