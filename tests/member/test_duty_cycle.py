@@ -6,7 +6,6 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.errors import StorageError
 from cluster.log.frames import HEADER_LENGTH
 from cluster.member.log import publication
-from cluster.member.phases import leading
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import CommitPosition
 from cluster.protocol.enums import (
@@ -30,29 +29,7 @@ from cluster.protocol.session import (
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.member.cluster_steps import AllowAll, a_cluster, entries
 from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
-
-
-class Spy:
-    """Notes the order in which methods are called."""
-
-    def __init__(self, monkeypatch):
-        self.monkeypatch = monkeypatch
-        self.calls = []
-
-    def on(self, target, method, name=None):
-        original = getattr(type(target), method)
-
-        def called(called_on, *arguments, **keywords):
-            if called_on is target:
-                self.calls.append(name or method)
-            return original(called_on, *arguments, **keywords)
-
-        self.monkeypatch.setattr(type(target), method, called)
-
-    def turn(self, member, after_ns=0):
-        self.calls.clear()
-        member.take_turn(after_ns)
-        return list(self.calls)
+from tests.member.spy import Spy
 
 
 @pytest.fixture
@@ -302,36 +279,6 @@ def test_timers_come_before_service_messages_and_those_before_ingress_then_the_p
     spy.on(agent.parts.services, "poll", "services")
 
     assert spy.turn(leader) == ["timers", "service messages", "ingress", "position", "services"]
-
-
-def test_a_turn_appends_all_that_services_and_timers_have(spy):
-    cluster = a_cluster()
-    agent = cluster.leader.agent
-    for number in range(100):
-        agent.replica.timers.schedule(number, 0)
-        agent.replica.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
-    spy.on(agent.parts.clients, "poll", "ingress")
-
-    assert spy.turn(cluster.leader) == ["ingress"]
-    assert not len(agent.replica.timers) and not agent.replica.trackers[0].has_unappended
-
-
-@pytest.mark.parametrize("what", ["timers", "messages"])
-def test_clients_wait_for_what_a_turn_does_not_append_of_these_but_not_for_ever(what, spy, monkeypatch):
-    monkeypatch.setattr(leading, "OWN_BYTES_PER_TURN", 1)  # 20 of them
-    cluster = a_cluster()
-    agent = cluster.leader.agent
-    count = 20 * 2 * leading.WAITING_TURNS_MAX
-    for number in range(count):
-        if what == "timers":
-            agent.replica.timers.schedule(number, 0)
-        else:
-            agent.replica.trackers[0].enqueue(SessionMessageHeader(0, 0, 0).encode() + b"offered")
-    spy.on(agent.parts.clients, "poll", "ingress")
-
-    polled = [bool(spy.turn(cluster.leader)) for _ in range(count // 20)]
-    waiting = [False] * leading.WAITING_TURNS_MAX
-    assert polled == [*waiting, True, *waiting[2:], True]
 
 
 @pytest.mark.conformance("C-29")
