@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,8 @@ conf/node.toml has every key with its default and what it is for; the environmen
 over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
 {"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
 DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGRTMIN, with
-status 75, which asks whoever runs the member to start it again (`cluster restart`). SIGHUP opens logs again.
+status 75, which asks whoever runs the member to start it again (`cluster restart`). SIGHUP opens logs again
+and takes what changed in the file as far as --check says SIGHUP.
 
 --check runs nothing. It prints the keys that are given, each with its value, where it is from, and what a
 change of it takes; with --json all keys, {"file", "keys": [{"key", "value", "text", "source", "takes"}],
@@ -68,7 +70,8 @@ def node(
         raise typer.BadParameter("give one of --config and --check", param_hint="--config")
     check_address_space()
     compile_first()
-    loaded = config_text.load(config, overrides=overrides)
+    read_config = partial(config_text.load, config, overrides=overrides)
+    loaded = read_config()
     for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
     if moved := config_text.told_if_moved(config, loaded):
@@ -100,7 +103,9 @@ def node(
     process.warm_up(loaded)
     leave_streams_to_services()
     try:
-        status = process.run(loaded, on_listening=on_listening, on_service_error=on_service_error)
+        status = process.run(
+            loaded, on_listening=on_listening, on_service_error=on_service_error, read_config=read_config
+        )
     finally:
         errors.close()
     raise typer.Exit(status)

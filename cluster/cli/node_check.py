@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from cluster.cli.tables import columns_of
 from cluster.errors import ClusterError
 from cluster.node import config_text
-from cluster.node.config_keys import KEYS
-from cluster.node.config_types import key_of
+from cluster.node.config_keys import KEYS, RELOADABLE
+from cluster.node.config_types import key_of, value_text
 
 if TYPE_CHECKING:
     from cluster.node.config import NodeConfig
@@ -40,22 +40,16 @@ def check(path: Path, overrides: dict[str, Any], *, as_json: bool) -> bool:
 def _described(key: str, config: NodeConfig, place: str) -> dict[str, Any]:
     names = {key_of(name): name for name in type(config).model_fields}
     value = getattr(config, names[key])
-    is_read_again = key in READ_AGAIN and bool(value)
+    takes = "SIGHUP" if names[key] in RELOADABLE else "a restart"
+    if key in READ_AGAIN and value:
+        takes = "a restart; the file's content none"
     return {
         "key": key,
         "value": value,
-        "text": _text(names[key], value),
+        "text": value_text(names[key], value),
         "source": place,
-        "takes": "a restart; the file's content none" if is_read_again else "a restart",
+        "takes": takes,
     }
-
-
-def _text(name: str, value: Any) -> str:
-    from cluster.node.config_types import duration_text
-
-    if name.endswith("_ns") and isinstance(value, int):
-        return duration_text(value)
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _problems(config: NodeConfig) -> list[str]:

@@ -46,8 +46,7 @@ class ConsumerTable:
 
     def __init__(self, context: ConsensusModuleContext) -> None:
         self.jumped = 0  # cluster time, as far as this member has seen it
-        self._retention = context.cluster_duration(context.consumer_retention_ns)
-        self._consumers_max = context.consumers_max
+        self._context = context
         self._groups: dict[str, _Group] = {}
         self.changes = 0  # how often any of them has
         self._uncommitted: UncommittedEntries[_Report] = UncommittedEntries()
@@ -58,7 +57,7 @@ class ConsumerTable:
     @property
     def retention(self) -> int:
         """What a leader writes into a report."""
-        return self._retention + self.jumped
+        return self._context.cluster_duration(self._context.consumer_retention_ns) + self.jumped
 
     # ---- may it be reported: asked by a leader
 
@@ -86,7 +85,7 @@ class ConsumerTable:
             for name, group in self._groups.items():
                 if not group.is_expired(cluster_time, self.retention):
                     whose[name] = group.principal
-            if (free := self._consumers_max - len(whose)) <= 0:
+            if (free := self._context.consumers_max - len(whose)) <= 0:
                 return f"{told}: {len(whose)} groups are kept, as many as consumers_max allows"
             held = list(whose.values()).count(principal)
             if principal and (why := beyond_share(held, free)):

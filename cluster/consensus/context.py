@@ -16,12 +16,13 @@ SECOND = 1_000_000_000
 DAY = 86_400 * SECOND
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ConsensusModuleContext:
     """Aeron's properties under Aeron's names, with Aeron's defaults unless the line says why not.
 
-    Its fields are keys of a member's configuration under the same names, or follow from them. The class
-    attributes are no keys: they are the same for every member.
+    Its fields are keys of a member's configuration under the same names, or follow from them. Those that a
+    reload may change are read where they are used; no others change. The class attributes are no keys: they
+    are the same for every member.
     """
 
     member_id: int = 0

@@ -85,8 +85,7 @@ class LaneTable:
 
     def __init__(self, context: ConsensusModuleContext, table: SessionTable) -> None:
         self.jumped = 0  # cluster time, as far as this member has seen it
-        self._retention = context.cluster_duration(context.lane_retention_ns)
-        self._lanes_max = context.lanes_max
+        self._context = context
         self._table = table
         self._applications: dict[str, _Application] = {}  # the one that was opened last stands last
         self._held: dict[int, _State] = {}  # by session
@@ -99,7 +98,7 @@ class LaneTable:
     @property
     def retention(self) -> int:
         """What a leader writes into an open."""
-        return self._retention + self.jumped
+        return self._context.cluster_duration(self._context.lane_retention_ns) + self.jumped
 
     # ---- may it be opened: asked by a leader
 
@@ -191,9 +190,10 @@ class LaneTable:
         opened = [entry.principal for entry in self._uncommitted if isinstance(entry, _Opened)]
         expired = self._expired(application, timestamp - self.retention)
         forgotten = sum(len(self._applications[name].lanes) for name in expired)
-        free = self._lanes_max - (self._count + len(opened) - forgotten)
+        taken = self._count + len(opened) - forgotten
+        free = self._context.lanes_max - taken
         if free <= 0:
-            return f"{self._lanes_max - free} lanes are kept, as many as lanes_max allows"
+            return f"{taken} lanes are kept, as many as lanes_max allows"
         if not principal or self._count + len(opened) < FREE_MULTIPLE * free:
             return ""
         whose = (len(known.lanes) for known in self._applications.values() if known.principal == principal)

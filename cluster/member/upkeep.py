@@ -22,7 +22,7 @@ class Upkeep:
         self._session_counters = SessionCounters(parts.counters.file, context.cluster_id)
         self._consumer_counters = ConsumerCounters(parts.counters.file, context.cluster_id)
         bounds = ("max_sessions", "lanes_max", "consumers_max")
-        self._fills = [FillLevel(name, getattr(context, name), reporter.event) for name in bounds]
+        self._fills = {name: FillLevel(name, reporter.event) for name in bounds}
 
     def show_life(self) -> None:
         """To tools, by mark file and counters; and to people, which members are not there."""
@@ -35,8 +35,8 @@ class Upkeep:
         self._session_counters.update(sessions.sessions)
         self._consumer_counters.update(sessions.consumers)
         counts = (sessions.taken_count, len(sessions.lanes), len(sessions.consumers))
-        for fill, count in zip(self._fills, counts, strict=True):
-            fill.update(count)
+        for (name, fill), count in zip(self._fills.items(), counts, strict=True):
+            fill.update(count, getattr(parts.context, name))
         for member_id in parts.liveness.update(now_ns, self._is_there):
             self._reporter.event(f"member {member_id} is not there, and is not waited for")
 

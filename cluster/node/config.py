@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
-from cluster.node.config_keys import KIB, NodeKeys
+from cluster.node.config_keys import KIB, RELOADABLE, NodeKeys
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.protocol.response_channel import parameter, with_parameter
@@ -41,6 +41,9 @@ class NodeConfig(NodeKeys):
     """One member, and what it needs to know of the others."""
 
     @model_validator(mode="after")
+    def _validate_together(self) -> NodeConfig:
+        return self._check_together()
+
     def _check_together(self) -> NodeConfig:
         try:
             ids = [member.member_id for member in self.cluster_members]
@@ -129,6 +132,14 @@ class NodeConfig(NodeKeys):
                     "together", "{name}: expected {expected}", {"name": name, "expected": expected}
                 )
         return self
+
+    def reloaded(self, found: NodeConfig) -> NodeConfig:
+        """This one with what ``found`` has for the reloadable keys. Raises ConfigurationError."""
+        config = self.model_copy(update={name: getattr(found, name) for name in RELOADABLE})
+        try:
+            return config._check_together()
+        except PydanticCustomError as error:
+            raise ConfigurationError(f"{error.message()}, before a restart") from None
 
     # -- what follows from the keys --
 

@@ -3,6 +3,9 @@
 Each key says its unit, its default, Aeron's name for it, and why one would change it; ``conf/node.toml`` is
 made of that. Attributes have the unit in their name (``session_timeout_ns``), keys in their value
 (``session_timeout = "10s"``).
+
+A ``reloadable`` key changes while the member runs (``reload.py``). It is read at each use, and members with
+different values of it still agree: only the leader goes by it, or each member for itself.
 """
 
 from __future__ import annotations
@@ -12,7 +15,17 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.node.config_types import Duration, Members, Names, ServiceModes, Size, Version, key_of, size_text
+from cluster.node.config_types import (
+    Duration,
+    Members,
+    Names,
+    ServiceModes,
+    Size,
+    Version,
+    is_reloadable,
+    key_of,
+    size_text,
+)
 from cluster.node.config_types import duration as _duration
 from cluster.node.config_types import key as _key
 from cluster.node.config_types import size as _size
@@ -185,6 +198,7 @@ class NodeKeys(BaseModel):
         MODULE.session_timeout_ns,
         "A session without a message or keep-alive for this long is closed.",
         aeron="aeron.cluster.session.timeout",
+        reloadable=True,
     )
     clock_skew_max_ns: Duration = _duration(
         MODULE.clock_skew_max_ns,
@@ -255,6 +269,7 @@ class NodeKeys(BaseModel):
         unit="connections",
         ge=1,
         le=1 << 20,
+        reloadable=True,
     )
     session_open_timeout_ns: Duration = _duration(
         BOUNDS.session_open_timeout_ns,
@@ -265,6 +280,7 @@ class NodeKeys(BaseModel):
         "Most sessions of one connection; Aeron's clients, and ours, have one each.",
         unit="sessions",
         ge=1,
+        reloadable=True,
     )
     supervised_bytes_max: Size = _size(
         size_text(MODULE.supervised_bytes_max),
@@ -280,11 +296,13 @@ class NodeKeys(BaseModel):
         unit="lanes",
         ge=1,
         le=1_000_000,
+        reloadable=True,
     )
     lane_retention_ns: Duration = _duration(
         MODULE.lane_retention_ns,
         """An application that opens none of its lanes for this long is forgotten: a batch that it sends again
         is in the log twice then. The leader's counts.""",
+        reloadable=True,
     )
     consumers_max: int = _key(
         MODULE.consumers_max,
@@ -292,11 +310,13 @@ class NodeKeys(BaseModel):
         unit="groups",
         ge=1,
         le=65536,
+        reloadable=True,
     )
     consumer_retention_ns: Duration = _duration(
         MODULE.consumer_retention_ns,
         """A consumer group that reports nothing for this long is forgotten, and keeps no log any more. The
         leader's counts.""",
+        reloadable=True,
     )
     response_channel_length_max: int = _key(
         MODULE.response_channel_length_max,
@@ -305,6 +325,7 @@ class NodeKeys(BaseModel):
         unit="characters",
         ge=128,
         le=64 * KIB,
+        reloadable=True,
     )
     request_length_max: Size = _size(
         size_text(MODULE.request_length_max),
@@ -316,12 +337,14 @@ class NodeKeys(BaseModel):
     frame_timeout_ns: Duration = _duration(
         BOUNDS.frame_timeout_ns,
         "Whoever has sent half a frame has this long for the rest.",
+        reloadable=True,
     )
     received_bytes_max: Size = _size(
         size_text(BOUNDS.received_bytes_max),
         """Most bytes that are kept of frames that have not come whole, of all clients together. Beyond it
         whoever holds most is cut off, one without a session first.""",
         ge=MIB,
+        reloadable=True,
     )
     egress_bytes_max: Size = _size(
         size_text(BOUNDS.egress_bytes_max),
@@ -333,6 +356,7 @@ class NodeKeys(BaseModel):
         size_text(BOUNDS.egress_bytes_total_max),
         "As egress_bytes_max, of all clients together; the client that lags most is cut off.",
         ge=MIB,
+        reloadable=True,
     )
     readers_max: int = _key(
         BOUNDS.readers_max,
@@ -346,10 +370,12 @@ class NodeKeys(BaseModel):
         """Most bytes in memory that all readers together have not taken yet: each gets blocks of at most its
         share.""",
         ge=MIB,
+        reloadable=True,
     )
     reader_timeout_ns: Duration = _duration(
         BOUNDS.reader_timeout_ns,
         "A reader that takes nothing of what it is sent, or asks nothing, for this long is cut off.",
+        reloadable=True,
     )
     greetings_max: int = _key(
         BOUNDS.greetings_max,
@@ -362,6 +388,7 @@ class NodeKeys(BaseModel):
     greeting_timeout_ns: Duration = _duration(
         BOUNDS.greeting_timeout_ns,
         "A connection there that says no Hello for this long is closed.",
+        reloadable=True,
     )
     greeting_length_max: Size = _size(
         size_text(BOUNDS.greeting_length_max),
@@ -481,6 +508,7 @@ class NodeKeys(BaseModel):
         so much log. A cluster that is suspended, or at another operator's request, takes it later.""",
         ge=0,
         le=1 << 62,
+        reloadable=True,
     )
     snapshot_every_ns: Duration = _duration(
         MODULE.snapshot_every_ns,
@@ -488,6 +516,7 @@ class NodeKeys(BaseModel):
         never.""",
         ge=0,
         le=1 << 62,
+        reloadable=True,
     )
     log_retained_snapshots: int = _key(
         MODULE.log_retained_snapshots,
@@ -497,6 +526,7 @@ class NodeKeys(BaseModel):
         unit="snapshots",
         ge=0,
         le=1000,
+        reloadable=True,
     )
     log_bytes_max: Size = _size(
         MODULE.log_bytes_max,
@@ -507,6 +537,7 @@ class NodeKeys(BaseModel):
         0: no bound.""",
         ge=0,
         le=1 << 62,
+        reloadable=True,
     )
     disk_free_min: Size = _size(
         MODULE.disk_free_min,
@@ -514,6 +545,7 @@ class NodeKeys(BaseModel):
         below twice as much node.log says so, below this the leader takes no more input. 0: no bound.""",
         ge=0,
         le=1 << 62,
+        reloadable=True,
     )
     accept_standby_snapshots: bool = _key(
         MODULE.accept_standby_snapshots,
@@ -532,6 +564,7 @@ class NodeKeys(BaseModel):
         """Most bytes of log before the commit position that consumer groups keep, whatever
         log_retained_snapshots says. A group that needs more is not waited for. 0: nothing.""",
         ge=0,
+        reloadable=True,
     )
     log_export_watermark: bool = _key(
         False,
@@ -555,12 +588,14 @@ class NodeKeys(BaseModel):
         should not happen, as a member that was not run for its lease, is a warning. With debug every message
         between members, clients and services is a line, at most 1,000 a second, without its payload. SIGUSR1
         turns that on and off.""",
+        reloadable=True,
     )
     node_log_bytes: Size = _size(
         "64m",
         """At this length node.log becomes node.log.1, in place of the one before: twice this at most.
         output.log of `cluster up` is moved like it, but only when a member starts.""",
         ge=65_536,
+        reloadable=True,
     )
     metrics_endpoint: str = _key(
         "none",
@@ -572,3 +607,4 @@ class NodeKeys(BaseModel):
 
 
 KEYS = tuple(key_of(name) for name in NodeKeys.model_fields)
+RELOADABLE = frozenset(name for name, field in NodeKeys.model_fields.items() if is_reloadable(field))

@@ -204,7 +204,8 @@ def documentation() -> str:
         "A member's configuration, complete: each key at its default, so that any of them may be left out. "
         "The environment variable CLUSTER_KEY wins over the file, --member over both. "
         "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
-        '"Aeron" is the property that means the same there.',
+        '"Aeron" is the property that means the same there. A running member takes a changed key that is '
+        '"reloadable" at SIGHUP, and any other at its next start.',
         "cluster node --config conf/node.toml",
         required={"members": "required for more than one member"},
     )
@@ -222,6 +223,7 @@ def text_of(model: type[BaseModel], intro: str, command: str, required: Mapping[
             lines += ["", title + "-" * (102 - len(title))]
         facts = [required.get(name, f"default: {to_toml(extra['default'])}")]
         facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
+        facts += ["reloadable"] if extra["reloadable"] else []
         lines += [
             "",
             *textwrap.wrap(field.description or "", 100, initial_indent="# ", subsequent_indent="# "),

@@ -6,6 +6,7 @@ import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
 DURATION = "duration (ns, us, ms, s)"
@@ -63,6 +64,13 @@ def duration_text(duration_ns: int) -> str:
     return f"{duration_ns // NS_OF_UNIT[unit]}{unit}"
 
 
+def value_text(field_name: str, value: Any) -> str:
+    """The value of a key as people read it."""
+    if field_name.endswith("_ns") and isinstance(value, int):
+        return duration_text(value)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
 def size_text(length: int) -> str:
     """The text of a number of bytes, in the largest unit that it is a multiple of."""
     unit = max((u for u, size in BYTES_OF_UNIT.items() if length % size == 0), key=BYTES_OF_UNIT.__getitem__)
@@ -79,8 +87,20 @@ ServiceModes = Annotated[
 ]
 
 
-def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: str = "", **bounds: Any) -> Any:
-    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it."""
+def key(
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    aeron: str = "",
+    section: str = "",
+    reloadable: bool = False,
+    **bounds: Any,
+) -> Any:
+    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it.
+
+    ``reloadable``: it changes without a restart.
+    """
     return Field(
         default,
         description=" ".join(text.split()),
@@ -89,6 +109,7 @@ def key(default: Any, text: str, *, unit: str = "", aeron: str = "", section: st
             "unit": unit,
             "aeron": aeron,
             "section": section,
+            "reloadable": reloadable,
             "default": default,
             "bounds": bounds,
         },
@@ -107,6 +128,12 @@ def duration(default: int | str, text: str, **rest: Any) -> Any:
 def size(default: Any, text: str, **rest: Any) -> Any:
     """A key whose value is a number of bytes."""
     return key(default, text, unit=SIZE, **rest)
+
+
+def is_reloadable(field: FieldInfo) -> bool:
+    """As the key was declared."""
+    extra: Any = field.json_schema_extra
+    return bool(extra["reloadable"])
 
 
 def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section: str = "") -> Any:

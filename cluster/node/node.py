@@ -47,6 +47,7 @@ from cluster.node.metrics_process import MetricsProcess
 from cluster.node.node_log import NodeLog
 from cluster.node.own_name import await_own_names, warn_of_loopback
 from cluster.node.ports import LifeSettings
+from cluster.node.reload import reload
 from cluster.node.runner import AgentRunner, cluster_clock
 from cluster.protocol.enums import ClusterComponentType, ClusterControlToggle, ElectionState, Role
 from cluster.security.audit import AuditLog
@@ -72,17 +73,22 @@ class ClusterNode:
         config: NodeConfig,
         on_leader: Callable[[bool], None] | None = None,
         on_service_error: OnServiceError | None = None,
+        read_config: Callable[[], NodeConfig] | None = None,
     ) -> None:
-        """Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError."""
+        """``read_config`` reads the configuration again, for ``reload``.
+
+        Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError.
+        """
         self.config = config
         self.error: ClusterError | None = None  # why the member ended, when it was not asked to
         self._on_leader = on_leader
         self._on_service_error = on_service_error
+        self._read_config = read_config
         self._thread: threading.Thread | None = None
         self._is_leader = False
         self._is_orderly = False
         self._is_stop_asked = False
-        self._is_reopen_asked = False
+        self._is_reload_asked = False
         self.is_restart_asked = False
         self._began_ns = 0
         self._errors_before = 0  # counted in earlier lives
@@ -147,7 +153,7 @@ class ClusterNode:
         self._opened.callback(self._audit.close)
         security = load_security(config, self._on_security_error, self._on_refused, self._audit.administered)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
-        bounds, told = fit_descriptors(config.bounds)
+        self._bounds, told = fit_descriptors(config.bounds)
         if told:
             self.log.warning("strangers get less than was configured", why=told)
         self._poller = Poller(Names(on_event=self.log.info))
@@ -168,7 +174,7 @@ class ClusterNode:
             files,
             self._mark_file,
             self._poller,
-            bounds,
+            self._bounds,
             self.log,
             security,
             tls,
@@ -266,7 +272,7 @@ class ClusterNode:
     def _begin_again(self) -> None:
         """Wait until the disk is well, or until this member is to stop; whoever asks is still heard."""
         while not self._is_stop_asked:
-            self._reopen_asked_logs()
+            self._reload_if_asked()
             left_ns = self._failures.due_ns - time.monotonic_ns()
             if left_ns > 0:
                 self._poller.wait(min(left_ns, HOUSEKEEPING_INTERVAL_NS) / 1e9)
@@ -317,9 +323,9 @@ class ClusterNode:
         self.is_restart_asked = True
         self.stop()
 
-    def reopen_logs(self) -> None:
-        """Ask for it, from any thread or a signal handler: within a second files that were moved are left."""
-        self._is_reopen_asked = True
+    def reload(self) -> None:
+        """Ask for it, from any thread or a signal handler: logs and configuration, within a second."""
+        self._is_reload_asked = True
 
     def watch(self, fd: int, events: int, target: Target) -> None:
         """Have the member's thread tell ``target`` of a descriptor's epoll events."""
@@ -359,7 +365,7 @@ class ClusterNode:
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
             self.log.tell_repeated(now_ns)
-            self._reopen_asked_logs()
+            self._reload_if_asked()
             self._trace.follow(life)
             self._machine.refresh_certificates()
             self._show(life)
@@ -370,10 +376,15 @@ class ClusterNode:
             self.stop()
         return work_count
 
-    def _reopen_asked_logs(self) -> None:
-        if self._is_reopen_asked:
-            self._is_reopen_asked = False
-            self.log.reopen_with(self._audit)
+    def _reload_if_asked(self) -> None:
+        """Go on in the log files that have the names now, and by what the configuration says now."""
+        if not self._is_reload_asked:
+            return
+        self._is_reload_asked = False
+        self.log.reopen_with(self._audit)
+        if self._read_config is not None:
+            parts = (self._settings.context, self._bounds)
+            self.config = reload(self.config, self._read_config, parts, self.log)
 
     def _show(self, life: MemberLife) -> None:
         """What is counted elsewhere, for those who read the counters file."""

@@ -73,6 +73,9 @@ class _Lines:
     def reopen(self) -> None:
         self._file.reopen()
 
+    def set_bytes_max(self, bytes_max: int) -> None:
+        self._file.bytes_max = bytes_max
+
     def close(self) -> None:
         self._file.close()
 
@@ -103,6 +106,13 @@ class NodeLog:
             wrapper_class=structlog.make_filtering_bound_logger(level),
             **self._context,
         )
+
+    def configure(self, level: str, bytes_max: int) -> None:
+        """Go by another level, unless it is the one that was configured, and another bound."""
+        self._file.set_bytes_max(bytes_max)
+        if level != self._configured_level:
+            self._configured_level = level
+            self._set_level(level)
 
     @property
     def is_debugging(self) -> bool:

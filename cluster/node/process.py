@@ -59,6 +59,7 @@ def run(
     link: socket.socket | None = None,
     on_listening: Callable[[], None] | None = None,
     on_service_error: OnServiceError | None = None,
+    read_config: Callable[[], NodeConfig] | None = None,
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
 
@@ -67,7 +68,8 @@ def run(
 
     ``link`` leads to a supervisor (``supervisor.py``). An error that ends the member is told there, or
     raised without one. ``on_listening`` is called when clients and other members can connect, and
-    ``on_service_error`` as by ClusterNode, where there is no supervisor to be told.
+    ``on_service_error`` as by ClusterNode, where there is no supervisor to be told. ``read_config`` is for
+    SIGHUP; a supervisor's members read their node.toml.
     """
     signals.pass_over()
     manager = ServiceManager({} if link is not None else os.environ)  # of a supervisor it is none of ours
@@ -76,6 +78,7 @@ def run(
             config,
             on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
             on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
+            read_config=read_config if link is None else partial(_read_file, config.path / "node.toml"),
         )
 
         def stop() -> None:
@@ -83,7 +86,7 @@ def run(
             node.stop()
 
         signal.signal(RESTART_SIGNAL, lambda *_: node.restart())
-        signals.answer(node.log, node.reopen_logs)
+        signals.answer(node.log, node.reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             if link is None or number == signal.SIGTERM:
                 signal.signal(number, lambda *_: stop())
@@ -123,13 +126,18 @@ def run_by_file(path: str, descriptor: int) -> int:
     link.setblocking(False)
     ignore_signals_at_exit()
     try:
-        config = config_text.load(overrides=config_text.values_in(path))
+        config = _read_file(path)
         name_process(config.member_id)
         warm_up(config)
     except ClusterError as error:
         tell(link, event="failed", error=str(error))
         return error.exit_status
     return run(config, link)
+
+
+def _read_file(path: str | os.PathLike[str]) -> NodeConfig:
+    """A file of a supervisor's member, which wins over the environment."""
+    return config_text.load(overrides=config_text.values_in(path))
 
 
 def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:

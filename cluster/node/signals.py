@@ -22,9 +22,9 @@ def pass_over() -> None:
         faulthandler.register(signal.SIGQUIT, sys.__stderr__, chain=True)
 
 
-def answer(log: NodeLog, reopen_logs: Callable[[], None]) -> None:
-    """HUP has the logs opened again, USR1 turns debug on and off, USR2 writes the stacks of all threads."""
-    signal.signal(signal.SIGHUP, lambda *_: reopen_logs())
+def answer(log: NodeLog, reload: Callable[[], None]) -> None:
+    """HUP calls ``reload``, USR1 turns debug on and off, USR2 writes the stacks of all threads."""
+    signal.signal(signal.SIGHUP, lambda *_: reload())
     signal.signal(signal.SIGUSR1, lambda *_: log.toggle_debug())
     signal.signal(signal.SIGUSR2, lambda *_: log.asked("stacks", stacks=_stacks()))
 

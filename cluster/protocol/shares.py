@@ -73,18 +73,17 @@ class Taken:
 class FillLevel:
     """Says once that four fifths of a bound are taken, and again after it was down to a half."""
 
-    __slots__ = ("_is_said", "_maximum", "_name", "_say")
+    __slots__ = ("_is_said", "_name", "_say")
 
-    def __init__(self, name: str, maximum: int, say: Callable[[str], None]) -> None:
+    def __init__(self, name: str, say: Callable[[str], None]) -> None:
         self._name = name
-        self._maximum = maximum
         self._say = say
         self._is_said = False
 
-    def update(self, count: int) -> None:
-        """``count`` of the bound are taken now."""
-        if not self._is_said and self._maximum >= 5 and 5 * count >= 4 * self._maximum:
+    def update(self, count: int, maximum: int) -> None:
+        """``count`` of ``maximum`` are taken now."""
+        if not self._is_said and maximum >= 5 and 5 * count >= 4 * maximum:
             self._is_said = True
-            self._say(f"{self._name}: {count} of {self._maximum} are taken")
-        elif self._is_said and 2 * count <= self._maximum:
+            self._say(f"{self._name}: {count} of {maximum} are taken")
+        elif self._is_said and 2 * count <= maximum:
             self._is_said = False

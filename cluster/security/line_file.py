@@ -17,7 +17,7 @@ class LineFile:
     def __init__(self, path: str, bytes_max: int) -> None:
         """Raises StorageError."""
         self._path = path
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self._is_torn = False  # ends in half a line
         self._lock = threading.RLock()  # a signal's handler may write too
         with StorageErrors(path, "cannot be opened"):
@@ -27,7 +27,7 @@ class LineFile:
         """Raises OSError when the disk does not take all of it; the file then ends as it did before."""
         with self._lock:
             size = os.fstat(self._fd).st_size
-            if size and size + len(lines) > self._bytes_max:
+            if size and size + len(lines) > self.bytes_max:
                 self._begin_anew()
                 size = 0
             data = b"\n" + lines if self._is_torn else lines

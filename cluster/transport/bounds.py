@@ -12,9 +12,9 @@ SECOND_NS = 1_000_000_000
 MIB = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Bounds:
-    """Times in nanoseconds, sizes in bytes."""
+    """Times in nanoseconds, sizes in bytes. A reload may change those that ``config_keys.py`` says."""
 
     connections_max: int = 1_024  # of clients, over all media
     address_connections_max: int = 512  # of one host over TCP or gRPC

@@ -146,9 +146,8 @@ class LogServer:
         self._executor = executor
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
         self._bounds = bounds
-        self._timeout_s = bounds.reader_timeout_ns / SECOND_NS
         self._readers = Taken()  # by their address; empty for this host
-        self._fill = FillLevel("readers_max", bounds.readers_max, self._warn)
+        self._fill = FillLevel("readers_max", self._warn)
         self._following_count = 0  # readers that wait for commits
         self._next_look: asyncio.Task[link.LogStatus] | None = None
         self._looked_s = 0.0  # when the last look at the status began
@@ -174,10 +173,15 @@ class LogServer:
             raise self._refusal(f"readers: {address} {why} (readers_max)")
         try:
             with self._readers.by(address):
-                self._fill.update(self._readers.count)
+                self._fill.update(self._readers.count, self._bounds.readers_max)
                 yield
         finally:
-            self._fill.update(self._readers.count)
+            self._fill.update(self._readers.count, self._bounds.readers_max)
+
+    @property
+    def _timeout_s(self) -> float:
+        """Of a reader."""
+        return self._bounds.reader_timeout_ns / SECOND_NS
 
     def _warn(self, text: str) -> None:
         if self._on_error is not None:

@@ -164,7 +164,7 @@ class ClientPort:
         self._connection_id = 0  # of the newest
         self._last_served = 0
         self._next_sweep_ns = 0
-        self._fill = FillLevel("connections_max", bounds.connections_max, self._report)
+        self._fill = FillLevel("connections_max", self._report)
         self._listeners: list[Listener] = []
         try:
             for endpoint in listen:
@@ -440,7 +440,7 @@ class ClientPort:
     def _sweep(self, now_ns: int, handler: ClientsHandler) -> None:
         """Cut off who opened no session in time, has half a frame, or takes nothing of what is queued."""
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
-        self._fill.update(len(self._clients))
+        self._fill.update(len(self._clients), self._bounds.connections_max)
         bounds = self._bounds
         behind: list[Connection] = []
         for client in self._clients.values():

@@ -25,8 +25,9 @@ def test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from(run, tmp
     keys = {key["key"]: key for key in json.loads(out)["keys"]}
     assert keys["session_timeout"] == {
         "key": "session_timeout", "value": 7_000_000_000, "text": "7s", "source": str(path),
-        "takes": "a restart",
+        "takes": "SIGHUP",
     }  # fmt: skip
+    assert keys["max_sessions"]["takes"] == "a restart"
     assert keys["max_sessions"]["source"] == "environment variable CLUSTER_MAX_SESSIONS"
     assert keys["dir"]["source"] == "option" and keys["log_mtu"]["source"] == "default"
     assert keys["authenticator_file"]["takes"] == "a restart; the file's content none"

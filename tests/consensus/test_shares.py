@@ -52,12 +52,12 @@ def test_the_last_one_is_for_who_has_few():
 
 def test_four_fifths_of_a_bound_are_told_once_until_half_of_it_is_free_again():
     said = []
-    fill = FillLevel("max_sessions", 10, said.append)
+    fill = FillLevel("max_sessions", said.append)
     for count in (7, 8, 9, 10, 6, 8, 5, 8):
-        fill.update(count)
+        fill.update(count, 10)
     assert said == ["max_sessions: 8 of 10 are taken"] * 2
 
-    FillLevel("max_sessions", 4, said.append).update(4)
+    FillLevel("max_sessions", said.append).update(4, 4)
     assert len(said) == 2
 
 

@@ -69,6 +69,7 @@ ELSEWHERE = {
     "cluster events --dir": "tests/cli/test_events.py::test_lines_of_all_members_stand_in_the_order_of_time",
     "cluster node --check": "tests/cli/test_node_check.py::"
     "test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from",
+    "kill -HUP": "tests/node/test_reload.py::test_a_member_takes_what_changed_when_it_gets_the_signal",
     "docker ": "tests/node/test_deploy.py::"
     "test_the_image_is_built_of_what_there_is_and_runs_as_nobody_in_particular",
     "kubectl ": "tests/node/test_deploy.py::test_the_parts_of_the_stateful_set_fit_together",

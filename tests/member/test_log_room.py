@@ -84,6 +84,28 @@ def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when
     assert has_said(cluster, "input is taken again") or has_said(cluster, "there is room again")
 
 
+def test_bounds_that_change_hold_from_then_on_and_none_takes_input_again():
+    cluster = a_cluster()
+    for member in cluster.members:
+        member.needed_position = 0
+    send(cluster, 700)
+    client, leader = cluster.clients[0], cluster.leader
+    change(cluster, log_bytes_max=taken(leader))
+    client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.run(3 * SECOND)
+    assert client.refusals == [WHY] and leader.counters.log_room.get() == 0
+    change(cluster, log_bytes_max=0)
+    cluster.await_settled()
+    assert leader.counters.log_room.get() == -1
+    assert has_said(cluster, "nothing bounds the log: there is room again")
+
+
+def change(cluster, **values):
+    for member in cluster.members:
+        for name, value in values.items():
+            setattr(member.context, name, value)
+
+
 def take_no_snapshots(member):
     def on_take_snapshot(publication):
         raise RuntimeError("no memory left")

@@ -45,15 +45,13 @@ class Retention:
         tell: Callable[[str], None],
     ) -> None:
         """``tell`` gets a line when the log begins elsewhere, or a group begins to keep some."""
-        self._service_count = context.service_count
-        self._retained_snapshots = context.log_retained_snapshots
+        self._context = context
         self._room = room
         self._archive = archive
         self._log = log
         self._streams = streams
         self._needed_positions = needed_positions
         self._slowest_consumer = slowest_consumer
-        self._hold_bytes = min(context.consumer_hold_bytes, room.hold_bytes)
         self._holder: str | None = None  # the consumer group that keeps some of the log
         self._tell = tell
         self._next_ns = 0
@@ -81,11 +79,11 @@ class Retention:
     @property
     def _kept_snapshots(self) -> int:
         """How many sets of snapshots stay; 0: all of them, and all of the log."""
-        return 1 if self._room.state >= RoomState.SHORT else self._retained_snapshots
+        return 1 if self._room.state >= RoomState.SHORT else self._context.log_retained_snapshots
 
     def _limit(self) -> int | None:
         """Nothing before this position is needed; None when that cannot be said."""
-        sets = list(self._log.recording_log.snapshot_sets(self._service_count))
+        sets = list(self._log.recording_log.snapshot_sets(self._context.service_count))
         if len(sets) < self._kept_snapshots:
             return None
         positions = [sets[self._kept_snapshots - 1][0].log_position, self._log.commit_position]
@@ -100,7 +98,8 @@ class Retention:
         if slowest is None:
             self._holder = None
             return limit
-        position = max(slowest.position, self._log.commit_position - self._hold_bytes)
+        hold_bytes = min(self._context.consumer_hold_bytes, self._room.hold_bytes)
+        position = max(slowest.position, self._log.commit_position - hold_bytes)
         if position >= limit or recording.base_of(position) == recording.base_of(limit):
             self._holder = None
             return min(limit, position)
@@ -108,13 +107,13 @@ class Retention:
             self._holder = slowest.group
             self._tell(
                 f"the log is kept from {position} on, not from {limit} on: consumer group {slowest.group} "
-                f"is at {slowest.position} (consumer_hold_bytes {self._hold_bytes})"
+                f"is at {slowest.position} (consumer_hold_bytes {hold_bytes})"
             )
         return position
 
     def _drop_snapshots(self) -> int:
         """Remove the snapshots that are older than those to be kept."""
         recording_log = self._log.recording_log
-        sets = list(recording_log.snapshot_sets(self._service_count))
+        sets = list(recording_log.snapshot_sets(self._context.service_count))
         oldest = sets[self._kept_snapshots - 1][0].log_position
         return drop_snapshots_before(self._archive, recording_log, oldest)

@@ -11,7 +11,7 @@ twice as much it is said, below that no more input is taken. Aeron leaves all of
 from collections.abc import Callable
 from enum import IntEnum
 
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.member.log.member_log import MemberLog
 from cluster.member.reporter import Reporter
@@ -41,8 +41,7 @@ class LogRoom:
         reporter: Reporter,
     ) -> None:
         """``free_bytes`` are those of the archive's disk; ``counter`` shows how many may still come."""
-        self._log_bytes_max = context.log_bytes_max
-        self._disk_free_min = context.disk_free_min
+        self._context = context
         self._log = log
         self._free_bytes = free_bytes
         self._counter = counter
@@ -52,13 +51,16 @@ class LogRoom:
     @property
     def is_full(self) -> bool:
         """Whether a leader takes no more input. What the log has taken is known in every turn."""
-        return self.state is RoomState.FULL or 0 < self._log_bytes_max <= self._taken
+        return self.state is RoomState.FULL or self._is_used
 
     @property
     def refusal(self) -> str:
         """What clients of a leader hear while it ``is_full``."""
-        key = "log_bytes_max" if 0 < self._log_bytes_max <= self._taken else "disk_free_min"
-        return f"{NO_ROOM} ({key})"
+        return f"{NO_ROOM} ({'log_bytes_max' if self._is_used else 'disk_free_min'})"
+
+    @property
+    def _is_used(self) -> bool:
+        return 0 < self._context.log_bytes_max <= self._taken
 
     @property
     def _taken(self) -> int:
@@ -69,15 +71,15 @@ class LogRoom:
     @property
     def hold_bytes(self) -> int:
         """What consumer groups may keep of it at most, so that they never fill it."""
-        return self._log_bytes_max // 2 or ANY
+        return self._context.log_bytes_max // 2 or ANY
 
     @property
     def snapshot_bytes(self) -> int:
         """After how many bytes of log a snapshot is wanted, so that what is older can go; 0: none is."""
         recording = self._log.recording
-        if self.state >= RoomState.SHORT and self._disk_free_min and recording is not None:
+        if self.state >= RoomState.SHORT and self._context.disk_free_min and recording is not None:
             return recording.segment_length
-        return self._log_bytes_max // 4
+        return self._context.log_bytes_max // 4
 
     @property
     def misses_snapshots(self) -> bool:
@@ -91,23 +93,23 @@ class LogRoom:
 
     def look(self) -> None:
         """Find out how much room there is. Raises OSError where the file system does not say so."""
-        if self._log.recording is None or not (self._log_bytes_max or self._disk_free_min):
+        if self._log.recording is None:
             return
         left, states, why = ANY, [RoomState.AMPLE], []
-        if limit := self._log_bytes_max:
+        if limit := self._context.log_bytes_max:
             taken = self._taken
             states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
             left = min(left, max(limit - taken, 0))
             snapshot = self._log.recording_log.latest_snapshot()
             newest = "no snapshot" if snapshot is None else f"a snapshot at {snapshot.log_position}"
             why.append(f"the log has {taken} bytes and {newest} (log_bytes_max {limit})")
-        if least := self._disk_free_min:
+        if least := self._context.disk_free_min:
             free = self._free_bytes()
             states.append(_state(free < 4 * least, free < 2 * least, free < least))
             left = min(left, max(free - least, 0))
             why.append(f"{free} bytes are free (disk_free_min {least})")
-        self._change(max(states), " and ".join(why))
-        self._counter.set(left)
+        self._change(max(states), " and ".join(why) or "nothing bounds the log")
+        self._counter.set(NULL_VALUE if left == ANY else left)
 
     def _change(self, state: RoomState, why: str) -> None:
         before, self.state = self.state, state

@@ -37,8 +37,7 @@ class SnapshotPolicy:
         services: ServiceAdapter,
         reporter: Reporter,
     ) -> None:
-        self._bytes = context.snapshot_every_bytes
-        self._time = context.cluster_duration(context.snapshot_every_ns)
+        self._context = context
         self._log = log
         self._replica = replica
         self._room = room
@@ -64,10 +63,11 @@ class SnapshotPolicy:
 
     def _is_due(self, end: _LogPoint) -> bool:
         """Whether so much was appended since, or so long ago and anything at all."""
-        appended = end.position - self._since.position
-        is_long = self._time > 0 and end.cluster_time - self._since.cluster_time >= self._time
-        wanted = [bytes_ for bytes_ in (self._bytes, self._room.snapshot_bytes) if bytes_ > 0]
-        return any(appended >= bytes_ for bytes_ in wanted) or (is_long and appended > 0)
+        appended, context = end.position - self._since.position, self._context
+        time = context.cluster_duration(context.snapshot_every_ns)
+        is_long = time > 0 and end.cluster_time - self._since.cluster_time >= time
+        wanted = [n for n in (context.snapshot_every_bytes, self._room.snapshot_bytes) if n > 0]
+        return any(appended >= n for n in wanted) or (is_long and appended > 0)
 
     def _newest(self) -> _LogPoint:
         """Of the snapshots; without any the begin of the log."""
