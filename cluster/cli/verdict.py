@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 HEALTHY, DEGRADED, AT_RISK, UNAVAILABLE = "healthy", "degraded", "at-risk", "unavailable"
 ERROR, WARNING, INFO = "error", "warning", "info"  # an INFO is a remark: it changes no verdict
 
-DISK_FREE_MIN = 1 << 30  # bytes
-DISK_SHARE_MIN = 0.05
+DISK_FREE_MIN = 1 << 30  # bytes, or a twentieth of the disk, or of a small one a quarter
 REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
 CERTIFICATE_DAYS_MIN = 14
 CLOCK_OFFSET_MS_MIN = 500
@@ -235,7 +234,7 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     messages = []
     member_id = member["memberId"]
     free, total = member.get("diskFree"), member.get("diskTotal")
-    if free is not None and total and (free < DISK_FREE_MIN or free < DISK_SHARE_MIN * total):
+    if free is not None and total and free < min(max(DISK_FREE_MIN, total // 20), total // 4):
         text = f"the disk of {who} has {free / (1 << 20):,.0f} MiB free, {free / total:.0%} of it"
         fix = "Make room, or bound the log: log_bytes_max, disk_free_min."
         messages.append(Finding("disk-low", WARNING, member_id, text, fix))

@@ -169,6 +169,13 @@ def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
         ({"serviceLag": 600}, "service-lags"),
     ):
         assert judged(a_cluster(3, **what)) == ("degraded", 1, [name])
+    for free, total, found in (
+        (1 << 30, 20 << 30, []),
+        ((1 << 30) - 1, 20 << 30, ["disk-low"]),
+        (1 << 28, 1 << 30, []),
+        ((1 << 28) - 1, 1 << 30, ["disk-low"]),
+    ):
+        assert judged(a_cluster(3, diskFree=free, diskTotal=total))[2] == found
     assert judged(a_cluster(3, diskFree=100 << 30, diskTotal=1 << 40, serviceLag=0)) == ("healthy", 1, [])
 
 
