@@ -103,6 +103,18 @@ class Browser:
         found: str = self.value(f"document.querySelector({json.dumps(selector)}).textContent")
         return found
 
+    def be(self, width: int, height: int, scheme: str) -> None:
+        """Of this size, and as if the user wanted pages to be ``light`` or ``dark``."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self._ask("Emulation.setDeviceMetricsOverride", **size)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        self._ask("Emulation.setEmulatedMedia", features=[feature])
+
+    def slow_down(self, share: float) -> None:
+        """Animations go at this share of their speed from now on."""
+        self._ask("Animation.enable")
+        self._ask("Animation.setPlaybackRate", playbackRate=share)
+
     def screenshot(self, path: Path) -> None:
         import base64
 
