@@ -3,7 +3,8 @@
 consensus messages   as they are, on stream 108: a publication to the consensus endpoint of each other,
                      and a subscription at the own
 the leader's log     what members ask each other for becomes what Aeron's Election does with its driver and
-                     the leader's archive (leader_log.py); LogImage and EndOfStream are made here
+                     the leader's archive (leader_log.py); LogGeometry, LogImage and EndOfStream
+                     are made here
 all else of ours     is not sent: Java's members would not know it
 
 A link is up while the other's driver acknowledges the publication to it. UDP refuses nothing, so nobody is
@@ -354,7 +355,11 @@ class AeronLinks:
                 return 0
             if not self._has_log_image:
                 self._has_log_image = True
-                _give(handler, leader_id, link_frame(log.wish.image_at(join_position)))
+                _give(
+                    handler,
+                    leader_id,
+                    link_frame(log.geometry) + link_frame(log.wish.image_at(join_position)),
+                )
                 return 1
             run = log.read()
         except ChannelRefused as error:

@@ -22,7 +22,7 @@ from cluster.media.client_conductor import ChannelRefused
 from cluster.media.image import Image
 from cluster.media.subscription import Subscription
 from cluster.protocol import streams
-from cluster.protocol.link import LogImage
+from cluster.protocol.link import LogGeometry, LogImage
 from cluster.protocol.media import OnSubscriptionReady
 from cluster.transport.recording_fetch import FetchedInThread
 
@@ -54,6 +54,10 @@ class LeaderLog(Protocol):
     @property
     def join_position(self) -> int | None:
         """Where what comes begins; None while it is not there."""
+
+    @property
+    def geometry(self) -> LogGeometry:
+        """What the leader's log is like, once the join position is known."""
 
     @property
     def is_over(self) -> bool:
@@ -104,6 +108,12 @@ class FollowedLog:
         if self._image is None and self._subscription is not None:
             self._image = self._subscription.image_of(self.wish.log_session_id)
         return None if self._image is None else self._image.position
+
+    @property
+    def geometry(self) -> LogGeometry:
+        image = self._image
+        assert image is not None
+        return LogGeometry(image.initial_term_id, image.term_length, image.mtu_length)
 
     @property
     def is_over(self) -> bool:
@@ -194,18 +204,30 @@ class ReplicatedLog:
         closing_id: int | None,
     ) -> None:
         self.wish = wish
-        self.join_position = wish.position
+        self._geometry: LogGeometry | None = None
         self._closing_id = closing_id
         self._fetched = FetchedInThread(
             _replay(aeron_dir, archive_endpoint, recording_id, wish.position, stop_position)
         )
 
+    @property
+    def join_position(self) -> int | None:
+        return None if self._geometry is None else self.wish.position
+
+    @property
+    def geometry(self) -> LogGeometry:
+        assert self._geometry is not None
+        return self._geometry
+
     def do_work(self, now_ns: int, leader_position: int) -> None:
-        """The thread does it."""
+        if self._geometry is None:
+            found = self._fetched.poll()
+            assert not isinstance(found, np.ndarray)
+            self._geometry = found
 
     def read(self) -> np.ndarray:
         found = self._fetched.poll()
-        return np.empty(0, np.uint8) if found is None else found
+        return found if isinstance(found, np.ndarray) else np.empty(0, np.uint8)
 
     def stop_catchup(self) -> None:
         """It is none."""
@@ -217,10 +239,15 @@ class ReplicatedLog:
 
 def _replay(
     aeron_dir: str, archive_endpoint: str, recording_id: int, position: int, stop_position: int
-) -> Generator[np.ndarray]:
-    """Runs of frames. Raises MediaDriverError, TimedOut, ArchiveRefusal, RemoteProtocolError."""
+) -> Generator[LogGeometry | np.ndarray]:
+    """What the log is like, then runs of its frames.
+
+    Raises MediaDriverError, TimedOut, ArchiveRefusal, RemoteProtocolError.
+    """
     run = np.zeros(RUN_BYTES, np.uint8)
     with Aeron.connect(aeron_dir) as aeron, AeronArchive.connect(aeron, archive_endpoint) as archive:
+        log = archive.recording(recording_id)
+        yield LogGeometry(log.initial_term_id, log.term_buffer_length, log.mtu_length)
         replay = archive.replay(recording_id, position, stop_position - position)
         while replay.position < stop_position:
             length = replay.poll(run)

@@ -72,6 +72,16 @@ class Image:
         return self._log.term_length
 
     @property
+    def mtu_length(self) -> int:
+        """Bytes of its publication's longest frames."""
+        return self._log.mtu_length
+
+    @property
+    def initial_term_id(self) -> int:
+        """Of its publication."""
+        return self._log.initial_term_id
+
+    @property
     def next_length_address(self) -> int:
         """Where in memory the length of the next frame stands once it is there; valid while the image is."""
         term = self.position // self.term_length % 3 * self.term_length

@@ -473,7 +473,7 @@ class ConsensusModuleAgent:
                 self.parts.promise_keeper.on_statement(member_id, message)
                 self.on_unrelated()
             case LogGeometry():
-                self.parts.election_ports.geometry_of[member_id] = message
+                self.parts.log_requests.geometry_of[member_id] = message
             case ClockRequest():
                 self.parts.clocks.on_request(member_id, message)
                 if (service_id := self.parts.services.first_away) is not None:

@@ -27,6 +27,7 @@ LEADER, OURS, SESSION, TERM = 1, 2, 77, 3
 TOLD = consensus.NewLeadershipTerm(2, -1, 0, -1, TERM, 0, 65_536, 9, 0, LEADER, SESSION, 1, False, 64)
 CANVASS = consensus.CanvassPosition(2, 64, 2, OURS)
 LIVE = link.ReplicationRequest(5, TERM, 64, -1)
+SHAPE = link.LogGeometry(7, 65_536, 1408)
 LOG_RUN = frame(b"entry", session_id=SESSION, stream_id=streams.LOG)
 
 
@@ -36,6 +37,7 @@ class LogImage(ScriptedImage):
     term_length = 65_536
     is_closed = is_end_of_stream = False
     position = 64
+    initial_term_id, mtu_length = 7, 1408
 
     def gives(self, frames: bytes) -> None:
         self._frames.append(frames)
@@ -278,7 +280,11 @@ def test_the_live_log_comes_by_a_subscription_of_its_session_at_the_own_log_endp
     assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
     image = member.log_arrives()
     image.gives(LOG_RUN)
-    assert member.poll(2) == [(LEADER, link.LogImage(5, TERM, 64, SESSION)), (LEADER, b"entry")]
+    assert member.poll(2) == [
+        (LEADER, SHAPE),
+        (LEADER, link.LogImage(5, TERM, 64, SESSION)),
+        (LEADER, b"entry"),
+    ]
 
 
 @pytest.mark.parametrize("is_end_of_stream", [True, False])
@@ -306,7 +312,7 @@ def test_a_catch_up_begins_at_its_own_endpoint_and_ends_at_that_of_the_log(membe
     member.poll(2)
     assert member.driver.destinations == ["aeron:udp?endpoint=inside:24"]
     image = member.log_arrives()
-    assert member.poll(2) == [(LEADER, link.LogImage(64, TERM, 64, SESSION))]
+    assert member.poll(2) == [(LEADER, SHAPE), (LEADER, link.LogImage(64, TERM, 64, SESSION))]
     assert len(member.driver.destinations) == 1, "a quarter of a term or more is missing"
     image.position = 65_536 - 16_384
     member.poll(2)
@@ -368,6 +374,7 @@ def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):
 
     def replay(*arguments):
         asked.append(arguments)
+        yield SHAPE
         yield np.frombuffer(LOG_RUN, np.uint8)
         raise RemoteProtocolError("the archive has ended")
 
@@ -378,6 +385,10 @@ def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):
     await_that(lambda: member.poll() and member.errors, "the archive's end")
     assert asked == [("/driver", "h:15", 9, 64, 128)]
     heard = member.heard[before:]
-    assert heard[:2] == [(LEADER, link.LogImage(6, TERM, 64, SESSION)), (LEADER, b"entry")]
+    assert heard[:3] == [
+        (LEADER, SHAPE),
+        (LEADER, link.LogImage(6, TERM, 64, SESSION)),
+        (LEADER, b"entry"),
+    ]
     assert ("down", LEADER) in heard
     assert member.errors == ["the archive has ended"]

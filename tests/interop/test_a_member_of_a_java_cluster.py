@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import socket
 import struct
@@ -46,7 +47,7 @@ def endpoints(member_id: int) -> str:
     return ",".join(f"localhost:{PORT + 100 * member_id + role}" for role in (2, 3, 4, 5, 1))
 
 
-def configuration(directory: Path, aeron_dir: Path, service_mode: str) -> str:
+def configuration(directory: Path, aeron_dir: Path, service_mode: str, log_term_length: str) -> str:
     keys = {
         "member_id": OURS,
         "members": [f"{member_id},{endpoints(member_id)}" for member_id in range(3)],
@@ -58,13 +59,18 @@ def configuration(directory: Path, aeron_dir: Path, service_mode: str) -> str:
         "leader_heartbeat_timeout": "3s",
         "leader_heartbeat_interval": "100ms",
         "startup_canvass_timeout": "6s",
-        "log_term_length": "64k",
-        "archive_segment_file_length": "64k",
+        "log_term_length": log_term_length,
+        "archive_segment_file_length": log_term_length,
         "grpc_gateway": "none",
         "tcp_ingress": "none",
         "metrics_endpoint": "none",
     }
     return "\n".join(f"{key} = {json.dumps(value)}" for key, value in keys.items())
+
+
+def await_mark_file(killed_s: float) -> None:
+    """Until the real node that was killed then may be started again."""
+    time.sleep(max(0.0, killed_s + MARK_FILE_S - time.monotonic()))
 
 
 def is_free(port: int) -> bool:
@@ -85,7 +91,11 @@ class Mixed:
         self.nodes = nodes
         self.ours: Process
         self._config = directory / "ours.toml"
-        self._config.write_text(configuration(directory, aeron_dir, service_mode))
+        self._place = directory, aeron_dir, service_mode
+        self.configure_ours()
+
+    def configure_ours(self, log_term_length: str = "64k") -> None:
+        self._config.write_text(configuration(*self._place, log_term_length))
 
     def launch_ours(self) -> None:
         record = {RECORD: str(self.directory / RECORD_OF_OURS)}
@@ -167,7 +177,7 @@ class Mixed:
         return leader_id, time.monotonic()
 
     def start_killed(self, member_id: int, killed_s: float) -> None:
-        time.sleep(max(0.0, killed_s + MARK_FILE_S - time.monotonic()))
+        await_mark_file(killed_s)
         self.start(member_id)
 
 
@@ -268,14 +278,25 @@ def test_it_fetches_what_others_have_written_without_it_takes_snapshots_and_give
         assert told_by(cluster.record(OURS))[1] == told_by(cluster.record(0))[1]
 
 
+def accept_that_ours_is_empty(cluster: Mixed) -> None:
+    """It waits until somebody does."""
+    cluster.launch_ours()
+    waits = "waits for members 0, 1, or until an operator accepts that data is lost"
+    cluster.await_that(lambda: waits in cluster.story, "it waits")
+    cluster.stop_ours()
+    accepted = run("tool", "accept-data-loss", "--dir", str(cluster.member_dir(OURS)), "--member", "2")
+    assert accepted.returncode == 0, accepted.stderr
+
+
 @pytest.mark.timeout(400)
-def test_an_empty_one_has_a_say_once_that_is_accepted_and_ends_with_the_cluster(tmp_path):
-    """Here the real ones are of the oldest release that is read."""
+@pytest.mark.parametrize("version", ["1.44.1", "1.46.9", "1.49.3"])
+def test_an_empty_one_has_a_say_once_that_is_accepted_and_ends_with_the_cluster(tmp_path, version):
+    """Here the real ones are of older releases that are read."""
     script = ["--service", "script", *OPTIONS]
     with media_driver() as aeron_dir, ExitStack() as running:
 
         def start(member_id: int) -> RealNode:
-            node = cluster_node(tmp_path, member_id, *script, version="1.44.1")
+            node = cluster_node(tmp_path, member_id, *script, version=version)
             running.callback(node.stop)
             return node
 
@@ -284,19 +305,24 @@ def test_an_empty_one_has_a_say_once_that_is_accepted_and_ends_with_the_cluster(
             node.await_joined()
         cluster = Mixed(tmp_path, nodes, aeron_dir, "inline")
         cluster.work(0)
-        cluster.launch_ours()
-        waits = "waits for members 0, 1, or until an operator accepts that data is lost"
-        cluster.await_that(lambda: waits in cluster.story, "it waits")
-        cluster.stop_ours()
-        accepted = run("tool", "accept-data-loss", "--dir", str(cluster.member_dir(OURS)), "--member", "2")
-        assert accepted.returncode == 0, accepted.stderr
-        cluster.start_ours()
+        cluster.configure_ours("128k")
+        accept_that_ours_is_empty(cluster)
         running.callback(cluster.kill_ours_if_it_runs)
+        cluster.launch_ours()
+        why = "has log_term_length = 65536, and this one 131072"
+        cluster.await_that(lambda: why in cluster.story, "the wrong key is named")
+        cluster.stop_ours()
+        shutil.rmtree(cluster.member_dir(OURS))
+        cluster.configure_ours()
+        accept_that_ours_is_empty(cluster)
+        cluster.start_ours()
 
         leader_id = cluster.leader()
         nodes[leader_id].stop()
+        stopped_s = time.monotonic()
         assert cluster.leader() == 1 - leader_id
         cluster.work(1)
+        await_mark_file(stopped_s)  # on a busy machine it did not end by itself
         nodes[leader_id] = start(leader_id)
         nodes[leader_id].await_joined()
         check_all_are_equal(cluster)

@@ -23,7 +23,7 @@ from cluster.member.services.termination import Termination
 from cluster.member.turn import Turn
 from cluster.protocol.consensus import CommitPosition, TerminationAck, Vote
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, NodeControlToggle
-from cluster.protocol.link import ClockReply, LogImage
+from cluster.protocol.link import ClockReply, LogGeometry, LogImage
 
 CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
 TERM, LEADER_ID = 5, 1
@@ -200,6 +200,23 @@ def test_an_image_that_does_not_join_on_ends_the_subscription(log, links, report
     subscription = requests.subscription_of(LEADER_ID, correlation_id=9)
     with pytest.raises(ClusterError, match="joins at 4128, expected 4096"):
         requests.join(subscription, LogImage(9, TERM, 4128, 7))
+    assert log.subscription is None
+
+
+@pytest.mark.parametrize(
+    ("term_length", "mtu", "key"),
+    [(1 << 17, 1408, "log_term_length = 131072"), (1 << 16, 1024, "log_mtu = 1024")],
+)
+def test_a_log_of_another_shape_does_not_join_on_and_the_key_is_named(
+    log, links, reporter, term_length, mtu, key
+):
+    requests = LogRequests(log, links, reporter)
+    subscription = requests.subscription_of(LEADER_ID, correlation_id=9)
+    requests.geometry_of[LEADER_ID] = LogGeometry(0, term_length, mtu)
+    with pytest.raises(
+        ClusterError, match=f"has {key}, and this one .* remove its dir, and start it with {key}"
+    ):
+        requests.join(subscription, LogImage(9, TERM, 4096, 7))
     assert log.subscription is None
 
 

@@ -11,7 +11,7 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.log.subscription import LogSubscription
 from cluster.member.ports import Links
 from cluster.member.reporter import Reporter
-from cluster.protocol.link import LinkError, LinkErrorCode, LogImage, ReplicationRequest
+from cluster.protocol.link import LinkError, LinkErrorCode, LogGeometry, LogImage, ReplicationRequest
 from cluster.transport.message_frames import link_frame
 
 
@@ -22,6 +22,7 @@ class LogRequests:
         self._log = log
         self._links = links
         self._reporter = reporter
+        self.geometry_of: dict[int, LogGeometry] = {}  # of members' logs, as they told
 
     def request(self) -> None:
         """Ask for what the subscription wants, unless it was asked for on this connection."""
@@ -72,14 +73,27 @@ class LogRequests:
 
     def join(self, subscription: LogSubscription, image: LogImage) -> None:
         """The leader begins to send what was asked for. Raises ClusterError when it does not join on."""
-        position = self._log.append_position
-        if image.join_position != position:
+        if (fault := self._fault(subscription, image)) is not None:
             self._log.subscription = None
-            raise ClusterError(
-                f"the log of member {subscription.leader_member_id} joins at {image.join_position}, "
-                f"expected {position}"
-            )
+            raise ClusterError(f"the log of member {subscription.leader_member_id} {fault}")
         subscription.has_image = True
+
+    def _fault(self, subscription: LogSubscription, image: LogImage) -> str | None:
+        position, params = self._log.append_position, subscription.params
+        geometry = self.geometry_of.get(subscription.leader_member_id)
+        if image.join_position != position:
+            return f"joins at {image.join_position}, expected {position}"
+        if geometry is not None:
+            for key, theirs, ours in (
+                ("log_term_length", geometry.term_length, params.term_length),
+                ("log_mtu", geometry.mtu, params.mtu),
+            ):
+                if theirs != ours:
+                    return (
+                        f"has {key} = {theirs}, and this one {ours}; a log keeps what it was begun with: "
+                        f"stop this member, remove its dir, and start it with {key} = {theirs}"
+                    )
+        return None
 
     def on_frames(self, member_id: int, buffer: Buffer, start: int, end: int) -> int:
         """A run of another's log; its end, ``start`` if nobody asked. Raises RemoteProtocolError."""

@@ -33,7 +33,7 @@ from cluster.member.unrelated import Unrelated
 from cluster.protocol import streams
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, Vote
 from cluster.protocol.enums import ElectionState, Role
-from cluster.protocol.link import CatchupProgress, LogGeometry, TransferLeadership
+from cluster.protocol.link import CatchupProgress, TransferLeadership
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.message_frames import link_frame
 
@@ -62,7 +62,6 @@ class ElectionPorts:
     leave: Callable[[int], None]  # undo what an earlier leadership left, back to the commit position
     request_ids: Iterator[int]  # of replays and of requests for the log
     fetched_log_sync: FetchedLogSync = field(default_factory=FetchedLogSync)
-    geometry_of: dict[int, LogGeometry] = field(default_factory=dict)  # of members' logs, as they told
     # Members that had no snapshot when they were asked, until an election fails.
     without_snapshot: set[int] = field(default_factory=set)
 
@@ -181,9 +180,8 @@ class ElectionActions:
         log, election = self._ports.log, self._election
         if log.recording is not None:
             return log.recording
-        recording = log.create(
-            election.log_session_id, self._ports.geometry_of.get(election.leader_member_id)
-        )
+        geometry = self._ports.log_requests.geometry_of.get(election.leader_member_id)
+        recording = log.create(election.log_session_id, geometry)
         election.on_log_created(recording.recording_id)
         return recording
 
