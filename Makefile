@@ -81,7 +81,7 @@ faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of p
 
 MINUTES := 30
 soak: $(STAMP)  ## Churn for MINUTES; memory, descriptors, threads and files of every process must not grow
-	@SOAK_MINUTES=$(MINUTES) $(PYTHON_BIN) -m pytest -q -s tests/faults/test_soak.py $(ARGS)
+	@SOAK_MINUTES=$(MINUTES) $(PYTHON_BIN) -m pytest -q -s -o faulthandler_timeout=0 tests/faults/test_soak.py $(ARGS)
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)
