@@ -70,8 +70,7 @@ def test_words_are_counted_whoever_leads() -> None:
     assert client.answers == [b"1", b"1", b"2"]
 
     cluster.take_snapshot()
-    assert cluster.leader is not None
-    cluster.kill(cluster.leader)
+    cluster.kill(cluster.await_leader())
     client.offer(b"tea")
     cluster.settle()
     assert client.answers[-1] == b"3"
