@@ -12,6 +12,7 @@ import yaml
 from cluster.cli.verdict import judge_members
 from cluster.member.disk.data_loss import accept_data_loss
 from tests.cli.command_lines import command_lines
+from tests.docs.runbooks import SECTIONS, SPAN, seen
 from tests.docs.texts import exists
 from tests.member.cluster_steps import a_cluster, send, set_away
 from tests.member.in_memory.cluster import QUICK, SECOND, SimulatedCluster
@@ -19,9 +20,6 @@ from tests.member.in_memory.member import DIRECTORY
 from tests.transport.name_server import NameServer, hosts, of
 from tests.tree import ROOT
 
-PAGE = (ROOT / "docs" / "runbooks.md").read_text()
-SECTIONS = {part.partition("\n")[0]: part for part in PAGE.split("\n## ")[1:]}
-SPAN = re.compile(r"`([^`]+)`")
 NAMES_OF_STATUS = re.compile(r"^\| `([a-z-]+)` \|", re.MULTILINE)
 
 
@@ -164,15 +162,6 @@ FAULTS: dict[str, Callable[[], list[str]]] = {
     "A service is slow, or dies": a_service_is_away,
 }
 ELSEWHERE = {"Spark lags": "tests/cli/test_consumers.py::test_groups_are_shown_with_what_lies_behind_them"}
-
-
-def seen(title: str) -> tuple[list[str], list[str], list[str]]:
-    """Alerts, names of cluster status, and lines of node.log that a runbook names."""
-    text = SECTIONS[title].partition("**Seen:**")[2].partition("- **Means:**")[0]
-    before, _, logged = text.partition("`node.log`")
-    spans = SPAN.findall(before)
-    alerts = [span for span in spans if span.startswith("Cluster")]
-    return alerts, [s for s in spans if s not in alerts and " " not in s], SPAN.findall(logged)
 
 
 def like(line: str) -> str:
