@@ -1,6 +1,7 @@
 """What a member listens at has a name: which comes late, or is this host's alone."""
 
 import threading
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,8 @@ from cluster.node import exposure, own_name
 from cluster.node.node import ClusterNode
 from cluster.transport.endpoint import parse_endpoint
 from cluster.transport.member_status import member_status
-from tests.node.processes import await_that, keys_of
+from tests.node.processes import ask, await_that, keys_of
+from tests.node.three import Three
 
 
 @pytest.fixture
@@ -78,3 +80,13 @@ def test_a_member_listens_at_an_address_that_it_tells_nobody(tmp_path):
             assert status.ingress_endpoints == f"0=127.0.0.1:{port}"
         with pytest.raises(ClusterError):
             member_status(parse_endpoint(f"tcp:127.0.0.1:{port + 1}"))
+
+
+def test_members_that_listen_at_every_address_send_clients_to_the_one_that_they_tell(tmp_path):
+    with ExitStack() as opened:
+        three = Three(tmp_path, opened, host="127.0.0.2", listen="0.0.0.0", insecure_network=True)
+        leader = await_that(three.leader, "a leader, over links to what members tells")
+        follower = next(node.config.member for node in three.nodes if node is not leader)
+        port = int(follower.ingress_endpoint.rpartition(":")[2])
+        assert member_status(parse_endpoint(f"127.0.0.3:{port}")).ingress_endpoints == three.endpoints
+        assert ask(f"{follower.member_id}=tcp:127.0.0.3:{port + 1}", 1) == [b"?"]

@@ -11,13 +11,11 @@ from tests.node.processes import await_that, free_base_port
 class Three:
     """A cluster in threads of this process."""
 
-    def __init__(self, tmp_path, opened: ExitStack, **keys) -> None:
+    def __init__(self, tmp_path, opened: ExitStack, *, host: str = "127.0.0.1", **keys) -> None:
         port = free_base_port(ports=30)
         self.tmp_path = tmp_path
-        self.members = [
-            f"{i},127.0.0.1:{port + 10 * i}" + f",127.0.0.1:{port + 10 * i + 2}" * 4 for i in range(3)
-        ]
-        self.endpoints = ",".join(f"{i}=127.0.0.1:{port + 10 * i}" for i in range(3))
+        self.members = [f"{i},{host}:{port + 10 * i}" + f",{host}:{port + 10 * i + 2}" * 4 for i in range(3)]
+        self.endpoints = ",".join(f"{i}={host}:{port + 10 * i}" for i in range(3))
         self.nodes = [
             opened.enter_context(self.launch(i, log_term_length=64 * 1024, **keys)) for i in range(3)
         ]
