@@ -593,7 +593,7 @@ class NodeKeys(BaseModel):
     node_log_bytes: Size = _size(
         "64m",
         """At this length node.log becomes node.log.1, in place of the one before: twice this at most.
-        output.log of `cluster up` is moved like it, but only when a member starts.""",
+        `cluster up` looks after output.log in the same way once a minute.""",
         ge=65_536,
         reloadable=True,
     )

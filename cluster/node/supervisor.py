@@ -15,6 +15,7 @@ import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -129,6 +130,7 @@ class Supervisor:
             pass
         self._signals.drain()
         for member in self.running:
+            bound_output(output_of(member.config), member.config.node_log_bytes)
             for message in member.receive():
                 self._on_message(member, message)
         ended = []
@@ -212,7 +214,7 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         name_process(config.member_id)
         die_with(parent_pid, signal.SIGTERM)
-        _redirect(config.path / "output.log", config.node_log_bytes)
+        _redirect(output_of(config))
         status = entry(config, link)
     except StorageError as error:
         tell(link, event="failed", error=str(error))
@@ -239,15 +241,28 @@ def die_with(parent_pid: int, number: signal.Signals) -> None:
         os._exit(1)
 
 
-def _redirect(path: Path, bytes_max: int) -> None:
-    """What libraries print goes to a file, which becomes ``PATH.1`` beyond ``bytes_max``."""
+def output_of(config: NodeConfig) -> Path:
+    """The file with what a member's services and libraries print."""
+    return config.path / "output.log"
+
+
+def bound_output(path: Path, bytes_max: int) -> None:
+    """Beyond ``bytes_max`` it is copied to ``PATH.1`` and emptied: processes of services write to it too."""
+    try:
+        if path.stat().st_size > bytes_max:
+            shutil.copyfile(path, f"{path}.1")
+            os.truncate(path, 0)
+    except OSError:
+        pass  # a disk that is full, or a folder that is gone: the next look may find it otherwise
+
+
+def _redirect(path: Path) -> None:
+    """What libraries print goes to a file."""
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     with StorageErrors(path, "cannot be opened"):
         make_directories(path.parent)
-        if path.exists() and path.stat().st_size > bytes_max:
-            os.replace(path, f"{path}.1")
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
     os.dup2(log, 1)
     os.dup2(log, 2)

@@ -153,12 +153,15 @@ def test_a_member_that_does_not_stop_in_time_is_killed(supervise, monkeypatch):
     assert (member.status, member.error) == (-signal.SIGKILL, "did not stop in time and was killed")
 
 
-def test_output_beyond_its_bound_begins_a_new_file(supervise):
+def test_output_beyond_its_bound_is_kept_apart_while_its_member_goes_on(supervise):
     def prints(config: Any, link: socket.socket) -> int:
         os.write(1, bytes(120))  # print writes to pytest
-        return RESTART_STATUS
+        while os.fstat(1).st_size:
+            time.sleep(0.01)
+        os.write(1, b"more")
+        return 0
 
     supervised = supervise(1, prints)
     poll_until(supervised, lambda: not supervised.running, "its end")
     log = supervised.members[0].config.path / "output.log"
-    assert (log.read_text(), Path(f"{log}.1").read_text()) == ("", "\0" * 120)
+    assert (log.read_text(), Path(f"{log}.1").read_text()) == ("more", "\0" * 120)
