@@ -55,12 +55,14 @@ class HttpPort:
         tls: ServerTls | None = None,
         *,
         methods: Sequence[str] = ("GET", "HEAD"),
+        address_connections_max: int = ADDRESS_CONNECTIONS_MAX,
     ) -> None:
         """No content of a request is read, whatever its method."""
         sock.setblocking(False)
         self._sock = sock
         self._answer = answer
         self._methods = methods
+        self._address_connections_max = address_connections_max
         self._tls = tls
         self._serving: set[asyncio.Task[None]] = set()
         self._by_address: Counter[str] = Counter()
@@ -75,7 +77,8 @@ class HttpPort:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             peer = address[0]
-            if len(self._serving) >= CONNECTIONS_MAX or self._by_address[peer] >= ADDRESS_CONNECTIONS_MAX:
+            most = self._address_connections_max
+            if len(self._serving) >= CONNECTIONS_MAX or self._by_address[peer] >= most:
                 sock.close()
                 continue
             self._by_address[peer] += 1

@@ -107,7 +107,6 @@ def _read(story: Path) -> str:
 
 def _serve(text: str, looks: Looks | None, port: int, buttons: MemberButtons | None = None) -> None:
     """Serve the page until Ctrl-C; where ``looks`` are given, its frames too."""
-    from cluster.cli.http_port import HttpPort
     from cluster.cli.live_pages import LivePages
 
     try:
@@ -117,4 +116,4 @@ def _serve(text: str, looks: Looks | None, port: int, buttons: MemberButtons | N
     key = "" if buttons is None else f"?key={buttons.key}"
     print(f"http://127.0.0.1:{sock.getsockname()[1]}/{key}", flush=True)
     pages = LivePages(text, looks, buttons)
-    asyncio.run(HttpPort(sock, pages.answer, methods=("GET", "HEAD", "POST")).run())
+    asyncio.run(pages.port(sock).run())

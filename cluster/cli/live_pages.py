@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import socket
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from http import HTTPStatus
 from typing import Any
 
-from cluster.cli.http_port import HttpRequest, Response
+from cluster.cli.http_port import CONNECTIONS_MAX, HttpPort, HttpRequest, Response
 from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_story import EVENTS_MAX, MESSAGES_MAX, Looks
 from cluster.errors import ClusterError
@@ -36,6 +37,11 @@ class LivePages:
         )
         self._looked_s = float("-inf")
         self._frame = b""
+
+    def port(self, sock: socket.socket) -> HttpPort:
+        """Serves them; whoever asks is on this host, so that one address may take all connections."""
+        methods = "GET", "HEAD", "POST"
+        return HttpPort(sock, self.answer, methods=methods, address_connections_max=CONNECTIONS_MAX)
 
     async def answer(self, request: HttpRequest) -> Response:
         """The page at /, a frame at /frame; nothing to a site whose name has come to stand for this host."""

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import socket
+import threading
 from collections import Counter
 
 import pytest
@@ -193,6 +195,31 @@ def test_clients_are_as_fast_as_the_log_says_of_the_part_of_it_that_is_read(tmp_
         clients.look()
         estimated = sum(each["messagesPerSecond"] for each in clients.look())
         assert estimated == pytest.approx(len(sent) / 2, rel=0.25)
+
+
+def test_twenty_pages_that_ask_at_once_are_all_answered_by_one_look(tmp_path):
+    a_history(tmp_path)
+    looked, may_look = [], threading.Event()
+
+    def look():
+        looked.append(may_look.wait(10))
+        return STATUS
+
+    pages = LivePages(page(), Looks(look, last_logs(tmp_path, None), ClientRates(no_log)))
+
+    async def run():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            serving = asyncio.create_task(pages.port(listener).run())
+            opened = [await asyncio.open_connection(*listener.getsockname()) for _ in range(20)]
+            for _, writer in opened:
+                writer.write(b"GET /frame HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            may_look.set()
+            answers = [await reader.read() for reader, _ in opened]
+            serving.cancel()
+            return answers
+
+    answers = asyncio.run(run())
+    assert all(answer.startswith(b"HTTP/1.1 200 OK\r\n") for answer in answers) and looked == [True]
 
 
 def test_buttons_are_for_whoever_has_the_key_and_for_members_that_are_there(tmp_path):
