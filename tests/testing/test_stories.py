@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -86,7 +87,12 @@ def test_the_command_lists_stories_and_tells_one_as_text_as_json_and_as_a_diagra
 
 def test_each_reader_in_a_log_for_shiviz_knows_what_the_sender_did_before_and_each_counts_from_one():
     played = STORIES["leader-dies"].play()
-    _, _, *lines = as_shiviz(played)
+    pattern, executions, *lines = as_shiviz(played)
+    log = "\n".join([*lines, ""])
+    parsed = [*re.finditer(pattern.replace("(?<", "(?P<"), log)]  # as ShiViz does, by its default expression
+    assert executions == "" and "".join(f"{found[0]}\n" for found in parsed) == log
+    assert [found["event"] for found in parsed] == lines[::2]
+    assert all(found["host"] in json.loads(found["clock"]) for found in parsed)
     counts: dict[str, int] = {}
     sent: dict[str, list[dict[str, int]]] = {}
     reads = 0
