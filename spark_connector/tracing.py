@@ -24,7 +24,8 @@ SPANS_MAX = 100  # of one batch
 class BatchTracing(StreamingQueryListener):
     """``spark.streams.addListener(BatchTracing(Tracing("payments")))``, in the driver.
 
-    A batch is a span in the trace of each message that it read, from its trigger to its commit.
+    A batch is a span in the trace of each message that it read, from its trigger to its commit. Of the first
+    batch of a query Spark does not say where it begins.
     """
 
     def __init__(self, tracing: Tracing) -> None:

@@ -9,7 +9,7 @@ import os
 import re
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from tests.flakes import Failures
 from tests.seconds import Meter
 
 if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
     from pyspark.sql import SparkSession
     from xdist.scheduler import LoadFileScheduling
 
@@ -235,3 +236,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         missing = f"   OPEN: {' '.join(open_points)}" if open_points else ""
         write(f"{group:<44} {proven:>3} of {len(here):>3}{missing}")
     write(f"{total_proven} of {total} points that hold here have a test")
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[ReadableSpan, ...]]:
+    """Those that have ended, by a tracer provider of the test's own."""
+    from opentelemetry import trace
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
+    return exporter.get_finished_spans

@@ -4,28 +4,12 @@ import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
 
-import pytest
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-
 from cluster import ClusterClient, ClusteredService, ClusterNode, LogReader
 from cluster.client.tracing import TracedClient, Tracing
 from spark_connector.tracing import SPANS_MAX, BatchTracing
 from tests.node.processes import await_that, endpoints_of, keys_of
 
 EVERY_BYTES = 1 << 10
-
-
-@pytest.fixture
-def spans(monkeypatch):
-    """Those that have ended, by a provider of the test's own."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    monkeypatch.setattr(trace, "get_tracer", provider.get_tracer)
-    return exporter.get_finished_spans
 
 
 class Traced(ClusteredService):
