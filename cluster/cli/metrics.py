@@ -25,68 +25,68 @@ NS, MS = 1e-9, 1e-3
 # Gauges of a member's document: series, key, how many of its unit are one of the key's, and what it is.
 OF_MEMBER: dict[str, tuple[str, float, str]] = {
     "cluster_leadership_term": ("leadershipTermId", 1, "Leadership term id."),
-    "cluster_commit_position_bytes": ("commitPosition", 1, "How far it knows the log to be committed."),
-    "cluster_append_position_bytes": ("appendPosition", 1, "How far the log is recorded here."),
-    "cluster_service_lag_bytes": ("serviceLag", 1, "How far the slowest service is below that."),
-    "cluster_sessions": ("sessions", 1, "Open sessions of clients."),
-    "cluster_clock_offset_seconds": ("clockOffsetMs", MS, "How far the clock is ahead of a majority's."),
-    "cluster_disk_free_bytes": ("diskFree", 1, "Free bytes of the file system with the member's directory."),
-    "cluster_disk_size_bytes": ("diskTotal", 1, "Its size."),
-    "cluster_log_bytes": ("logBytes", 1, "Bytes of log that are kept."),
-    "cluster_replay_bytes": ("replayBytes", 1, "Bytes of log that a start replays."),
+    "cluster_commit_position_bytes": ("commitPosition", 1, "Commit position, as far as the member knows it."),
+    "cluster_append_position_bytes": ("appendPosition", 1, "Position up to which the log is recorded here."),
+    "cluster_service_lag_bytes": ("serviceLag", 1, "How far the slowest service lags in the log."),
+    "cluster_sessions": ("sessions", 1, "Open client sessions."),
+    "cluster_clock_offset_seconds": ("clockOffsetMs", MS, "Clock offset from a majority; positive: ahead."),
+    "cluster_disk_free_bytes": ("diskFree", 1, "Free space on the member's file system."),
+    "cluster_disk_size_bytes": ("diskTotal", 1, "Size of the member's file system."),
+    "cluster_log_bytes": ("logBytes", 1, "Bytes of log kept."),
+    "cluster_replay_bytes": ("replayBytes", 1, "Bytes of log that a start would replay."),
 }  # fmt: skip
 
 # Of counters: series, type, how many of its unit are one of the counter's, and what it is.
 GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_election_state": (Id.ELECTION_STATE, 1, "Aeron's ElectionState; 17 is CLOSED."),
-    "cluster_module_state": (Id.CONSENSUS_MODULE_STATE, 1, "Aeron's state of the module; 1 is ACTIVE."),
-    "cluster_log_room_bytes": (Id.LOG_ROOM, 1, "Bytes of log until the leader takes no input; -1: no bound."),
-    "cluster_turn_gap_max_seconds": (Id.MAX_CYCLE_TIME, NS, "Longest time between two turns so far."),
-    "cluster_snapshot_duration_max_seconds": (Id.MAX_SNAPSHOT_DURATION, NS, "Longest snapshot so far."),
-    "cluster_connections": (Id.CLIENT_CONNECTIONS, 1, "Connections of clients."),
+    "cluster_module_state": (Id.CONSENSUS_MODULE_STATE, 1, "Aeron's ConsensusModule.State; 1 is ACTIVE."),
+    "cluster_log_room_bytes": (Id.LOG_ROOM, 1, "Bytes of log left before the leader refuses input, or -1."),
+    "cluster_turn_gap_max_seconds": (Id.MAX_CYCLE_TIME, NS, "Longest gap between two turns."),
+    "cluster_snapshot_duration_max_seconds": (Id.MAX_SNAPSHOT_DURATION, NS, "Longest snapshot duration."),
+    "cluster_connections": (Id.CLIENT_CONNECTIONS, 1, "Client connections."),
     "cluster_readers": (Id.LOG_READERS, 1, "Readers of the log over the network."),
     "cluster_link_up": (Id.LINK_IS_UP, 1, "Whether the link to another member is up."),
-    "cluster_link_queued_bytes": (Id.LINK_QUEUED_BYTES, 1, "Bytes that wait for another member."),
+    "cluster_link_queued_bytes": (Id.LINK_QUEUED_BYTES, 1, "Bytes queued for another member."),
     "cluster_service_turn_max_seconds": (Id.CONTAINER_MAX_CYCLE_TIME, NS, "Longest turn of a service."),
 }  # fmt: skip
 COUNTERS: dict[str, tuple[Id, str]] = {
-    "cluster_elections": (Id.ELECTION_COUNT, "Elections that it has taken part in."),
-    "cluster_client_timeouts": (Id.CLIENT_TIMEOUTS, "Sessions that were closed for their silence."),
+    "cluster_elections": (Id.ELECTION_COUNT, "Elections that the member has taken part in."),
+    "cluster_client_timeouts": (Id.CLIENT_TIMEOUTS, "Sessions closed because the client was silent."),
     "cluster_turn_gaps_exceeded": (Id.CYCLE_TIME_EXCEEDED, "Turns that came later than cycle_threshold."),
-    "cluster_snapshots": (Id.SNAPSHOT_COUNT, "Snapshots that were taken."),
-    "cluster_service_turns_exceeded": (Id.CONTAINER_CYCLE_TIME_EXCEEDED, "Turns of a service beyond that."),
-    "cluster_messages": (Id.INGRESS_MESSAGES, "Messages of clients that a leader has taken."),
-    "cluster_dropped_messages": (Id.DROPPED_MESSAGES, "Those it has not: of another term, of no session."),
-    "cluster_refusals": (Id.REFUSALS, "Requests refused for want of proof or right (audit.log)."),
-    "cluster_cut_off_peers": (Id.CUT_OFF_PEERS, "Connections cut off for what came over them."),
-    "cluster_errors": (Id.CONSENSUS_MODULE_ERRORS, "Errors of the member so far."),
-    "cluster_service_errors": (Id.CONTAINER_ERRORS, "Errors of a service so far."),
+    "cluster_snapshots": (Id.SNAPSHOT_COUNT, "Snapshots taken."),
+    "cluster_service_turns_exceeded": (Id.CONTAINER_CYCLE_TIME_EXCEEDED, "Service turns over the threshold."),
+    "cluster_messages": (Id.INGRESS_MESSAGES, "Client messages taken while leading."),
+    "cluster_dropped_messages": (Id.DROPPED_MESSAGES, "Client messages dropped, by reason."),
+    "cluster_refusals": (Id.REFUSALS, "Requests refused: unauthenticated or unauthorized."),
+    "cluster_cut_off_peers": (Id.CUT_OFF_PEERS, "Connections cut off because of what they sent."),
+    "cluster_errors": (Id.CONSENSUS_MODULE_ERRORS, "Errors of the member."),
+    "cluster_service_errors": (Id.CONTAINER_ERRORS, "Errors of a service."),
 }  # fmt: skip
 
 
 # Of a backup's counters, as above.
 BACKUP_GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_backup_state": (Id.BACKUP_STATE, 1, "Aeron's ClusterBackupState; 5 is BACKING_UP."),
-    "cluster_backup_position_bytes": (Id.BACKUP_LIVE_LOG_POSITION, 1, "How far the log is copied."),
-    "cluster_backup_committed_bytes": (Id.BACKUP_MEMBERS_COMMIT_POSITION, 1, "How far members committed it."),
+    "cluster_backup_position_bytes": (Id.BACKUP_LIVE_LOG_POSITION, 1, "Position that the copy has reached."),
+    "cluster_backup_committed_bytes": (Id.BACKUP_MEMBERS_COMMIT_POSITION, 1, "The members' commit position."),
     "cluster_backup_next_query_time_seconds": (
-        Id.BACKUP_NEXT_QUERY_DEADLINE, MS, "When it asks next: set each time that it is level."
+        Id.BACKUP_NEXT_QUERY_DEADLINE, MS, "When it queries the members next; set when level."
     ),
 }  # fmt: skip
 BACKUP_COUNTERS: dict[str, tuple[Id, str]] = {
-    "cluster_backup_snapshots": (Id.BACKUP_SNAPSHOTS_RETRIEVED, "Snapshots that it has fetched."),
-    "cluster_backup_errors": (Id.BACKUP_ERRORS, "Errors so far."),
+    "cluster_backup_snapshots": (Id.BACKUP_SNAPSHOTS_RETRIEVED, "Snapshots fetched."),
+    "cluster_backup_errors": (Id.BACKUP_ERRORS, "Errors of the backup."),
 }
 
 HISTOGRAMS: dict[str, tuple[Id, str]] = {
-    "cluster_sync_seconds": (Id.SYNC_TIME, "Syncs of the log to the disk."),
-    "cluster_commit_seconds": (Id.COMMIT_TIME, "From a leader's write to the commit; a sample."),
+    "cluster_sync_seconds": (Id.SYNC_TIME, "Time to sync the log to disk."),
+    "cluster_commit_seconds": (Id.COMMIT_TIME, "Time from a leader's write to the commit, sampled."),
 }
 
 # Times since the epoch: series, key, and what it is.
 TIMES: dict[str, tuple[str, str]] = {
     "cluster_snapshot_time_seconds": ("snapshotTime", "When the last snapshot was taken."),
-    "cluster_certificate_end_seconds": ("certificateEnds", "When its TLS certificate ends."),
+    "cluster_certificate_end_seconds": ("certificateEnds", "When the TLS certificate expires."),
 }
 
 _SERVICE = re.compile(r" serviceId=(\d+)")
@@ -142,24 +142,28 @@ class _Collected:
 
 def _families(member: Member, facts: Mapping[str, str], limits: Mapping[str, int]) -> Iterator[Metric]:
     facts = {**facts, "python": platform.python_version()}
-    build = GaugeMetricFamily("cluster_build_info", "What runs: always 1.", labels=list(facts))
+    build = GaugeMetricFamily("cluster_build_info", "Version that runs; always 1.", labels=list(facts))
     build.add_metric(list(facts.values()), 1)
     yield build
     yield _gauge("cluster_member_up", "Whether the member takes turns.", member["isAlive"])
-    yield _gauge("cluster_member_ready", "Whether it takes part (/readyz).", not why_not_ready(member))
+    yield _gauge(
+        "cluster_member_ready", "Whether the member takes part (/readyz).", not why_not_ready(member)
+    )
     if member["isAlive"]:
         leader = member.get("leaderMemberId")
-        yield _gauge("cluster_has_leader", "Whether it knows a leader.", leader is not None and leader >= 0)
-        yield _gauge("cluster_leading", "Whether it leads.", member.get("role") == "LEADER")
         yield _gauge(
-            "cluster_awaited_members", "Members it cannot take part without.", len(member["waitsFor"])
+            "cluster_has_leader", "Whether the member knows a leader.", leader is not None and leader >= 0
+        )
+        yield _gauge("cluster_leading", "Whether the member leads.", member.get("role") == "LEADER")
+        yield _gauge(
+            "cluster_awaited_members", "Members it waits for before it takes part.", len(member["waitsFor"])
         )
         yield from _of_counters(member["counters"], GAUGES, COUNTERS, HISTOGRAMS)
     for name, (key, scale, text) in OF_MEMBER.items():
         if (value := member.get(key)) is not None:
             yield _gauge(name, text, value * scale)
     for name, limit in limits.items():
-        yield _gauge(f"{name}_limit", f"The most of {name} that there may be.", limit)
+        yield _gauge(f"{name}_limit", f"Upper limit of {name}.", limit)
     yield from _of_times(member, TIMES)
     groups = GaugeMetricFamily(
         "cluster_group_lag_bytes", "How far a consumer group is below the commit position.", labels=["group"]
