@@ -261,9 +261,12 @@ class AeronCluster:
             self._thread.join()
             self._aeron.close()
 
-    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
-        """Until egress has come or the descriptor is readable, at most so long; for who calls ``do_work``."""
-        self._egress.wait(timeout_s, descriptor, is_reading=is_reading)
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool, is_due: bool) -> None:
+        """Until egress has come or the descriptor is readable, at most so long; for who calls ``do_work``.
+
+        It comes with less delay for who says that some ``is_due``.
+        """
+        self._egress.wait(timeout_s, descriptor, is_reading=is_reading, is_due=is_due)
 
     def __enter__(self) -> Self:
         return self

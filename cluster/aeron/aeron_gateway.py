@@ -64,6 +64,7 @@ class AeronGateway:
         self._receive_buffer = ReceiveBuffer()
         self._connection: Connection | None = None
         self._checksums: deque[int] = deque()  # of what was offered in this term and is not found yet
+        self._has_worked = False  # since the last wait
         self._committed = self._acknowledged = 0
         self._committed_position = -1
         self._found_term_id = -1  # the last that has begun
@@ -98,6 +99,7 @@ class AeronGateway:
         if connection is not None and session.state in READY:
             work_count += self._take_frames(connection)
         self._tell()
+        self._has_worked |= work_count > 0
         return work_count
 
     @property
@@ -106,7 +108,10 @@ class AeronGateway:
         return self._held_bytes + queued_bytes < QUEUED_BYTES_MAX
 
     def wait(self) -> None:
-        """Until there may be something to do: for what the driver says without a word, not for long."""
+        """Until there may be something to do: for what the driver says without a word, not for long.
+
+        Egress is due while messages are on their way, and for one more wait.
+        """
         state, connection = self._session.state, self._connection
         if connection is not None and connection.has_frames and state in READY:
             timeout_s, descriptor = BACK_PRESSURE_S, NO_DESCRIPTOR  # the leader has not taken all
@@ -114,7 +119,9 @@ class AeronGateway:
             timeout_s, descriptor = WAIT_S, self._poller.fileno()
         else:
             timeout_s, descriptor = IDLE_S, NO_DESCRIPTOR
-        self._session.wait(timeout_s, descriptor, is_reading=self._is_reading)
+        is_due = self._follower.is_due = self._has_worked or bool(self._checksums)
+        self._has_worked = False
+        self._session.wait(timeout_s, descriptor, is_reading=self._is_reading, is_due=is_due)
 
     def wake(self) -> None:
         """End a ``wait``, or the next one; by any thread."""

@@ -481,10 +481,10 @@ class AeronLog:
                 with contextlib.suppress(ClusterError):
                     replay.stop()
 
-    def await_more(self, timeout_s: float) -> None:
+    def await_more(self, timeout_s: float, *, is_due: bool) -> None:
         """Until there is more of what is followed, at most so long; other threads run meanwhile."""
         if self._followed is not None:
-            self._followed.wait(timeout_s)
+            self._followed.wait(timeout_s, is_due=is_due)
 
     def _is_level(self, member: RecordingSource, end: int) -> bool:
         """Whether this member answers before all others, as one does that has a leader, and has no more."""

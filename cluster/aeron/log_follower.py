@@ -48,7 +48,10 @@ Found = FoundMessages | FoundTerm | FoundEnd
 
 
 class LogFollower:
-    """``found`` is in the order of the log. Messages are looked for once ``session_id`` is set."""
+    """``found`` is in the order of the log. Messages are looked for once ``session_id`` is set.
+
+    They come with less delay while ``is_due`` is.
+    """
 
     def __init__(
         self, open_log: Callable[[], AeronLog], from_position: int, tell: Callable[[], object]
@@ -58,6 +61,7 @@ class LogFollower:
         The thread calls ``tell`` whenever it has found something.
         """
         self.session_id = -1
+        self.is_due = False  # whether something of the session is to come
         self.found: deque[Found] = deque()
         self._open_log = open_log
         self._from_position = from_position
@@ -75,7 +79,7 @@ class LogFollower:
                     if self._is_over:
                         return
                     if block is None:
-                        log.await_more(WAIT_S)
+                        log.await_more(WAIT_S, is_due=self.is_due)
                     elif found := list(self.find(*block)):
                         self.found.extend(found)
                         self._tell()

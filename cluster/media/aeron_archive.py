@@ -86,9 +86,9 @@ class BoundedReplay:
         self._archive.aeron.conductor.do_work()
         return self._image.poll(out, at)
 
-    def wait(self, timeout_s: float) -> None:
-        """Until there is something to poll, at most so long."""
-        await_frames((self._image,), timeout_s)
+    def wait(self, timeout_s: float, *, is_due: bool) -> None:
+        """Until there is something to poll, at most so long; ``is_due`` if something is."""
+        await_frames((self._image,), timeout_s, is_due=is_due)
 
     def stop(self) -> None:
         """Let the archive send no more."""

@@ -1,6 +1,6 @@
 """Waiting for images: compiled code that sleeps and looks, while other threads have Python's lock.
 
-A media driver wakes nobody. So a wait looks at images at short intervals at first, and at longer ones later.
+A media driver wakes nobody. So a wait looks at images at intervals, which are short while frames are due.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from cluster.log.memory import I64, WORDS, WORDS_OUT
 from cluster.media.image import Image
 
 NO_DESCRIPTOR = -1
-LIVELY_NS, LIVELY_STEP_NS = 2_000_000, 50_000  # a round trip through a cluster is over by then, mostly
-STEP_NS = 500_000
+STEP_NS, DUE_STEP_NS = 500_000, 1_000  # between two looks, and as much more as the system's timers are coarse
 _CLOCK_MONOTONIC = 1
 _POLLIN = 1
 _FUNCTIONS = function_address("clock_gettime"), function_address("ppoll")
 
 
-@kernel(I64(WORDS, WORDS_OUT, I64, I64, I64, I64), nogil=True)
-def _await_frames(lengths, words, timeout, descriptor, clock, poll):  # type: ignore[no-untyped-def]
+@kernel(I64(WORDS, WORDS_OUT, I64, I64, I64, I64, I64), nogil=True)
+def _await_frames(lengths, words, step, timeout, descriptor, clock, poll):  # type: ignore[no-untyped-def]
     """``words`` are of C: what is polled, for how long, and the time."""
     words[0] = descriptor & 0xFFFF_FFFF | _POLLIN << 32
     words[1] = 0
@@ -38,14 +37,16 @@ def _await_frames(lengths, words, timeout, descriptor, clock, poll):  # type: ig
             began = now
         if now - began >= timeout:
             return 0
-        words[2] = min(LIVELY_STEP_NS if now - began < LIVELY_NS else STEP_NS, timeout)
+        words[2] = min(step, timeout)
         if call_4(poll, address_of(words, 0), 1, address_of(words, 1), 0) & 0xFFFF_FFFF:
             return 1
 
 
-def await_frames(images: Iterable[Image], timeout_s: float, descriptor: int = NO_DESCRIPTOR) -> bool:
+def await_frames(
+    images: Iterable[Image], timeout_s: float, descriptor: int = NO_DESCRIPTOR, *, is_due: bool = False
+) -> bool:
     """Wait until an image has frames, or the descriptor is readable; False if it took ``timeout_s``."""
     images = tuple(images)  # which keep their memory
     lengths = np.array([image.next_length_address for image in images], np.int64)
-    timeout_ns = int(timeout_s * 1e9)
-    return bool(_await_frames(lengths, np.zeros(5, np.int64), timeout_ns, descriptor, *_FUNCTIONS))
+    bounds = DUE_STEP_NS if is_due else STEP_NS, int(timeout_s * 1e9)
+    return bool(_await_frames(lengths, np.zeros(5, np.int64), *bounds, descriptor, *_FUNCTIONS))

@@ -54,10 +54,10 @@ class Answers:
             while (run := reader.poll_run()) is not None:
                 yield run
 
-    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool, is_due: bool) -> None:
         """Until there is something to poll, for who ``is_reading``, or the descriptor is readable."""
         images = self.subscription.images.values() if is_reading else ()
-        await_frames(images, timeout_s, descriptor)
+        await_frames(images, timeout_s, descriptor, is_due=is_due)
 
     def close(self) -> None:
         self._aeron.remove_subscription(self.subscription)

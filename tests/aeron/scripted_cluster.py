@@ -181,7 +181,7 @@ class ScriptedMembers:
         if arrived:
             yield np.frombuffer(b"".join(frames), np.uint8).copy()
 
-    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool) -> None:
+    def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool, is_due: bool) -> None:
         time.sleep(0.0005)
 
     def close(self) -> None:

@@ -47,7 +47,7 @@ class CommittingLog:
             count = len(payloads)
             yield None
 
-    def await_more(self, timeout_s: float) -> None:
+    def await_more(self, timeout_s: float, *, is_due: bool) -> None:
         time.sleep(0.0005)
 
     def close(self) -> None:

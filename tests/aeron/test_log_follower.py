@@ -36,7 +36,7 @@ class ScriptedLog:
         while True:
             yield None
 
-    def await_more(self, timeout_s):
+    def await_more(self, timeout_s, *, is_due):
         self.is_closed.wait(0.001)
 
     def close(self):
