@@ -101,7 +101,7 @@ class _GatewayThread:
                 while not (self._is_closing or gateway.is_over):
                     while self._arrived:
                         gateway.take(self._arrived.popleft())
-                    if not gateway.do_work():
+                    if not gateway.do_work() and not self._arrived:
                         gateway.wait()
         except Exception as error:  # of the cluster and the driver; no more threads, descriptors, memory
             self._why = str(error) if isinstance(error, ClusterError) else f"{type(error).__name__}: {error}"

@@ -88,6 +88,7 @@ class AeronGateway:
 
     def do_work(self) -> int:
         """One turn; returns how much was done."""
+        self._poller.wait(0)  # first: whoever wakes from now on is not missed
         session, connection = self._session, self._connection
         work_count = session.do_work(is_reading=self._is_reading)
         if self._follower.session_id < 0 <= session.session_id:
@@ -95,7 +96,6 @@ class AeronGateway:
             self._term_id = session.leadership_term_id
             self._found_term_id = max(self._found_term_id, self._term_id)
         work_count += self._take_found()
-        self._poller.wait(0)
         if connection is not None and session.state in READY:
             work_count += self._take_frames(connection)
         self._tell()

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from itertools import count
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -78,11 +78,20 @@ def decode_any(data: bytes) -> Message | None:
     return decode(data)
 
 
+class Wait(NamedTuple):
+    """What somebody has waited for."""
+
+    descriptor: int
+    is_reading: bool
+    is_due: bool
+
+
 class ScriptedFollower:
     """What it finds of the log a test says."""
 
     def __init__(self) -> None:
         self.session_id = -1
+        self.is_due = False
         self.found: deque[Found] = deque()
         self.is_closed = False
 
@@ -101,6 +110,7 @@ class ScriptedMembers:
         self.answers_at_once = False
         self._answered = 0  # requests
         self.connects = True  # a publication is connected at once
+        self.waits: list[Wait] = []
         self.egress: list[bytes] = []
         self.heard: list[bytes] = []  # runs of frames
         self.conductor = self
@@ -182,6 +192,7 @@ class ScriptedMembers:
             yield np.frombuffer(b"".join(frames), np.uint8).copy()
 
     def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool, is_due: bool) -> None:
+        self.waits.append(Wait(descriptor, is_reading, is_due))
         time.sleep(0.0005)
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 from typing import Any
 from zlib import crc32
@@ -12,6 +13,7 @@ import pytest
 from cluster.aeron.aeron_gateway import QUEUED_BYTES_MAX, AeronGateway
 from cluster.aeron.log_follower import Found, FoundEnd, FoundMessages, FoundTerm
 from cluster.log.frames import SESSION_HEADER_LENGTH
+from cluster.media.frame_wait import NO_DESCRIPTOR
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.session import (
@@ -23,7 +25,14 @@ from cluster.protocol.session import (
 )
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, message_frame
-from tests.aeron.scripted_cluster import LISTED, LOG_MESSAGE_MAX, SESSION, ScriptedFollower, ScriptedMembers
+from tests.aeron.scripted_cluster import (
+    LISTED,
+    LOG_MESSAGE_MAX,
+    SESSION,
+    ScriptedFollower,
+    ScriptedMembers,
+    Wait,
+)
 
 
 class Gateway:
@@ -158,6 +167,47 @@ def test_back_pressure_holds_messages_in_their_order_and_nothing_twice(gateway, 
     assert members.to(0).payloads == []
     gateway.turn(3)
     assert members.to(0).payloads == [(3, b"one"), (3, b"two"), (3, b"three")]
+
+
+def is_ready(descriptor: int) -> bool:
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def test_a_wait_ends_with_what_comes_and_is_short_while_messages_are_on_their_way(gateway, members):
+    def waits() -> Wait:
+        gateway.gateway.wait()
+        assert gateway.follower.is_due == members.waits[-1].is_due
+        return members.waits[-1]
+
+    waits()
+    descriptor, is_reading, is_due = waits()
+    assert (is_reading, is_due, is_ready(descriptor)) == (True, False, False)
+    gateway.gateway.wake()
+    assert is_ready(descriptor)
+    gateway.turn()
+    assert not is_ready(descriptor)
+    header = SessionMessageHeader(3, SESSION, 0).encode()
+    gateway.client.sendall(message_frame(_Raw(header + b"one"), streams.INGRESS))  # type: ignore[arg-type]
+    assert is_ready(descriptor)
+    gateway.turn()
+    assert [waits().is_due for _ in range(3)] == [True] * 3
+    gateway.find(b"one")
+    assert [waits().is_due for _ in range(2)] == [True, False], "its answer may come later"
+
+
+def test_what_cannot_go_on_ends_no_wait(gateway, members):
+    members.to(0).results = [Offer.BACK_PRESSURED] * 2
+    gateway.offer(b"one")
+    gateway.gateway.wait()
+    assert members.waits[-1].descriptor == NO_DESCRIPTOR, (
+        "the leader takes no more, whatever the client sends"
+    )
+    gateway.turn()
+    for _ in range(40):
+        members.say(SessionMessageHeader(3, SESSION, 11).encode() + b"x" * 100_000)
+        gateway.turn()
+    gateway.gateway.wait()
+    assert not members.waits[-1].is_reading, "the client reads nothing"
 
 
 @pytest.mark.conformance("M-38")
