@@ -64,7 +64,7 @@ def run(options: Options) -> Iterator[Figure]:
                         yield {"round": number, **measure(str(aeron_dir), options.seconds, window)}
             for number in range(options.rounds):
                 yield {"round": number, **_replay(str(aeron_dir))}
-            yield _offer_to_row(str(aeron_dir), options, Path(folder))
+            yield from _offer_to_row(str(aeron_dir), options, Path(folder))
 
 
 # ---- the medium
@@ -189,19 +189,32 @@ def _replay(aeron_dir: str) -> Figure:
     }
 
 
-def _offer_to_row(aeron_dir: str, options: Options, folder: Path) -> Figure:
+def _offer_to_row(aeron_dir: str, options: Options, folder: Path) -> Iterator[Figure]:
+    """Over the medium, and in turns from a member's directory, which takes nothing of the medium."""
     from jobs.session import spark_session
 
     spark = spark_session("benchmark", master="local[2]", extra={"spark.driver.memory": "2g"})
-    rows = row_source(spark, "cluster", {"consensusEndpoints": ENDPOINTS, "aeronDir": aeron_dir})
-    lasts = f"{round((options.seconds + 2 * SETTLING_S) * (options.rounds + 1)) + 60}s"
+    member = folder / "member-1"
+    places = {
+        "medium": {"consensusEndpoints": ENDPOINTS, "aeronDir": aeron_dir},
+        "directory": {"clusterDir": str(member / "cluster"), "archiveDir": str(member / "archive")},
+    }
+    sources = {name: row_source(spark, "cluster", place) for name, place in places.items()}
+    rounds: dict[str, list[list[float]]] = {name: [] for name in sources}
+    lasts = f"{round((options.seconds + 2 * SETTLING_S) * (options.rounds + 1) * len(sources)) + 60}s"
     rate = ["--rate", str(MESSAGES_PER_S), "--size", str(PAYLOAD.size), "--seconds", lasts]
     with java_client("Bench", "offer", *rate, *CLIENT):
-        rounds = [latencies(rows, folder / f"rows-{n}", options.seconds) for n in range(options.rounds + 1)][
-            1:
-        ]
+        for number in range(options.rounds + 1):
+            for name, rows in sources.items():
+                rounds[name].append(latencies(rows, folder / f"rows-{name}-{number}", options.seconds))
     spark.stop()
-    waited = [each for of in rounds for each in of]
-    at = percentiles(waited, (50, 90, 99))
-    medians = [round(median(of)) for of in rounds]
-    return {"figure": "Java's offer to foreachBatch", "rows": len(waited), **at, "p50_of_rounds_ms": medians}
+    for name, of in rounds.items():
+        counted = of[1:]  # the first one compiles
+        waited = [each for latencies_of in counted for each in latencies_of]
+        yield {
+            "figure": "Java's offer to foreachBatch",
+            "by": name,
+            "rows": len(waited),
+            **percentiles(waited, (50, 90, 99)),
+            "p50_of_rounds_ms": [round(median(latencies_of)) for latencies_of in counted],
+        }
