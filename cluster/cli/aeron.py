@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from cluster.cli.verbs import Verbs
 from cluster.errors import ClusterError, ConfigurationError, MediaDriverError
 
 VERSION = "1.51.0"
@@ -27,7 +28,7 @@ SETTINGS = {
 REPOSITORY = """<ivysettings><settings defaultResolver="central"/>
 <resolvers><ibiblio name="central" m2compatible="true"/></resolvers></ivysettings>"""
 
-app = typer.Typer(rich_markup_mode=None, add_completion=False, no_args_is_help=True)
+app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 EPILOG = f"""\b
 Examples:
@@ -59,7 +60,7 @@ def driver(
     ] = None,
     version: Annotated[str, typer.Option(help="Which jar is fetched, without --jar.")] = VERSION,
     properties: Annotated[
-        list[str], typer.Option("-D", metavar="NAME=VALUE", help="A setting of Aeron's. May come again.")
+        list[str], typer.Option("-D", metavar="NAME=VALUE", help="A setting of Aeron's. May be repeated.")
     ] = [],  # noqa: B006 - never changed
 ) -> None:
     """Run a media driver, which readers of and clients to a real Aeron Cluster need on their host."""

@@ -40,7 +40,7 @@ def backup(
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
     ] = False,
 ) -> None:
-    """Copy the snapshots and the committed log of a running cluster, and go on as they grow, until Ctrl-C."""
+    """Copy the snapshots and the committed log of a running cluster, and keep copying until Ctrl-C."""
     from cluster.node.backup_config import load_backup_config
 
     if config is None and consensus_endpoints is None:

@@ -53,17 +53,17 @@ def certs(
         list[str],
         typer.Option(
             metavar="ID[=HOST,...]",
-            help="A member, and where it is reached; without hosts at localhost alone. May come again.",
+            help="A member, and where it is reached; without hosts at localhost alone. May be repeated.",
         ),
     ] = [],  # noqa: B006 - never changed
     client: Annotated[
-        list[str], typer.Option(metavar="NAME", help="A client by its principal. May come again.")
+        list[str], typer.Option(metavar="NAME", help="A client by its principal. May be repeated.")
     ] = [],  # noqa: B006 - never changed
     backup: Annotated[
         list[str],
         typer.Option(
             metavar="NAME[=HOST,...]",
-            help="A backup or standby by its principal, and where it serves readers. May come again.",
+            help="A backup or standby by its principal, and where it serves readers. May be repeated.",
         ),
     ] = [],  # noqa: B006 - never changed
     cluster_id: Annotated[int, typer.Option(help="The cluster_id of the members.", min=0)] = 0,

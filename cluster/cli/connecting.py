@@ -16,11 +16,14 @@ from cluster.transport.tls import TLS_VARIABLES
 
 # Each parameter with its variable, and what it is.
 VARIABLES: dict[str, tuple[str, str]] = {
-    "tls_ca": (TLS_VARIABLES["ca"], "Authorities (PEM) to check the members by, which speak TLS."),
-    "tls_certificate": (TLS_VARIABLES["certificate"], "Our own certificate (PEM), where they ask for one."),
+    "tls_ca": (TLS_VARIABLES["ca"], "CA certificates (PEM) to verify members that use TLS."),
+    "tls_certificate": (
+        TLS_VARIABLES["certificate"],
+        "The client's certificate (PEM), where members ask for one.",
+    ),
     "tls_key": (TLS_VARIABLES["key"], "Its key (PEM)."),
-    "token_file": (TOKEN_FILE_VARIABLE, "The token to show, in the first line of a file."),
-    "user": (USER_VARIABLE, "The user to be, with --password-file."),
+    "token_file": (TOKEN_FILE_VARIABLE, "A file whose first line is the token to present."),
+    "user": (USER_VARIABLE, "The user to log in as, with --password-file."),
     "password_file": (PASSWORD_FILE_VARIABLE, "The user's password, in the first line of a file."),
 }
 METAVARS = {"user": "NAME"}

@@ -63,8 +63,8 @@ Examples:
 
 Needs no Spark. A supervised client sends {MESSAGES_PER_S:,} messages a second, each of which is committed
 by a majority and answered. `cluster bench` shows how many this machine takes. A killed member is started
-again, and the next one is killed when all members are level. Some 15 MB are written a second, below the
-directory for temporary files, and removed at the end; --dir keeps them.
+again, and the next one is killed when all members are level. Some 15 MB a second are written below the
+directory for temporary files, and removed at the end unless --dir is given.
 --json prints one object: seconds, members, messages, messagesPerSecond, lost, doubled, kills (atS, memberId,
 leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMemberId, leadershipTermId), sql
 (engine, messages, ageMs). Exit status: 1 when a message was lost or doubled.
@@ -79,7 +79,7 @@ def demo(
     ] = None,
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
     as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object at the end, no more.")
+        bool, typer.Option("--json", "-j", help="Print only one JSON object, at the end.")
     ] = False,
 ) -> None:
     """Run three members under load, kill their leader every few seconds, and count what is lost: nothing."""

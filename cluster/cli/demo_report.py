@@ -58,7 +58,7 @@ def summary(report: Report) -> list[Text]:
     lines = [Text(), *_lanes(report), Text()]
     lines.append(
         Text(
-            f"{report['messages']:,} messages in {report['seconds']:.0f} s, {len(gaps)} kills"
+            f"{report['messages']:,} messages in {report['seconds']:.0f} s, kills: {len(gaps)}"
             + (f", the longest gap {max(gaps):,} ms" if gaps else "")
         )
     )

@@ -81,15 +81,16 @@ def events(
     endpoints: OptionalEndpoints = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help=f"From then on: {TIMES}."),
+        typer.Option(metavar="TIME", help=f"Show only what came after: {TIMES}."),
     ] = None,
     level: Annotated[
         str, typer.Option(metavar="LEVEL", help="The least severe to show: info, warning or error.")
     ] = "info",
     members: Annotated[
-        list[int] | None, typer.Option("--member", metavar="ID", help="Of this member only; may be repeated.")
+        list[int] | None,
+        typer.Option("--member", metavar="ID", help="Show only this member; may be repeated."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object a line.")] = False,
 ) -> None:
     """Show what happened to all members, in the order of time."""

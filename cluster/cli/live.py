@@ -30,11 +30,11 @@ Examples:
   cluster live --story story.html
   cluster live --buttons
 
-The page needs no network and nothing to be installed. It is served on loopback, and asks for the status
-twice a second. The directory may have stopped: then the page plays what the members' logs say of roles,
-elections and terms. --out writes a story instead, one file that can be mailed: of so many seconds of a
-running cluster, or of the logs of a stopped one. --story serves such a file, and one of
-`cluster story --html`. With --buttons whoever has the printed address may kill, stop and start the members.
+The page loads nothing from the network. It is served on loopback, and asks for the status twice a second.
+If the cluster has stopped, the page plays what the members' logs say of roles, elections and terms. --out
+writes a story instead, a single file that can be mailed: --seconds of a running cluster, or the logs of a
+stopped one. --story serves such a file, or one of `cluster story --html`. With --buttons, whoever has the
+printed address may kill, stop and start the members.
 """
 
 
@@ -49,13 +49,13 @@ def live(
     story: Annotated[Path | None, typer.Option(metavar="FILE", help="Show this story.")] = None,
     with_buttons: Annotated[
         bool,
-        typer.Option("--buttons", help="Have buttons that kill, stop and start members of `cluster up`."),
+        typer.Option("--buttons", help="Show buttons that kill, stop and start members of `cluster up`."),
     ] = False,
-    port: Annotated[int, typer.Option(help="Where to serve the page; 0: where there is room.", min=0)] = 0,
+    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.", min=0)] = 0,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a story there, and serve nothing.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="How long a story of a running cluster is.", min=0)] = 10.0,
+    seconds: Annotated[float, typer.Option(help="Length of a story of a running cluster.", min=0)] = 10.0,
 ) -> None:
     """Show a cluster on a page: its members, terms, positions, rates and events."""
     from cluster.cli.events import last_logs

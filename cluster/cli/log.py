@@ -123,8 +123,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         Path | None,
         optional_directory("A member's directory, ours or a real Aeron's, or a cluster's."),
     ),
-    "cluster_dir": (Path | None, typer.Option(help="Its cluster directory, where it lies apart.")),
-    "archive_dir": (Path | None, typer.Option(help="Its archive directory, where it lies apart.")),
+    "cluster_dir": (Path | None, typer.Option(help="Its cluster directory, if that is elsewhere.")),
+    "archive_dir": (Path | None, typer.Option(help="Its archive directory, if that is elsewhere.")),
     "aeron_dir": (Path | None, typer.Option(help="Folder of its cnc.dat, or of a media driver here.")),
     "endpoints": get_args(OptionalEndpoints),
     "consensus_endpoints": get_args(ConsensusEndpoints),
@@ -145,8 +145,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
         int | None,
         typer.Option("--to", help="Entries before this position (default: the log's end).", min=0),
     ),
-    "since": (str | None, typer.Option(metavar="TIME", help=f"Entries from then on: {TIMES}.")),
-    "until": (str | None, typer.Option(metavar="TIME", help="Entries before then.")),
+    "since": (str | None, typer.Option(metavar="TIME", help=f"Only entries from this time on: {TIMES}.")),
+    "until": (str | None, typer.Option(metavar="TIME", help="Only entries before this time.")),
     "term": (int | None, typer.Option(help="Only entries of this leadership term.", min=0)),
     "types": (
         list[EntryType],
@@ -162,7 +162,7 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 PayloadOption = Annotated[
     Payload | None, typer.Option(help="How payloads are shown.", show_default="text; base64 with --json")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what is committed from now on.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what is committed.")]
 AsJson = Annotated[bool, typer.Option("--json", "-j", help="One JSON object an entry.")]
 
 
@@ -207,7 +207,7 @@ def of_a_log(command: Callable[..., None]) -> Callable[..., None]:
 def dump(
     open_part: OpenPart, payload: PayloadOption = None, follow: Follow = False, as_json: AsJson = False
 ) -> None:
-    """Print the entries in order, one a line."""
+    """Print the entries in order, one per line."""
     with open_part(follow) as (reader, diagnostics, begin, end):
         entries = reader.follow if follow else reader.batches
         _print(entries(begin, end, on_damage=diagnostics.damage), payload, as_json, follow)
@@ -222,7 +222,7 @@ def tail(
     follow: Follow = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print the last entries, and with --follow those that come."""
+    """Print the last entries; with --follow, also new ones."""
     with open_part(follow) as (reader, diagnostics, begin, end):
         now = reader.commit_position() if follow else reader.end_position()
         last = _last_entries(reader, begin or 0, now if end is None else min(now, end), count, diagnostics)
@@ -236,13 +236,13 @@ def tail(
 def export(
     open_part: OpenPart,
     file: Annotated[str, typer.Argument(help="File to write, or folder to add to.", metavar="FILE")],
-    format: Annotated[Format | None, typer.Option(help="By default what the file's name ends with.")] = None,
+    format: Annotated[Format | None, typer.Option(help="Default: by the file's extension.")] = None,
     partition: Annotated[
         Partition | None, typer.Option(help="Make FILE a folder of Parquet with a folder for each of these.")
     ] = None,
     payload: PayloadOption = None,
     cluster_id: Annotated[
-        int, typer.Option(help="Of a real Aeron Cluster that runs: its id, for --append.")
+        int, typer.Option(help="The id of a running real Aeron Cluster, for --append.")
     ] = 0,
     is_appended: Annotated[
         bool, typer.Option("--append", help="Add to a folder what it does not have yet.")

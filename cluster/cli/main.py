@@ -59,7 +59,7 @@ PANELS = {
         "aeron": "Run a media driver of Aeron's, to read and write a real Aeron Cluster from here.",
     },
     "Members": {
-        "compile": "Compile the kernels of this installation, by all cores.",
+        "compile": "Compile the kernels of this installation, on all cores.",
         "format": "Make an empty directory one of a named cluster, before its first start.",
         "node": "Run one member from a configuration file.",
         "service": "Run one of a member's services in a process of its own.",

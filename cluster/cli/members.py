@@ -49,12 +49,12 @@ ConsensusEndpoints = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        help="Or consensus endpoints, host:port,..., of a real Aeron Cluster that runs.",
+        help="Or the consensus endpoints, host:port,..., of a running real Aeron Cluster.",
     ),
 ]
 MediaDriverDirectory = Annotated[
     Path | None,
-    typer.Option("--aeron-dir", help="With --consensus-endpoints: of the media driver on this host."),
+    typer.Option("--aeron-dir", help="With --consensus-endpoints: the media driver's directory."),
 ]
 
 
@@ -116,7 +116,7 @@ ANY_MEMBER = "A member's directory, or what it holds, or a whole cluster's: then
 AnyMemberDirectory = Annotated[Path, directory_option(ANY_MEMBER, _serving)]
 OptionalMemberDirectory = Annotated[Path | None, optional_directory(ANY_MEMBER)]
 ArchiveDirectory = Annotated[
-    Path | None, typer.Option("--archive-dir", help="Its archive directory, where it lies apart.")
+    Path | None, typer.Option("--archive-dir", help="Its archive directory, if that is elsewhere.")
 ]
 
 

@@ -142,7 +142,8 @@ FILES = {
 @app.command(cls=Verb, epilog=EPILOG)
 def new(
     name: Annotated[
-        str, typer.Argument(help="The service's module and folder, as order_book.", metavar="NAME")
+        str,
+        typer.Argument(help="Name of the service's module and folder, such as order_book.", metavar="NAME"),
     ],
     as_json: AsJson = False,
 ) -> None:

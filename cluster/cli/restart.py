@@ -37,14 +37,15 @@ Examples:
   cluster restart --dir /var/lib/cluster --token-file reader.token
   cluster restart --endpoints db0:9000 --token-file operator.token
 
-Followers first; whoever leads hands over before its turn. Each ends in order with status 75, which has
-`cluster up` start it again, or whatever else runs `cluster node` (of systemd: RestartForceExitStatus=75).
-The next one is asked when it has all that was committed. Sessions stay open, but those of a cluster of one
-member. Before each turn all members have to follow a leader, else nothing more is restarted. What does not
-come back in time is named, and nothing more is restarted either.
+Followers come first; the leader hands over before its turn. Each member ends with status 75, on which
+`cluster up`, or whatever else runs `cluster node`, starts it again (systemd: RestartForceExitStatus=75).
+The next one follows when this one has all that is committed. Sessions stay open, except in a cluster of one
+member. If a member follows no leader before a turn, or does not come back in time, the command names it and
+restarts no more.
 
-With --endpoints all members are restarted, whatever their hosts: one that answers names the others. It
-takes the rights admin and read. With --dir those of a directory are, by SIGRTMIN, and the others are asked.
+With --endpoints all members are restarted, on whatever hosts: one that answers names the others. This needs
+the rights admin and read. With --dir the members of a directory are restarted, by SIGRTMIN; the others are
+only asked for their state.
 """
 
 
@@ -76,7 +77,7 @@ def restart(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Restart running members one after the other, without an end to any session."""
+    """Restart running members one after the other; sessions stay open."""
     directory, endpoints = place(directory, endpoints)
     members = _over_network(endpoints or "") if directory is None else _on_host(directory)
     pending, patience_s = dict(members.to_restart), 0.0

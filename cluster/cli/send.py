@@ -44,16 +44,16 @@ Examples:
   cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
   CLUSTER_CLIENT_AERON_DIR=/dev/shm/aeron cluster send --endpoints aeron:10.0.0.5:9003 orders.csv
 
-One reachable member is enough over gRPC and tcp: it knows the others. Of ipc endpoints name every
-member's, and of tcp where tcp_ingress is not auto. After aeron: stand consensus endpoints of a real Aeron
-Cluster, which is reached by the media driver whose directory CLUSTER_CLIENT_AERON_DIR names.
+One reachable member is enough over gRPC and tcp: it knows the others. For ipc list every member's endpoint,
+and for tcp where tcp_ingress is not auto. aeron: takes the consensus endpoints of a real Aeron Cluster, which
+is reached through the media driver in the directory that CLUSTER_CLIENT_AERON_DIR names.
 
-Each line, without its end, is one message. What services answer is printed a line each, in the order sent.
-With --binary messages are records instead, each after its length as 4 bytes, little-endian; answers too.
-Ends with 0 when every message is committed and no answer came for --linger, with 1 when one is not committed
-or a service raised an exception on one (it is committed all the same).
-Messages survive a leader; answers that were on their way when one died do not, unless the session is
---supervised: standard error says so then.
+Each line, without its end, is one message. Answers are printed one per line, in the order sent. With
+--binary, messages and answers are records, each preceded by its length as 4 bytes, little-endian.
+Exit status: 0 when every message is committed and no answer came for --linger; 1 when one is not committed,
+or a service raised an exception on one (which is committed all the same).
+Messages survive a change of leader. Answers in flight when a leader dies do not, unless the session is
+--supervised; standard error says so.
 """
 
 
@@ -66,7 +66,7 @@ def send(
     linger: Annotated[
         float,
         duration_option(
-            help="Without an answer for so long it is over; a number alone is of milliseconds.",
+            help="End after this long without an answer; a bare number is in milliseconds.",
             default="500ms",
             unit="ms",
         ),
@@ -76,7 +76,7 @@ def send(
     ] = False,
     timeout: Annotated[
         float,
-        duration_option(help="Without progress for so long it fails.", default="30s", least="100ms"),
+        duration_option(help="Fail after this long without progress.", default="30s", least="100ms"),
     ] = 30.0,
     supervised: Annotated[
         bool,

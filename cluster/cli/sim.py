@@ -29,13 +29,13 @@ Examples:
   cluster sim --seed 4 echo --story story.html
 
 Each seed is a history of a cluster in memory: clients send, members die and come back, snapshots are taken,
-time goes by. Then every member has to have the same state, and clients the same answers, as an instance that
-is given the whole log at once. Each seed is played in two processes whose hashes of strings differ.
---messages is a file with a message a line, or a function that takes a random.Random and returns bytes.
-Of a service that fails it is said what it goes by, where that is found: a clock or chance, its member, a
-buffer that it kept, a snapshot that lacks some state, the batches in which messages come; and from which
-entry of the log on. Without --messages they are short texts, which a service may well refuse: it is said
-how many callbacks raised.
+time goes by. Then every member must have the same state, and clients the same answers, as an instance that
+is given the whole log at once. Each seed is played in two processes with different string hashes.
+--messages names a file with one message per line, or a function that takes a random.Random and returns bytes.
+Without it messages are short texts, which a service may refuse; the output says how many callbacks raised.
+If a service fails, the output says from which entry of the log on, and, where it is found, what the service
+depends on: a clock or chance, its member, a buffer that it kept, a snapshot that lacks some state, or the
+batches in which messages come.
 """
 
 

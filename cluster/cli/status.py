@@ -40,10 +40,10 @@ Examples:
   cluster status --dir backup
   cluster status --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron
 
-Without --dir and --endpoints CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
-./cluster-data. The directory may be a whole cluster's, a member's, a backup's or a copy of one; its members
-may have stopped. Of a member that runs, the others of its cluster are asked too.
-Exit status: 0 healthy (or what --wait names has come), 1 not, 2 wrong usage.
+Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else looks into the directory in
+CLUSTER_DIR, else into ./cluster-data. The directory may be a whole cluster's, a member's, a backup's or a
+copy of one; its members may have stopped. If a member runs, the others of its cluster are asked, too.
+Exit status: 0 healthy, or in the state that --wait names; 1 not; 2 wrong usage.
 docs/status.md has every key of --json and every message.
 """
 
@@ -71,7 +71,7 @@ def status(
         typer.Option(help="Wait until a member leads, all members are level, or the cluster is healthy."),
     ] = None,
     timeout: Annotated[
-        float | None, duration_option(help="How long to --wait at most.", default="60s")
+        float | None, duration_option(help="The longest time to --wait.", default="60s")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object.")] = False,
 ) -> None:

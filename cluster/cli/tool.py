@@ -334,7 +334,7 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 def is_leader(
     directory: OptionalDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
 ) -> None:
-    """Say by the exit status whether the member leads."""
+    """Exit with 0 if the member leads, else with 1."""
     directory, endpoints = place(directory, endpoints)
     found = leads(str(directory)) if endpoints is None else _leads_at(endpoints)
     if as_json:
@@ -369,7 +369,7 @@ def list_members(
     aeron_directory: MediaDriverDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask the running member who leads and who its members are."""
+    """Ask a running member who leads and who the members are."""
     if consensus_endpoints is not None:
         check_is_alone(consensus_endpoints, endpoints, directory)
         found = _listed_by(consensus_endpoints, aeron_directory)

@@ -47,18 +47,19 @@ DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts 
 member that died is reported and not restarted: whoever killed it wants to see what the others do.
 `cluster node --config DIR/member-i/node.toml` starts it again; `cluster restart --dir DIR` restarts all, one
 after the other, each with the code and the DIR/member-i/node.toml that are there then.
---set gives all members a key of conf/node.toml, and is kept in DIR/member-i/node.toml; give it again to `up`.
-What a service raises is printed on standard error, and in DIR/member-i/node.log; what it prints is in
-DIR/member-i/output.log.
+--set sets a key of conf/node.toml on all members, and writes it to DIR/member-i/node.toml; repeat it with
+the next `up`. Exceptions of services go to standard error and to DIR/member-i/node.log, what services print
+to DIR/member-i/output.log.
 
-With --tls members, clients and readers speak TLS alone, but for sockets of the host. DIR/certs has the
-authority, and client-client.pem for clients of members that ask for a certificate. Give --tls again to start
-the same cluster again.
+With --tls, members, clients and readers use TLS, except over ipc. DIR/certs has the authority's certificate,
+and client-client.pem for clients where members ask for a certificate. Give --tls again to start the same
+cluster again.
 
-Once there is a leader it is said where the cluster is reached (first line, "endpoints: 0=..."), who leads,
-which service runs and where its files are. With --json that is one object {"endpoints", "tcpEndpoints",
-"ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}, with --tls also
-"tlsCa", "tlsCertificate" and "tlsKey", paths for clients. Ctrl-C or SIGTERM stops all members in good order.
+Once there is a leader, the command prints where to reach the cluster (first line, "endpoints: 0=..."), who
+leads, which service runs and where the files are. With --json it prints one object {"endpoints",
+"tcpEndpoints", "ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}, with
+--tls also "tlsCa", "tlsCertificate" and "tlsKey", paths for clients. Ctrl-C or SIGTERM stops all members in
+good order.
 """
 
 
@@ -85,11 +86,11 @@ def up(
     ] = ["echo"],  # noqa: B006 - never changed
     base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Speak TLS, with certificates made under DIR/certs where missing.")
+        bool, typer.Option("--tls", help="Use TLS; missing certificates are made under DIR/certs.")
     ] = False,
     settings: Annotated[
         list[str],
-        typer.Option("--set", help="A key of all members; may be repeated.", metavar="KEY=VALUE"),
+        typer.Option("--set", help="Set a key on all members; may be repeated.", metavar="KEY=VALUE"),
     ] = [],  # noqa: B006 - never changed
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
