@@ -26,7 +26,7 @@ from cluster.member.counters import DutyCycleStallTracker, MemberCounters
 from cluster.member.disk.log_repair import range_answer
 from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.recovery import leadership_terms, recover
-from cluster.member.disk.snapshot_replication import SnapshotReplication
+from cluster.member.disk.snapshot_replication import SnapshotAndLog
 from cluster.member.disk.snapshots import LoadedSnapshot
 from cluster.member.lease import Lease
 from cluster.member.log.retention import NeededPosition
@@ -394,17 +394,8 @@ class ConsensusModuleAgent:
 
     def _fetching(self, step: Fetch) -> Fetching:
         assert isinstance(self.phase, Electing)
-        replication = SnapshotReplication(
-            step.member_id,
-            is_needed=step.is_needed,
-            context=self.context,
-            archive=self.files.archive,
-            snapshots=self.parts.snapshots.archive,
-            log=self.log,
-            links=self.parts.links,
-            turn=self.turn,
-            reporter=self.reporter,
-        )
+        ports = self.parts.replication_ports
+        replication = SnapshotAndLog(step.member_id, ports, is_needed=step.is_needed)
         return Fetching(self.phase, replication, self.parts.election_ports)
 
     def _establish(self, result: CompleteElection) -> None:

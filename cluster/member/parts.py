@@ -36,6 +36,7 @@ from cluster.member.disk.member_files import MemberFiles
 from cluster.member.disk.missed_snapshots import MissedSnapshots
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
+from cluster.member.disk.snapshot_replication import ReplicationPorts
 from cluster.member.disk.snapshot_server import SnapshotServer
 from cluster.member.disk.standby_snapshots import StandbySnapshots
 from cluster.member.frames import consensus_frame
@@ -258,17 +259,10 @@ class Parts:
             self._on_snapshot_captured,
             self._on_snapshot_done,
         )
-        self.missed_snapshots = MissedSnapshots(
-            context,
-            self.files.archive,
-            archive,
-            self.log,
-            self.room,
-            self.status,
-            self.links,
-            self._turn,
-            reporter,
+        self.replication_ports = ReplicationPorts(
+            context, self.files.archive, archive, self.log, self.links, self._turn, reporter
         )
+        self.missed_snapshots = MissedSnapshots(self.room, self.status, self.replication_ports)
         self.processing = LogProcessing(
             self.log,
             self.replica,

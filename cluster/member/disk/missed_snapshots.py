@@ -5,17 +5,10 @@ missed two of the snapshots that the leader asks for, it fetches the leader's ne
 starts again from it. Then the log before it goes; what it has acknowledged stays.
 """
 
-from cluster.archive.archive import Archive
-from cluster.archive.snapshot_archive import SnapshotArchive
-from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import AgentTermination, ClusterError, DataLoss, StorageError
-from cluster.member.disk.snapshot_replication import SnapshotReplication
-from cluster.member.log.member_log import MemberLog
+from cluster.member.disk.snapshot_replication import ReplicationPorts, SnapshotBesideLog
 from cluster.member.log.room import LogRoom
-from cluster.member.ports import Links
-from cluster.member.reporter import Reporter
 from cluster.member.status import MemberStatus
-from cluster.member.turn import Turn
 from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
 from cluster.protocol.sbe import Message
 
@@ -23,28 +16,12 @@ from cluster.protocol.sbe import Message
 class MissedSnapshots:
     """Looked after by the slow tick of an established member; raises MemberRestart."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        archive: Archive,
-        snapshots: SnapshotArchive,
-        log: MemberLog,
-        room: LogRoom,
-        status: MemberStatus,
-        links: Links,
-        turn: Turn,
-        reporter: Reporter,
-    ) -> None:
-        self._context = context
-        self._archive = archive
-        self._snapshots = snapshots
-        self._log = log
+    def __init__(self, room: LogRoom, status: MemberStatus, ports: ReplicationPorts) -> None:
         self._room = room
         self._status = status
-        self._links = links
-        self._turn = turn
-        self._reporter = reporter
-        self._replication: SnapshotReplication | None = None
+        self._ports = ports
+        self._turn = ports.turn
+        self._replication: SnapshotBesideLog | None = None
         self._next_ns = 0
 
     @property
@@ -61,7 +38,7 @@ class MissedSnapshots:
                 and self._room.misses_snapshots
                 and self._turn.now_ns >= self._next_ns
             ):
-                self._begin(leader_id)
+                self._replication = SnapshotBesideLog(leader_id, self._ports)
             return 0
         if replication.is_over or replication.member_id != leader_id:
             self._end(replication)
@@ -83,26 +60,12 @@ class MissedSnapshots:
         except ClusterError as error:  # of what was fetched
             self._give_up(replication, error)
 
-    def _begin(self, leader_id: int) -> None:
-        self._replication = SnapshotReplication(
-            leader_id,
-            is_needed=False,
-            keeps_log=True,
-            context=self._context,
-            archive=self._archive,
-            snapshots=self._snapshots,
-            log=self._log,
-            links=self._links,
-            turn=self._turn,
-            reporter=self._reporter,
-        )
-
-    def _give_up(self, replication: SnapshotReplication, error: ClusterError) -> int:
-        self._reporter.error(error)
+    def _give_up(self, replication: SnapshotBesideLog, error: ClusterError) -> int:
+        self._ports.reporter.error(error)
         self._end(replication)
         return 1
 
-    def _end(self, replication: SnapshotReplication) -> None:
+    def _end(self, replication: SnapshotBesideLog) -> None:
         replication.discard()
         self._replication = None
-        self._next_ns = self._turn.now_ns + self._context.leader_heartbeat_timeout_ns
+        self._next_ns = self._turn.now_ns + self._ports.context.leader_heartbeat_timeout_ns

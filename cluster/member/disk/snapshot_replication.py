@@ -8,9 +8,12 @@
 
 Meanwhile its election rests: it neither votes nor leads, as if it were not there. Any member can be asked,
 for what is before a snapshot is committed; it is the leader that is. The other side is snapshot_server.py.
-A member that ``keeps_log`` fetches the snapshot alone, while it follows (missed_snapshots.py).
+A member that keeps its log fetches the snapshot alone, while it follows (missed_snapshots.py).
 Source: SnapshotReplication and RecordingReplication of Aeron; there a member's disk is filled by hand.
 """
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -44,44 +47,54 @@ from cluster.transport.message_frames import link_frame
 SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
-class SnapshotReplication:
-    """Raises MemberRestart when everything is there; ``is_over``: what is here does, if not ``is_needed``."""
+@dataclass(frozen=True, slots=True)
+class ReplicationPorts:
+    """What a replication reaches of its member."""
 
-    def __init__(
-        self,
-        member_id: int,
-        *,
-        is_needed: bool,
-        keeps_log: bool = False,
-        context: ConsensusModuleContext,
-        archive: Archive,
-        snapshots: SnapshotArchive,
-        log: MemberLog,
-        links: Links,
-        turn: Turn,
-        reporter: Reporter,
-    ) -> None:
+    context: ConsensusModuleContext
+    archive: Archive
+    snapshots: SnapshotArchive
+    log: MemberLog
+    links: Links
+    turn: Turn
+    reporter: Reporter
+
+
+class SnapshotReplication(ABC):
+    """Raises MemberRestart when everything is there; ``is_over``: the member has nothing that is wanted."""
+
+    def __init__(self, member_id: int, ports: ReplicationPorts) -> None:
         self.member_id = member_id
-        self.is_needed = is_needed
         self.is_over = False
-        self._keeps_log = keeps_log
-        self._context = context
-        self._archive = archive
-        self._snapshots = snapshots
-        self._own_log = log
-        self._links = links
-        self._turn = turn
-        self._reporter = reporter
-        self._correlation_id = turn.now_ns  # unlike any before it: a replication takes time
-        self._progress_ns = turn.now_ns
+        self._context = ports.context
+        self._archive = ports.archive
+        self._snapshots = ports.snapshots
+        self._own_log = ports.log
+        self._links = ports.links
+        self._turn = ports.turn
+        self._reporter = ports.reporter
+        self._correlation_id = self._turn.now_ns  # unlike any before it: a replication takes time
+        self._progress_ns = self._turn.now_ns
         self._is_sent = False  # the request that is due
         self._offer: SnapshotOffer | None = None
         self._targets: list[tuple[int, int, Recording]] = []  # (source's id, end, ours), those to come
         self._done: dict[int, Recording] = {}  # by service, snapshots that are complete
         self._created: list[int] = []
-        self._log: Recording | None = None
-        if not keeps_log:  # which may ask again and again
-            reporter.event(f"asks member {member_id} for its snapshot")
+
+    @abstractmethod
+    def _is_wanted(self, offer: SnapshotOffer) -> bool:
+        """Whether a whole snapshot helps."""
+
+    @abstractmethod
+    def _fetch(self, offer: SnapshotOffer) -> None:
+        """Say what is wanted of it, by ``_fetch_snapshots`` and more."""
+
+    @abstractmethod
+    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
+        """Everything is here and checked: let recording.log say so. Raises MemberRestart."""
+
+    def _on_unwanted(self, offer: SnapshotOffer) -> None:
+        self.is_over = True
 
     def do_work(self) -> int:
         """Send what is due; give up when nothing came for the heartbeat timeout. Raises ClusterError."""
@@ -112,50 +125,18 @@ class SnapshotReplication:
 
     def _on_offer(self, offer: SnapshotOffer) -> None:
         wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._context.service_count)
-        own_log = self._own_log.recording
-        own_end = 0 if own_log is None else own_log.append_position
         is_whole = sorted(r.service_id for r in offer.recordings) == list(wanted)
-        if not is_whole or not (
-            self._is_of_own_log(offer) if self._keeps_log else offer.log_position > own_end
-        ):
-            if self.is_needed:
-                self._on_too_little(offer, own_end)
-                return
-            if not self._keeps_log:
-                self._reporter.event(f"member {self.member_id} has no snapshot")
-            self.is_over = True
+        if not is_whole or not self._is_wanted(offer):
+            self._on_unwanted(offer)
             return
         self._offer = offer
-        log = "" if self._keeps_log else f" and the log from {offer.log_start_position}"
-        self._reporter.event(f"fetches the snapshot at {offer.log_position}{log} of member {self.member_id}")
-        for held in offer.recordings:
-            self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
-        if not self._keeps_log:
-            self._log = self._create_log(offer)
-            self._targets.append((offer.log_recording_id, offer.log_position, self._log))
+        self._fetch(offer)
         self._go_on()
 
-    def _is_of_own_log(self, offer: SnapshotOffer) -> bool:
-        """Whether it is newer than the own ones, at a committed place in a term that is known."""
-        recording_log = self._own_log.recording_log
-        newest, term = recording_log.latest_snapshot(), recording_log.find_term(offer.leadership_term_id)
-        return (
-            (0 if newest is None else newest.log_position)
-            < offer.log_position
-            <= self._own_log.commit_position
-            and term is not None
-            and term.term_base_log_position == offer.terms[-1].term_base_log_position
-        )
-
-    def _on_too_little(self, offer: SnapshotOffer, own_end: int) -> None:
-        """Neither log nor snapshot to go on with: asked again when its time is up, it may have one then."""
-        error = ClusterError(
-            f"the log of member {self.member_id} begins at {offer.log_start_position}, ours "
-            f"ends at {own_end}, and member {self.member_id} has no snapshot after that"
-        )
-        if offer.log_start_position <= own_end:
-            raise error  # the log is there after all
-        self._reporter.error(error)
+    def _fetch_snapshots(self, offer: SnapshotOffer, what: str) -> None:
+        self._reporter.event(f"fetches {what} of member {self.member_id}")
+        for held in offer.recordings:
+            self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
 
     def _create_snapshot(self, held: HeldRecording, offer: SnapshotOffer) -> Recording:
         is_module = held.service_id == CONSENSUS_MODULE_SERVICE_ID
@@ -171,17 +152,6 @@ class SnapshotReplication:
         )
         self._created.append(recording.recording_id)
         self._done[held.service_id] = recording
-        return recording
-
-    def _create_log(self, offer: SnapshotOffer) -> Recording:
-        archive = self._archive
-        geometry = LogGeometry(offer.initial_term_id, offer.term_length, offer.mtu)
-        recording = create_log_at(archive, geometry, offer.log_start_position)
-        self._created.append(recording.recording_id)
-        if offer.log_start_position > 0 and offer.first_frame:
-            keep_first_frame(
-                archive.files, archive.directory, recording.recording_id, bytes(offer.first_frame)
-            )
         return recording
 
     def _on_block(self, block: RecordingBlock) -> None:
@@ -210,13 +180,12 @@ class SnapshotReplication:
             self._archive.stop_recording(target.recording_id)
             self._is_sent = False
             if not self._targets:
-                self._install()
+                self._on_complete()
         if self._targets and self._targets[0][2].append_position == self._targets[0][2].start_position:
             self._is_sent = False
 
-    def _install(self) -> None:
-        """Everything is here: check it, and let recording.log say so. Raises MemberRestart."""
-        offer, log = self._offer, self._log
+    def _on_complete(self) -> None:
+        offer = self._offer
         assert offer is not None
         base = offer.terms[-1].term_base_log_position
         entries = tuple(
@@ -232,11 +201,66 @@ class SnapshotReplication:
             for service_id, recording in sorted(self._done.items())
         )
         read_snapshot(self._snapshots, entries)
-        recording_log = self._own_log.recording_log
-        if log is None:
-            for entry in reversed(entries):
-                recording_log.append_snapshot(*entry[:6])
-            raise MemberRestart(f"has the snapshot at {offer.log_position} of member {self.member_id}")
+        self._install(offer, entries)
+
+    def discard(self) -> None:
+        """It failed: what was fetched goes."""
+        for recording_id in self._created:
+            if self._archive.has_recording(recording_id):
+                self._archive.purge_recording(recording_id)
+
+
+class SnapshotAndLog(SnapshotReplication):
+    """Of a member whose log ends before another one's begins; ``is_needed``: nothing else helps."""
+
+    def __init__(self, member_id: int, ports: ReplicationPorts, *, is_needed: bool) -> None:
+        super().__init__(member_id, ports)
+        self._is_needed = is_needed
+        self._log: Recording | None = None
+        self._reporter.event(f"asks member {member_id} for its snapshot")
+
+    @property
+    def _own_end(self) -> int:
+        own_log = self._own_log.recording
+        return 0 if own_log is None else own_log.append_position
+
+    def _is_wanted(self, offer: SnapshotOffer) -> bool:
+        return offer.log_position > self._own_end
+
+    def _on_unwanted(self, offer: SnapshotOffer) -> None:
+        """Where one is needed it is asked for again when its time is up: the member may have one then."""
+        if not self._is_needed:
+            self._reporter.event(f"member {self.member_id} has no snapshot")
+            super()._on_unwanted(offer)
+            return
+        error = ClusterError(
+            f"the log of member {self.member_id} begins at {offer.log_start_position}, ours "
+            f"ends at {self._own_end}, and member {self.member_id} has no snapshot after that"
+        )
+        if offer.log_start_position <= self._own_end:
+            raise error  # the log is there after all
+        self._reporter.error(error)
+
+    def _fetch(self, offer: SnapshotOffer) -> None:
+        what = f"the snapshot at {offer.log_position} and the log from {offer.log_start_position}"
+        self._fetch_snapshots(offer, what)
+        self._log = self._create_log(offer)
+        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
+
+    def _create_log(self, offer: SnapshotOffer) -> Recording:
+        archive = self._archive
+        geometry = LogGeometry(offer.initial_term_id, offer.term_length, offer.mtu)
+        recording = create_log_at(archive, geometry, offer.log_start_position)
+        self._created.append(recording.recording_id)
+        if offer.log_start_position > 0 and offer.first_frame:
+            keep_first_frame(
+                archive.files, archive.directory, recording.recording_id, bytes(offer.first_frame)
+            )
+        return recording
+
+    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
+        log = self._log
+        assert log is not None
         terms = [
             RecordingLogEntry(
                 log.recording_id,
@@ -249,13 +273,31 @@ class SnapshotReplication:
             )
             for term in offer.terms
         ]
-        replace_log(self._archive, recording_log, terms, entries)
+        replace_log(self._archive, self._own_log.recording_log, terms, snapshots)
         raise MemberRestart(
             f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
         )
 
-    def discard(self) -> None:
-        """It failed: what was fetched goes."""
-        for recording_id in self._created:
-            if self._archive.has_recording(recording_id):
-                self._archive.purge_recording(recording_id)
+
+class SnapshotBesideLog(SnapshotReplication):
+    """Of a member that keeps its log; it may ask again and again, and says only what it fetches."""
+
+    def _is_wanted(self, offer: SnapshotOffer) -> bool:
+        """Whether it is newer than the own ones, at a committed place in a term that is known."""
+        recording_log = self._own_log.recording_log
+        newest, term = recording_log.latest_snapshot(), recording_log.find_term(offer.leadership_term_id)
+        return (
+            (0 if newest is None else newest.log_position)
+            < offer.log_position
+            <= self._own_log.commit_position
+            and term is not None
+            and term.term_base_log_position == offer.terms[-1].term_base_log_position
+        )
+
+    def _fetch(self, offer: SnapshotOffer) -> None:
+        self._fetch_snapshots(offer, f"the snapshot at {offer.log_position}")
+
+    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
+        for entry in reversed(snapshots):
+            self._own_log.recording_log.append_snapshot(*entry[:6])
+        raise MemberRestart(f"has the snapshot at {offer.log_position} of member {self.member_id}")

@@ -2,7 +2,7 @@
 
 from cluster.consensus.election import Election
 from cluster.errors import FATAL, AgentTermination, ClusterError, DataLoss, StorageError
-from cluster.member.disk.snapshot_replication import SnapshotReplication
+from cluster.member.disk.snapshot_replication import SnapshotAndLog
 from cluster.member.phase import Fetch, Next, Phase, PhaseName, Resume
 from cluster.member.phases.electing import Electing
 from cluster.member.phases.election_actions import ElectionPorts
@@ -15,7 +15,7 @@ class Fetching(Phase):
 
     name = PhaseName.FETCHING
 
-    def __init__(self, electing: Electing, replication: SnapshotReplication, ports: ElectionPorts) -> None:
+    def __init__(self, electing: Electing, replication: SnapshotAndLog, ports: ElectionPorts) -> None:
         self.electing = electing
         self._replication = replication
         self._ports = ports
