@@ -174,6 +174,7 @@ COUNTER_VALUE = np.dtype(
 )
 assert COUNTER_METADATA.itemsize == METADATA_LENGTH
 assert COUNTER_VALUE.itemsize == VALUE_LENGTH
+RECORDS_PER_LOOK = 128
 LABEL_LENGTH_OFFSET: Final = 128  # in a metadata record
 LABEL_OFFSET: Final = 132
 KEY_OFFSET: Final = 16
@@ -228,26 +229,30 @@ class CounterRecord(NamedTuple):
 
 def decode_counters(metadata: Buffer, values: Buffer) -> Iterator[CounterRecord]:
     """Counters from both regions, reclaimed ones too, up to the first record that was never used."""
-    metadata_records = np.frombuffer(metadata, COUNTER_METADATA, len(metadata) // METADATA_LENGTH)
-    value_records = np.frombuffer(values, COUNTER_VALUE, len(values) // VALUE_LENGTH)
-    for counter_id in range(min(len(metadata_records), len(value_records))):
-        record = metadata_records[counter_id]
-        if record["state"] == CounterState.UNUSED:
-            return
-        value = value_records[counter_id]
-        label_length = min(max(int(record["label_length"]), 0), LABEL_LENGTH_MAX)
-        yield CounterRecord(
-            counter_id,
-            int(record["state"]),
-            int(record["type_id"]),
-            record["key"].tobytes(),
-            record["label"][:label_length].tobytes().decode("latin-1"),
-            int(value["value"]),
-            int(value["registration_id"]),
-            int(value["owner_id"]),
-            int(value["reference_id"]),
-            int(record["free_for_reuse_deadline"]),
+    count = min(len(metadata) // METADATA_LENGTH, len(values) // VALUE_LENGTH)
+    metadata_records = np.frombuffer(metadata, COUNTER_METADATA, count)
+    for first in range(0, count, RECORDS_PER_LOOK):  # of a large file most was never written
+        unused = np.flatnonzero(
+            metadata_records["state"][first : first + RECORDS_PER_LOOK] == CounterState.UNUSED
         )
+        if len(unused):
+            count = first + int(unused[0])
+            break
+    metadata_records = metadata_records[:count].copy()
+    value_records = np.frombuffer(values, COUNTER_VALUE, count)
+    lengths = np.clip(metadata_records["label_length"], 0, LABEL_LENGTH_MAX)
+    columns = (
+        metadata_records["state"].tolist(),
+        metadata_records["type_id"].tolist(),
+        map(bytes, metadata_records["key"]),
+        (
+            bytes(label[:length]).decode("latin-1")
+            for label, length in zip(metadata_records["label"], lengths.tolist(), strict=True)
+        ),
+        *(value_records[name].tolist() for name in ("value", "registration_id", "owner_id", "reference_id")),
+        metadata_records["free_for_reuse_deadline"].tolist(),
+    )
+    return map(CounterRecord, range(count), *columns)
 
 
 def encode_counter_metadata(
