@@ -72,8 +72,8 @@ def live(
         return
     directory, endpoints = place(directory, endpoints)
 
-    def look() -> dict[str, Any]:
-        return status_document(directory, endpoints)
+    def look(committed_before: int | None = None) -> dict[str, Any]:
+        return status_document(directory, endpoints, committed_before=committed_before)
 
     def open_log() -> LogReader:
         return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)

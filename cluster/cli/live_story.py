@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from typing import Any
 from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
 from cluster.cli.live_clients import ClientRates
 from cluster.cli.live_messages import moved_messages
+from cluster.cli.status_document import SECOND_LOOK_S
 from cluster.errors import StorageErrors
 
 # "status"; and since the frame before: "events", lines for people, "messages", "clients" that have sent.
@@ -26,6 +28,7 @@ Frame = dict[str, Any]
 
 EVENTS_MAX = 200  # of one frame; the last ones
 MESSAGES_MAX = 300
+MOMENT_S = 2.0
 STORY_AT = "/*STORY*/null"
 _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
@@ -33,10 +36,16 @@ _TERM = re.compile(r"\bterm (\d+)")
 
 
 class Looks:
-    """Looks at a cluster, one frame each; ``look`` gives the status document, ``logs`` the events."""
+    """Looks at a cluster, one frame each; ``logs`` are its events.
 
-    def __init__(self, look: Callable[[], dict[str, Any]], logs: list[Lines], clients: ClientRates) -> None:
+    ``look`` gives the status document, and is given what was committed a moment before, if that is known.
+    """
+
+    def __init__(
+        self, look: Callable[[int | None], dict[str, Any]], logs: list[Lines], clients: ClientRates
+    ) -> None:
         self._look = look
+        self._seen: tuple[float, int | None] = float("-inf"), None  # when, and how far it was committed then
         self._logs = logs
         self._clients = clients
 
@@ -45,7 +54,10 @@ class Looks:
         with ThreadPoolExecutor(2) as beside:  # who does not answer is waited for once
             happened = beside.submit(lambda: [*by_time(self._logs)])
             clients = beside.submit(self._clients.look)
-            return _frame(self._look(), happened.result(), clients.result())
+            now, (since, committed) = time.monotonic(), self._seen
+            status = self._look(committed if SECOND_LOOK_S <= now - since < MOMENT_S else None)
+            self._seen = now, status["cluster"]["commitPosition"]
+            return _frame(status, happened.result(), clients.result())
 
 
 def _frame(

@@ -28,15 +28,20 @@ def status_document(
     shown: Shown = FROM_ENVIRONMENT,
     *,
     aeron: AeronPlace | None = None,
+    committed_before: int | None = None,
 ) -> dict[str, Any]:
     """Look at the members in a directory, at endpoints or of a real Aeron Cluster, and judge them.
 
     Members that are asked are ``shown`` who asks. Looks twice where somebody lags: who has by then what was
-    committed before does not. Raises ClusterError.
+    committed before does not. ``committed_before`` is of a look a moment ago: this is the second one then.
+    Raises ClusterError.
     """
     seen = _seen(directory, endpoints, shown, aeron)
-    committed = _newest(seen.members or seen.backups, "commitPosition") or 0
-    if any(member["isAlive"] and _is_short_of(member, committed) for member in seen.members):
+    committed = committed_before
+    if committed is None:
+        committed = _newest(seen.members or seen.backups, "commitPosition") or 0
+    is_first = committed_before is None
+    if is_first and any(member["isAlive"] and _is_short_of(member, committed) for member in seen.members):
         time.sleep(SECOND_LOOK_S)
         seen = _seen(directory, endpoints, shown, aeron)
     now = datetime.now(UTC)

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.cli import live, live_clients
+from cluster.cli import live, live_clients, live_story
 from cluster.cli.events import by_time, last_logs
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_buttons import MemberButtons
@@ -127,7 +127,7 @@ def test_a_stopped_directory_becomes_a_story_which_is_served_whole(run, tmp_path
 def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_path):
     looks = []
 
-    def look():
+    def look(_):
         looks.append(1)
         return STATUS
 
@@ -138,6 +138,16 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
     pages._looked_s = 0
     third = json.loads(get(pages, "/frame").body)
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
+
+
+def test_a_look_goes_by_the_one_a_moment_before_and_by_no_older_one(monkeypatch):
+    given = []
+    now = iter((10.0, 10.1, 10.5, 13.0))
+    monkeypatch.setattr(live_story.time, "monotonic", lambda: next(now))
+    looks = Looks(lambda before: given.append(before) or STATUS, [], ClientRates(no_log))
+    for _ in range(4):
+        looks.frame()
+    assert given == [None, None, 96, None]
 
 
 def no_log():
@@ -201,7 +211,7 @@ def test_twenty_pages_that_ask_at_once_are_all_answered_by_one_look(tmp_path):
     a_history(tmp_path)
     looked, may_look = [], threading.Event()
 
-    def look():
+    def look(_):
         looked.append(may_look.wait(10))
         return STATUS
 

@@ -242,6 +242,17 @@ def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeyp
         assert "links" not in look(standing_text({"links": [junk]}))
 
 
+def test_a_second_look_at_who_lags_is_left_to_who_looked_a_moment_before(monkeypatch):
+    answer = ANSWER.replace(standing=standing_text({"serviceLag": 64}))
+    monkeypatch.setattr(status_document, "ask_members", lambda *_: {0: answer})
+    slept = []
+    monkeypatch.setattr(status_document.time, "sleep", slept.append)
+    status_document.status_document(None, "127.0.0.1:9000", committed_before=32)
+    assert slept == []
+    status_document.status_document(None, "127.0.0.1:9000")
+    assert slept == [status_document.SECOND_LOOK_S]
+
+
 def test_what_is_waited_for_may_not_be_there_yet(run, tmp_path, monkeypatch):
     now = 0.0
 
