@@ -26,6 +26,7 @@ BENCHMARKS = {
     "profile": "where a member's time goes, by perf, with the names of compiled functions",
     "shapes": "throughput by size, members, batches and TLS, beside real Aeron's",
     "services": "a service inline and in a process of its own: replays, clients' messages, round trips",
+    "watching": "what metrics and twenty pages of `cluster live` cost: throughput, beside nobody's",
     "checksums": "what CRC-32C of frames costs: throughput and starts, beside none",
     "failover": "fifty SIGKILLs of the leader under load: the gap without a commit, messages lost",
     "transfer": "thirty transfers of the leadership under load: the gap without a commit",
