@@ -219,7 +219,7 @@ def _given_keys(settings: list[str]) -> dict[str, Any]:
         key, is_pair, value = setting.partition("=")
         if not is_pair or key not in KEYS or key in planned:
             raise typer.BadParameter(
-                f"{setting!r}: expected KEY=VALUE with a key of conf/node.toml but {', '.join(planned)}"
+                f"{setting!r}: expected KEY=VALUE with a key of conf/node.toml, except {', '.join(planned)}"
                 f"{'' if key in KEYS else near(key, list(KEYS))}",
                 param_hint="--set",
             )
