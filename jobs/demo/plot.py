@@ -51,6 +51,7 @@ def draw(
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import LogLocator, NullLocator
 
     figure, (rates, answers, delta) = plt.subplots(
         3, 1, figsize=(10, 8), sharex=True, layout="constrained", facecolor="white"
@@ -71,8 +72,9 @@ def draw(
             [row[0] for row in found], [row[column] for row in found], label=label, color=color, linewidth=1.3
         )
     answers.set_yscale("log")
-    for ticks in (answers.yaxis.set_major_formatter, answers.yaxis.set_minor_formatter):
-        ticks("{x:g}")
+    answers.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))  # more labels would overlap
+    answers.yaxis.set_minor_locator(NullLocator())
+    answers.yaxis.set_major_formatter("{x:g}")
     answers.set_ylabel("ms")
     answers.set_title("From an airline's offer to the service's answer", loc="left", fontsize=11)
 
