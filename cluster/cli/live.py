@@ -34,7 +34,7 @@ The page loads nothing from the network. It is served on loopback, and asks for 
 If the cluster has stopped, the page plays what the members' logs say of roles, elections and terms. --out
 writes a story instead, a single file that can be mailed: --seconds of a running cluster, or the logs of a
 stopped one. --story serves such a file, or one of `cluster story --html`. With --buttons, whoever has the
-printed address may kill, stop and start the members.
+printed address may kill, stop and start the members, and have them write their messages for the page.
 """
 
 
