@@ -24,6 +24,7 @@ from tests.faults.conftest import STEADY_TIMEOUTS
 from tests.faults.slopes import Samples, children_of, draw, growth, taken_by
 from tests.node.counting_service import COUNTING, pid_of
 from tests.node.processes import run
+from tests.tree import ROOT
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0.75"))
 WARM_UP_ROUNDS = 5  # of a process that was killed, and began again
@@ -64,7 +65,8 @@ def test_a_leak_of_one_descriptor_a_round_is_found_and_one_that_comes_and_goes_i
 def test_memory_descriptors_threads_and_files_of_every_process_stay_flat_through_churn(members_of):
     members = members_of(keys=KEYS)
     members.start()
-    kept = members.directory / "soak.json"
+    kept = ROOT / "build" / f"soak-{MINUTES:g}m.json"
+    kept.parent.mkdir(exist_ok=True)
     samples, until, rounds = Samples(), time.monotonic() + 60 * MINUTES, 0
     with Load(members.tcp, messages_per_s=1_000, payload_bytes=500) as load, spark_reads(members) as driver:
         members.await_leader()
