@@ -1,7 +1,7 @@
 """Churn for as long as SOAK_MINUTES says (``make soak MINUTES=30``): what processes take does not grow.
 
 Clients, readers, snapshots, purges, leaders, processes of services and queries of Spark come and go under a
-steady load.
+steady load. The samples, and a picture of them, are kept in ``build/``.
 """
 
 from __future__ import annotations
