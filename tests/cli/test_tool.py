@@ -326,7 +326,7 @@ def test_help_has_an_example(run, command):
 def test_help_of_the_group_says_whole_sentences_of_its_verbs_and_has_an_example(run):
     status, out, _ = run("--help")
     assert status == 0
-    assert "Ask the running member who leads and who its members are." in " ".join(out.split())
+    assert "Ask a running member who leads and who the members are." in " ".join(out.split())
     assert "..." not in out.replace("[ARGS]...", "")
     assert "cluster tool describe --dir" in out
 

@@ -149,7 +149,7 @@ def test_a_member_that_waits_for_its_disk_answers_a_hangup_and_can_be_stopped(tm
         client.await_committed(20)
     await_that(lambda: "is started again" in said(failed), "its disk fails")
     failed._failures.due_ns = time.monotonic_ns() + 60 * 10**9
-    failed.reopen_logs()
+    failed.reload()
     await_that(lambda: "logs were opened again" in said(failed), "it answers")
     failed.close()
     assert not failed.is_running

@@ -96,7 +96,11 @@ def row_skipped_by_the_leader(patch: Patch) -> None:
 
 def lanes_are_forgotten_by_a_jump(patch: Patch) -> None:
     """A leader writes what it keeps, and not how far it has seen time jump."""
-    patch(LaneTable, "retention", property(lambda self: self._retention))
+    patch(
+        LaneTable,
+        "retention",
+        property(lambda self: self._context.cluster_duration(self._context.lane_retention_ns)),
+    )
 
 
 LANE_MISTAKES: dict[Callable[[Patch], None], Sought] = {
