@@ -87,7 +87,7 @@ LINE_MISTAKES = {
         "cluster.node.supervisor",
         "path.stat().st_size > bytes_max",
         "False",
-        "node/test_supervisor.py::test_output_beyond_its_bound_begins_a_new_file",
+        "node/test_supervisor.py::test_output_beyond_its_bound_is_kept_apart_while_its_member_goes_on",
     ),
     "pauses_without_a_bound": LineMistake(
         "cluster.node.child",
@@ -140,10 +140,10 @@ LINE_MISTAKES = {
     ),
     # cluster/reader
     "every_reader_takes_the_first": LineMistake(
-        "cluster.reader.preference",
+        "cluster.transport.preference",
         "spread % len(members) if members else 0",
         "0",
-        "reader/test_preference.py::test_members_are_asked_in_the_order_of_the_preference",
+        "transport/test_preference.py::test_members_are_asked_in_the_order_of_the_preference",
     ),
     "search_begins_before_its_range": LineMistake(
         "cluster.reader.search",
@@ -190,7 +190,7 @@ LINE_MISTAKES = {
     # cluster/backup
     "snapshot_of_a_failed_attempt_left": LineMistake(
         "cluster.backup.agent",
-        "self._directory.discard(self._retrieval.recordings)\n            self._retrieval = None",
+        "self._retrieval.copy.discard()\n            self._retrieval = None",
         "self._retrieval = None",
         "backup/test_agent.py::test_when_its_supplier_is_killed_another_one_goes_on_and_nothing_is_missing",
     ),
