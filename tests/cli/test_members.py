@@ -6,19 +6,12 @@ import pytest
 
 from cluster.cli.members import ask_members
 from cluster.errors import ConfigurationError
-from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.link import LogStatus
 from cluster.transport import member_status
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.log_client import Unreachable
+from tests.cli.answers import ANSWER
 
 GROUP = "members"
-ANSWER = LogStatus(
-    correlation_id=0, start_position=0, commit_position=96, append_position=96, leadership_term_id=0,
-    first_term_timestamp=None, first_log_session_id=None, cluster_id=0, member_id=0, leader_member_id=0,
-    role=2, election_state=17, module_state=1, session_count=0, term_length=65536, mtu=1408,
-    initial_term_id=0, time_unit=ClusterTimeUnit.MILLIS,
-)  # fmt: skip
 ALL = "0=db0:9000,1=db1:9000,2=db2:9000"
 
 

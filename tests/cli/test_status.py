@@ -15,8 +15,6 @@ from cluster.cli import running_member, status, status_document
 from cluster.cli.lags import with_missing_entries
 from cluster.errors import TimedOut
 from cluster.protocol.backup import BackupSnapshotRecording
-from cluster.protocol.enums import ClusterTimeUnit
-from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.log_reader import LogReader
@@ -25,14 +23,9 @@ from cluster.transport.clock import epoch_ms
 from tests.aeron.scripted_aeron import Script, survey_scripted
 from tests.archive.logs import T0, LogWriter, a_log, log_params
 from tests.archive.members import live_counters, write_member
+from tests.cli.answers import ANSWER
 
 GROUP = "status"
-ANSWER = LogStatus(
-    correlation_id=0, start_position=0, commit_position=96, append_position=96, leadership_term_id=0,
-    first_term_timestamp=None, first_log_session_id=None, cluster_id=0, member_id=0, leader_member_id=0,
-    role=2, election_state=17, module_state=1, session_count=0, term_length=65536, mtu=1408,
-    initial_term_id=0, time_unit=ClusterTimeUnit.MILLIS,
-)  # fmt: skip
 
 
 @pytest.fixture(autouse=True)

@@ -149,7 +149,7 @@ class Leading(Phase):
             or ports.transfer.target_id != NULL_VALUE
             or ports.log_sender.streams.has_laggards
             or ports.room.is_full
-            or any(tracker.has_unappended for tracker in self._replica.trackers)
+            or self._has_unappended
         )
 
     def do_work(self) -> Next | None:
@@ -207,10 +207,12 @@ class Leading(Phase):
     @property
     def _is_own_left(self) -> bool:
         """Whether this turn has not appended all timers and messages of services that wait."""
-        replica = self._replica
-        deadline = replica.timers.next_deadline if len(replica.timers) else None
-        is_due = deadline is not None and deadline <= replica.cluster_time
-        return is_due or any(tracker.has_unappended for tracker in replica.trackers)
+        deadline = self._replica.timers.next_deadline
+        return self._has_unappended or (deadline is not None and deadline <= self._replica.cluster_time)
+
+    @property
+    def _has_unappended(self) -> bool:
+        return any(tracker.has_unappended for tracker in self._replica.trackers)
 
     @property
     def _is_too_far_ahead(self) -> bool:
