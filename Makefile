@@ -80,8 +80,13 @@ faults: java  ## Real processes: killed, stopped, cut off, out of disk, out of p
 	@$(PYTHON_BIN) -m $(if $(KILLS),benchmarks.kills --kills $(KILLS),pytest -q -m faults $(SHARE)) $(ARGS)
 
 MINUTES := 30
+# With a real Aeron Cluster: rounds of kills while Spark reads and writes it: make soak MINUTES=30 ARGS=--aeron
 soak: $(STAMP)  ## Churn for MINUTES; memory, descriptors, threads and files of every process must not grow
+ifeq ($(ARGS),--aeron)
+	@$(PYTHON_BIN) -m benchmarks.kills --minutes $(MINUTES) $(ARGS)
+else
 	@SOAK_MINUTES=$(MINUTES) $(PYTHON_BIN) -m pytest -q -s -o faulthandler_timeout=0 tests/faults/test_soak.py $(ARGS)
+endif
 
 bench: $(STAMP)  ## Measure, and write benchmarks/results/ to be committed beside the change
 	@$(PYTHON_BIN) -m benchmarks $(ARGS)
