@@ -92,7 +92,7 @@ class _GatewayThread:
 
     def explain(self) -> Explanation:
         """Why it has ended, as far as the session has not said it."""
-        return self._why, False
+        return self._why, None
 
     def _run(self) -> None:
         try:

@@ -107,8 +107,9 @@ class ClusterClient(ClientStanding, BlockingCalls):
         is None. In a process that is forked off the copy raises ClientClosed, and leaves the session alone.
 
         Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
-        ``message_timeout_s``, TlsFailed, AuthenticationRejected, BatchRegistered where the lane's batch is
-        in the log as a whole, or ClusterError with the cluster's reason.
+        ``message_timeout_s``, TlsFailed, RemoteProtocolError where something else is spoken at all endpoints,
+        AuthenticationRejected, BatchRegistered where the lane's batch is in the log as a whole, or
+        ClusterError with the cluster's reason.
         """
         with closing(AsyncConnect(endpoints, egress_listener, **settings)) as attempt:
             while (client := attempt.poll()) is None:

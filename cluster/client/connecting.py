@@ -26,7 +26,6 @@ from cluster.errors import (
     BatchRegistered,
     ClusterError,
     TimedOut,
-    TlsFailed,
 )
 from cluster.protocol import Message, link, streams
 from cluster.protocol.consumer import group_position, with_consumer
@@ -89,8 +88,8 @@ class SessionOpening:
         """Take one step; True once the session is open.
 
         ``TimedOut`` names the state reached and what failed at each member; ``AuthenticationRejected``,
-        ``BatchRegistered`` and ``ClusterError`` hold the cluster's own words; ``TlsFailed`` says why no
-        member will do. After any of them the attempt is closed.
+        ``BatchRegistered`` and ``ClusterError`` hold the cluster's own words; ``TlsFailed``, or another
+        ``RemoteProtocolError``, says why no member will do. After any of them the attempt is closed.
         """
         now_ns = self._world.now_ns()
         try:
@@ -106,8 +105,8 @@ class SessionOpening:
                     self.state = ConnectState.AWAIT_PUBLICATION_CONNECTED
                 case ConnectState.AWAIT_PUBLICATION_CONNECTED:
                     self.publications.do_work(now_ns)
-                    if self.publications.are_all_incompatible:
-                        raise TlsFailed(f"no session: {self.publications.describe_failures()}")
+                    if (error := self.publications.incompatibility) is not None:
+                        raise error(f"no session: {self.publications.describe_failures()}")
                     self._choose(now_ns)
                 case ConnectState.SEND_MESSAGE:
                     self._send()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from cluster.errors import RemoteProtocolError
+from cluster.errors import RemoteProtocolError, TlsFailed
 from cluster.protocol import Message, decode, link, session, streams
 from cluster.protocol.arrays import np
 from cluster.protocol.enums import Offer
@@ -26,7 +26,7 @@ class MemberConnection(Protocol):
     end: int
     is_closed: bool
     is_readable: bool
-    is_incompatible: bool
+    incompatibility: type[RemoteProtocolError] | None
     why_closed: str
 
     @property
@@ -152,7 +152,8 @@ class IngressPublication:
             connection.close(str(error))
             return
         if reply.code is not link.LinkErrorCode.OK:
-            connection.is_incompatible = reply.code is link.LinkErrorCode.TLS_REQUIRED
+            is_tls = reply.code is link.LinkErrorCode.TLS_REQUIRED
+            connection.incompatibility = TlsFailed if is_tls else None
             connection.close(reply.detail)
             return
         if self.member_id < 0:
@@ -210,7 +211,7 @@ class IngressPublications:
         self._publications: dict[int, IngressPublication] = {}
         self._next_dial_ns: dict[int, int] = {}
         self.why_failed: dict[int, str] = {}  # the last reason, by member
-        self._incompatible: set[int] = set()  # members whose TLS, or ours, will not do
+        self._incompatible: dict[int, type[RemoteProtocolError]] = {}  # why dialling on is in vain
 
     def do_work(self, now_ns: int) -> None:
         """Dial members that are not connected, once an interval each, and take the greetings on."""
@@ -220,8 +221,8 @@ class IngressPublications:
                 publication.connection.close("it does not answer")
             if publication is not None and publication.is_closed:
                 self.why_failed[member_id] = publication.connection.why_closed
-                if publication.connection.is_incompatible:
-                    self._incompatible.add(member_id)
+                if (error := publication.connection.incompatibility) is not None:
+                    self._incompatible[member_id] = error
                 del self._publications[member_id]
                 publication = None
             if publication is None and now_ns >= self._next_dial_ns.get(member_id, 0):
@@ -245,9 +246,11 @@ class IngressPublications:
         self._publications[member_id] = publication
 
     @property
-    def are_all_incompatible(self) -> bool:
-        """Whether TLS, or the lack of it, keeps us from every member, so that dialling on is in vain."""
-        return self._incompatible >= self.endpoints.keys()
+    def incompatibility(self) -> type[RemoteProtocolError] | None:
+        """What is wrong with every member, so that dialling on is in vain: TLS, or what is spoken there."""
+        if not self._incompatible.keys() >= self.endpoints.keys():
+            return None
+        return TlsFailed if TlsFailed in self._incompatible.values() else RemoteProtocolError
 
     def connected(self) -> list[IngressPublication]:
         """Those that said Hello, in the order of the endpoints."""

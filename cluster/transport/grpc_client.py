@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, RemoteProtocolError
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import check_grpc, keep_for_ever, leave_to_parent, refuse_grpc
 from cluster.transport.frame_splitter import FrameSplitter
@@ -31,7 +31,7 @@ class SessionStream:
 
     def __init__(self, sock: socket.socket, theirs: socket.socket) -> None:
         self.sock = sock
-        self.failure: Explanation = "", False  # known before the end-of-file is
+        self.failure: Explanation = "", None  # known before the end-of-file is
         self._theirs = theirs
         self._of_grpc: tuple[object, ...] = ()
         leave_to_parent(self)
@@ -47,16 +47,16 @@ class SessionStream:
             refuse_grpc()
         self._theirs.close()
 
-    def fail(self, why: str, *, is_tls: bool = False) -> None:
+    def fail(self, why: str, incompatibility: type[RemoteProtocolError] | None = None) -> None:
         """End it: the caller learns why, and then that its end of the pair is at its end."""
-        self.failure = why, is_tls
+        self.failure = why, incompatibility
         self._of_grpc = ()
         with contextlib.suppress(OSError):
             self._theirs.shutdown(socket.SHUT_RDWR)
         self._theirs.close()
 
     def explain(self) -> Explanation:
-        """Why gRPC ended the stream, empty when it ended well or goes on, and whether that was TLS."""
+        """Why gRPC ended the stream, empty when it ended well or goes on, and what of it lasts."""
         return self.failure
 
 
@@ -101,17 +101,17 @@ def _pump_responses(
 ) -> None:
     # The call ends with RpcError when the gateway is not there or went away; a broken pair says that
     # our own side closed. Either way both ends learn of it by end-of-file.
-    why, is_tls = "", False
+    failure: Explanation = "", None
     try:
         with contextlib.suppress(OSError):
             for data in call:
                 sock.sendall(data)
     except grpc.RpcError as error:
-        why = "gRPC has ended the stream"
+        failure = "gRPC has ended the stream", None
         with contextlib.suppress(Exception):  # what cannot be found out: no thread, no memory
-            why, is_tls = diagnose(error)
+            failure = diagnose(error)
     except Exception as error:
-        why = f"{type(error).__name__}: {error}"
+        failure = f"{type(error).__name__}: {error}", None
     finally:
         channel.close()
-        stream.fail(why, is_tls=is_tls)
+        stream.fail(*failure)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 
+from cluster.errors import TlsFailed
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_service import CHANNEL_OPTIONS
@@ -44,15 +45,16 @@ def open_channel(endpoint: Endpoint, files: TlsFiles | None) -> grpc.Channel:
 
 
 def diagnose_call(endpoint: Endpoint, files: TlsFiles | None, error: grpc.RpcError) -> Explanation:
-    """Why a call could not be made, and whether that is TLS, which gRPC does not say."""
+    """Why a call could not be made, and the error where no other call can be, which gRPC does not say."""
     if not isinstance(error, grpc.Call):
-        return str(error), False
+        return str(error), None
     details = " ".join((error.details() or "").rpartition("last error: ")[2].split())
     text = f"{error.code().name}: {details}"
     if error.code() is not grpc.StatusCode.UNAVAILABLE:
-        return text, False
+        return text, None
     if "refused" in details:  # nobody listens there
-        return os.strerror(errno.ECONNREFUSED), False
+        return os.strerror(errno.ECONNREFUSED), None
     if tls_failure := diagnose(endpoint, files):
-        return tls_failure, True
-    return (files is None and who_listens(endpoint)) or text, False
+        return tls_failure, TlsFailed
+    why, incompatibility = ("", None) if files is not None else who_listens(endpoint)
+    return why or text, incompatibility

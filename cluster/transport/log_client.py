@@ -262,8 +262,8 @@ class _GrpcLogClient:
 
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s")
-        why, is_tls = diagnose_call(self._endpoint, self._tls, error)
-        return TlsFailed(why) if is_tls else Unreachable(f"{self._endpoint}: {why}")
+        why, incompatibility = diagnose_call(self._endpoint, self._tls, error)
+        return TlsFailed(why) if incompatibility is TlsFailed else Unreachable(f"{self._endpoint}: {why}")
 
     def close(self) -> None:
         if self._channel is not None:

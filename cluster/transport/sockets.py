@@ -65,7 +65,7 @@ class ReceiveBuffer:
 
 
 # Why a stream ended, empty when it does not know, and whether dialling again is in vain.
-Explanation = tuple[str, bool]
+Explanation = tuple[str, type[RemoteProtocolError] | None]
 
 
 class Connection:
@@ -74,8 +74,8 @@ class Connection:
     ``buffer[start:end]`` are the whole frames that the last ``receive`` found, 32-byte aligned in the
     buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name
     in the certificate that the peer has shown and proven to own; None when it has shown none.
-    ``is_incompatible`` says of a closed one that the two sides will not do for one another: dialling again is
-    in vain. ``crc`` and ``heard_ns`` are for the owners of links, who set them, as kernels do.
+    ``incompatibility`` is the error of a closed one whose two sides will not do for one another: dialling
+    again is in vain. ``crc`` and ``heard_ns`` are for the owners of links, who set them, as kernels do.
     """
 
     crc, heard_ns, is_part_new = RowWord(CRC), RowWord(HEARD_NS), RowWord(IS_PART_NEW)
@@ -107,8 +107,8 @@ class Connection:
         "end",
         "error_number",
         "frame_length_max",
+        "incompatibility",
         "is_closed",
-        "is_incompatible",
         "is_readable",
         "position",
         "queued_bytes",
@@ -129,7 +129,7 @@ class Connection:
         frame_length_max: int = FRAME_LENGTH_MAX,
         queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         check_header: Callable[[np.ndarray, int], None] | None = None,
-        explain: Callable[[], Explanation] = lambda: ("", False),
+        explain: Callable[[], Explanation] = lambda: ("", None),
         on_unconnected: Callable[[], None] = lambda: None,
     ) -> None:
         """``check_header`` raises ``RemoteProtocolError`` for the header of a frame that is not whole yet.
@@ -166,7 +166,7 @@ class Connection:
         self.certificate_name: str | None = None
         self.is_readable = False
         self.is_closed = False
-        self.is_incompatible = False
+        self.incompatibility: type[RemoteProtocolError] | None = None
         self.why_closed = ""
         self.error_number = 0
         self.position = 0  # bytes accepted by offer and write since the connection was made
@@ -313,7 +313,9 @@ class Connection:
         end, follows = whole_frames(buffer, 0, limit, self.frame_length_max, self._is_log_allowed)
         if follows == NOT_A_FRAME:
             first = bytes(buffer[end : end + 32])
-            what = spoken_by(first) or first.hex()
+            if spoken := spoken_by(first):
+                self.incompatibility = RemoteProtocolError
+            what = spoken or first.hex()
             self.close(f"not a frame of at most {self.frame_length_max} bytes: {what}")
             raise RemoteProtocolError(f"connection {self.connection_id}: {self.why_closed}")
         if follows and self._check_header is not None:
@@ -361,7 +363,7 @@ class Connection:
             self.fail(error)
             return 0
         if received == 0:
-            why, self.is_incompatible = self._explain()
+            why, self.incompatibility = self._explain()
             self.close(why or "the peer closed the connection")
         return received
 
@@ -520,7 +522,7 @@ class Connection:
     def fail(self, error: OSError) -> None:
         """Close for what the system says."""
         self.error_number = error.errno or 0
-        why, self.is_incompatible = self._explain()
+        why, self.incompatibility = self._explain()
         self.close(why or error.strerror or str(error))
 
     @property

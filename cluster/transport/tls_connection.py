@@ -23,7 +23,7 @@ RECORD_BYTES_MAX = 17 * 1024  # of TLS, sealed: less cannot be opened
 
 
 class TlsConnection(Connection):
-    """A failed handshake leaves it closed and ``is_incompatible``; ``why_closed`` says what was wrong."""
+    """A failed handshake leaves it closed, with an ``incompatibility``; ``why_closed`` says what is wrong."""
 
     __slots__ = ("_failure", "_is_dialling", "_is_spoken_to", "_plain_refusal", "_sealed", "_tls")
 
@@ -75,7 +75,7 @@ class TlsConnection(Connection):
 
     def _refuse(self, error: TlsFailed) -> None:
         self._failure = error
-        self.is_incompatible = True
+        self.incompatibility = TlsFailed
         self._flush_sealed()  # the alert
         self.close(str(error))
         self.why_closed = str(error)  # whether the alert went out or not

@@ -14,6 +14,7 @@ from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import link_frame
 from cluster.transport.names import connect_within
 from cluster.transport.other_protocols import spoken_by
+from cluster.transport.sockets import Explanation
 from cluster.transport.tls import TlsFiles, client_context, describe_failure
 
 DIAGNOSIS_TIMEOUT_S = 2.0
@@ -54,8 +55,11 @@ def diagnose(endpoint: Endpoint, files: TlsFiles | None) -> str:
         return ""
 
 
-def who_listens(endpoint: Endpoint) -> str:
-    """Why a gRPC client gets no answer at ``endpoint``, where that is not TLS; empty when it should."""
+def who_listens(endpoint: Endpoint) -> Explanation:
+    """Why a gRPC client gets no answer at ``endpoint``, where that is not TLS; empty when it should.
+
+    With the error of who speaks something else there, and will not answer to another call either.
+    """
     try:
         with connect_within(endpoint, PROBE_TIMEOUT_S) as sock:
             sock.sendall(link_frame(HELLO))
@@ -66,16 +70,16 @@ def who_listens(endpoint: Endpoint) -> str:
                 sock.sendall(b"\r\n\r\n")  # a server of HTTP waits for the end of a request
                 first = sock.recv(64)
     except TimeoutError:
-        return f"silent for {PROBE_TIMEOUT_S:g} s"
+        return f"silent for {PROBE_TIMEOUT_S:g} s", None
     except OSError as error:
-        return error.strerror or str(error)
+        return error.strerror or str(error), None
     if not first:
-        return "whoever listens there closes the connection"
+        return "whoever listens there closes the connection", None
     if not (spoken := spoken_by(first)):
         with suppress(RemoteProtocolError):
             FrameSplitter().split(first)
-            return f"tcp: is spoken there: give {replace(endpoint, medium=Medium.TCP)}"
-    return "" if "gRPC" in spoken else spoken
+            spoken = f"tcp: is spoken there: give {replace(endpoint, medium=Medium.TCP)}"
+    return ("", None) if not spoken or "gRPC" in spoken else (spoken, RemoteProtocolError)
 
 
 def _refusal_of(wrapped: ssl.SSLSocket, files: TlsFiles, peer: str) -> str:

@@ -36,7 +36,7 @@ class ScriptedConnection:
         self.buffer = np.zeros(0, np.uint8)
         self.start = self.end = 0
         self.is_closed = False
-        self.is_incompatible = False
+        self.incompatibility = None
         self.is_readable = self.is_finishing = False
         self.why_closed = ""
         self.takes: int | None = None  # bytes that write takes before it blocks, None: all

@@ -26,9 +26,9 @@ def test_a_stream_without_its_files_or_its_thread_says_so(tmp_path, monkeypatch)
     assert f"{missing}: cannot be read" in why and not is_tls
 
     monkeypatch.setattr(grpc_client, "threading", SimpleNamespace(Thread=fail))
-    assert ended(grpc_client.open_session(NOWHERE, None)) == ("there is none", False)
+    assert ended(grpc_client.open_session(NOWHERE, None)) == ("there is none", None)
 
 
 def test_what_its_thread_raises_does_not_leave_the_session_waiting(monkeypatch):
     monkeypatch.setattr(grpc_client, "diagnose_call", fail)
-    assert ended(grpc_client.open_session(NOWHERE, None)) == ("gRPC has ended the stream", False)
+    assert ended(grpc_client.open_session(NOWHERE, None)) == ("gRPC has ended the stream", None)

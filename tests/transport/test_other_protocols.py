@@ -6,7 +6,8 @@ import threading
 
 import pytest
 
-from cluster.errors import ClusterError
+from cluster import ClusterClient
+from cluster.errors import ClusterError, RemoteProtocolError, TimedOut
 from cluster.protocol import link
 from cluster.transport import tls_socket
 from cluster.transport.endpoint import parse_endpoint
@@ -96,4 +97,16 @@ def test_where_nobody_listens_or_no_host_is_the_reason_is_no_status_of_grpc(monk
 def test_requests_of_other_protocols_are_known_too():
     assert spoken_by(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").startswith(GRPC)
     assert spoken_by(b"GET / HTTP/1.1\r\n").startswith(HTTP) and spoken_by(b"\0\0\0") == ""
-    assert tls_socket.who_listens(parse_endpoint("127.0.0.1:1")) == "Connection refused"
+    assert tls_socket.who_listens(parse_endpoint("127.0.0.1:1")) == ("Connection refused", None)
+
+
+@pytest.mark.parametrize(
+    ("medium", "answer", "says"), [("", HELLO_REPLY, TCP), ("tcp:", SETTINGS, GRPC)], ids=["grpc", "tcp"]
+)
+def test_a_client_tries_no_longer_where_something_else_is_spoken_at_all_endpoints(port, medium, answer, says):
+    where = f"{medium}{port(answer)}"
+    with pytest.raises(RemoteProtocolError, match=f"no session: {where}: ") as raised:
+        ClusterClient.connect(where, message_timeout_s=60 * DEADLINE_S)
+    assert says in str(raised.value)
+    with pytest.raises(TimedOut):
+        ClusterClient.connect(f"{where},{medium}127.0.0.1:1", message_timeout_s=1.5)
