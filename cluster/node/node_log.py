@@ -92,11 +92,15 @@ class NodeLog:
         self._repeated_lock = threading.Lock()
         self._configured_level = level
         self._context = context
+        self._unfiltered = self._logger_of("debug")
         self._set_level(level)
 
     def _set_level(self, level: str) -> None:
         self._level = level
-        self._logger = structlog.wrap_logger(
+        self._logger = self._logger_of(level)
+
+    def _logger_of(self, level: str) -> structlog.typing.FilteringBoundLogger:
+        logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
             structlog.WriteLogger(self._file),  # type: ignore[arg-type]
             processors=[
                 structlog.processors.add_log_level,
@@ -106,6 +110,7 @@ class NodeLog:
             wrapper_class=structlog.make_filtering_bound_logger(level),
             **self._context,
         )
+        return logger
 
     def configure(self, level: str, bytes_max: int) -> None:
         """Go by another level, unless it is the one that was configured, and another bound."""
@@ -143,7 +148,7 @@ class NodeLog:
 
     def asked(self, event: str, **fields: Any) -> None:
         """The answer to a signal, whatever the level."""
-        self._logger.critical(event, **fields)
+        self._unfiltered.info(event, **fields)
 
     def often(self, event: str, why: str, now_ns: int) -> None:
         """From any thread: the first of a kind (but for numbers) that strangers cause, then how many more."""

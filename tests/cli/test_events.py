@@ -78,8 +78,8 @@ def test_an_error_is_one_line_that_leaves_its_traceback_to_json(run, here):
 
 def test_the_stacks_that_a_signal_asked_for_are_no_part_of_the_story(run, here):
     with (here / "member-1/node.log").open("a") as log:
-        log.write(line(7, "stacks", "critical", stacks={"139949789275840": ["  File …"]}))
-    assert run("--since", "2026-01-27T12:00:07Z")[1][28:] == "1  CRITICAL: stacks\n"
+        log.write(line(7, "stacks", "info", stacks={"139949789275840": ["  File …"]}))
+    assert run("--since", "2026-01-27T12:00:07Z")[1][28:] == "1  stacks\n"
 
 
 def test_what_is_no_json_keeps_its_place_and_moves_no_cursor(run, here):

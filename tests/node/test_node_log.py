@@ -162,3 +162,12 @@ def test_errors_without_end_take_a_bounded_amount_of_memory(tmp_path):
         log.error("somewhere", ValueError(number))
 
     assert len(log._counts) == 5
+
+
+def test_answers_to_signals_are_written_at_every_level_and_are_no_faults(tmp_path):
+    log = NodeLog(tmp_path / "node.log", "error", member=1)
+    log.info("is not written")
+    log.reopen_with()
+    log.close()
+    [said] = map(json.loads, (tmp_path / "node.log").read_text().splitlines())
+    assert (said["event"], said["level"], said["member"]) == ("logs were opened again", "info", 1)
