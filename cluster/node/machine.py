@@ -19,7 +19,7 @@ from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.ports import OpenLinks
-from cluster.node.service_process import ChildProcess, command_of
+from cluster.node.service_process import ChildProcess, command_of, open_process
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
 from cluster.transport.bounds import Bounds
@@ -195,7 +195,7 @@ class Machine:
         driver_directory = str(self._config.driver_path)
         is_external = self._config.service_modes[service_id] == "external"
         command = () if is_external else command_of(driver_directory, service_id)
-        return ChildProcess(service_id, driver_directory, self.poller, command, self.on_event)
+        return open_process(service_id, driver_directory, self.poller, command, self.on_event)
 
     def fetch_recordings(
         self, endpoint: str, recording_ids: Sequence[int]

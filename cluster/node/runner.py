@@ -63,6 +63,11 @@ class AgentRunner:
         self._is_stopped = True
         self._poller.wake()
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether ``stop`` was called."""
+        return self._is_stopped
+
     def run(self) -> None:
         """Turn until stopped."""
         wait = self._poller.wait

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 from cluster.archive.files import Files, OsFiles
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, StorageError
@@ -25,6 +26,7 @@ from cluster.node.service_snapshots import ServiceSnapshots
 from cluster.node.supervisor import die_with
 from cluster.protocol.service_link import FRAME_LENGTH_MAX, SERVICE_LINK_VERSION, ServiceEnd, ServiceHello
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_context import ServiceContext
 from cluster.service.service_loader import load_service
 from cluster.transport.dial import dial
@@ -38,13 +40,27 @@ QUEUE_BYTES_MAX = 8 * SEND_QUEUE_BYTES_MAX  # never reached: the link asks befor
 class ServiceHost:
     """The agent and its link, turned by the process's one thread."""
 
-    def __init__(self, service_id: int, link: ModuleLink, poller: Poller, files: Files) -> None:
+    def __init__(
+        self,
+        service_id: int,
+        link: ModuleLink,
+        poller: Poller,
+        files: Files,
+        load: Callable[[str], ClusteredService] = load_service,
+    ) -> None:
+        """``load`` makes the service of a name, once the member has said it."""
         self._service_id = service_id
+        self._load = load
         self._link = link
         self._files = files
         self._agent: ClusteredServiceAgent | None = None
         self._snapshots: ServiceSnapshots | None = None
         self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its last turn was taken."""
+        return self._runner.is_stopped
 
     def stop(self) -> None:
         """End in order, from a signal handler too."""
@@ -104,8 +120,7 @@ class ServiceHost:
         """Raises ConfigurationError for a service that cannot be loaded."""
         start, link = self._link.start, self._link
         assert start is not None
-        service = load_service(start.name.decode())
-        settle_memory()
+        service = self._load(start.name.decode())
         self._snapshots = ServiceSnapshots(
             self._service_id, link, self._files, may_fork=service.forks_for_snapshots
         )
@@ -146,16 +161,22 @@ def run_service(driver_directory: str, service_id: int, *, is_child: bool) -> No
     link.send(ServiceHello(service_id, os.getpid(), SERVICE_LINK_VERSION))
     if not is_child:
         print(f"service {service_id}: connected to its member at {socket_path(driver_directory, service_id)}")
-    host = ServiceHost(service_id, link, poller, files)
+    host = ServiceHost(service_id, link, poller, files, _load)
     signals.pass_over()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: host.stop())
     host.run()
 
 
-def _connect(driver_directory: str, service_id: int, poller: Poller) -> Connection:
-    endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
-    connection = dial(
+def _load(name: str) -> ClusteredService:
+    service = load_service(name)
+    settle_memory()
+    return service
+
+
+def dial_member(endpoint: Endpoint, poller: Poller) -> Connection:
+    """Of a service's process; where no member waits for it, it is closed."""
+    return dial(
         endpoint,
         poller,
         ReceiveBuffer(),
@@ -163,6 +184,11 @@ def _connect(driver_directory: str, service_id: int, poller: Poller) -> Connecti
         frame_length_max=FRAME_LENGTH_MAX,
         queue_bytes_max=QUEUE_BYTES_MAX,
     )
+
+
+def _connect(driver_directory: str, service_id: int, poller: Poller) -> Connection:
+    endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
+    connection = dial_member(endpoint, poller)
     if connection.is_closed:
         why = connection.why_closed
         raise ClusterError(f"{endpoint}: no member waits for the process of service {service_id}: {why}")

@@ -12,6 +12,7 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.connection_table import SERVICE_LINK
@@ -49,24 +50,53 @@ def command_of(driver_directory: str, service_id: int) -> list[str]:
     return [sys.executable, "-m", "cluster", "service", *where]
 
 
+def open_process(
+    service_id: int,
+    driver_directory: str,
+    poller: Poller,
+    command: Sequence[str],
+    tell: Callable[[str], None],
+) -> ChildProcess:
+    """Of this machine; an empty ``command`` starts nothing. Raises PortInUse, ConfigurationError."""
+    endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
+    child = Child(f"service {service_id}", command, tell)
+    return ChildProcess(service_id, endpoint, poller, child, tell)
+
+
+class Started(Protocol):
+    """The program that a member starts (``Child``)."""
+
+    @property
+    def is_running(self) -> bool: ...
+
+    def start(self, now_ns: int) -> bool: ...
+
+    def take_end(self, now_ns: int) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def retire(self) -> None: ...
+
+    def await_end(self, timeout_s: float, work: Callable[[], object]) -> None: ...
+
+
 class ChildProcess:
-    """``ServiceProcess`` of this machine."""
+    """``ServiceProcess``: a connection, and the child that is to make it."""
 
     def __init__(
         self,
         service_id: int,
-        driver_directory: str,
+        endpoint: Endpoint,
         poller: Poller,
-        command: Sequence[str],
+        child: Started,
         tell: Callable[[str], None],
     ) -> None:
-        """Listen; an empty ``command`` starts nothing. Raises PortInUse, ConfigurationError."""
+        """Listen at ``endpoint``. Raises PortInUse, ConfigurationError."""
         self._name = f"service {service_id}"
         self._service_id = service_id
         self._poller = poller
-        self._child = Child(self._name, command, tell)
+        self._child = child
         self._tell = tell
-        endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
         self._listener = Listener(endpoint, poller, tell)
         self._receive_buffer = ReceiveBuffer()
         self._connection: Connection | None = None

@@ -21,7 +21,7 @@ from cluster.node.hosted_service import (
 )
 from cluster.node.node_log import NodeLog
 from cluster.node.ports import ServiceSettings
-from cluster.node.service_process import ChildProcess, command_of
+from cluster.node.service_process import command_of, open_process
 from cluster.service.channel import ServiceChannel
 from cluster.service.service_loader import load_service
 from cluster.transport.clock import epoch_ms
@@ -102,7 +102,7 @@ class HostedServices:
         is_external = self._settings.service_modes[service_id] == "external"
         command = () if is_external else command_of(driver_directory, service_id)
         ports = RemotePorts(
-            process=ChildProcess(service_id, driver_directory, hosts.poller, command, hosts.log.info),
+            process=open_process(service_id, driver_directory, hosts.poller, command, hosts.log.info),
             snapshots=life.archive,
             recording=lambda: life.recording,
             newest_snapshot=life.newest_snapshot,

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import struct
 from collections import deque
 from dataclasses import dataclass
 from random import Random
@@ -108,8 +109,11 @@ class SimulatedSocket:
     def setsockopt(self, *_: Any) -> None:
         pass
 
-    def getsockopt(self, *_: Any) -> int:
-        return self.error
+    def getsockopt(self, level: int, option: int, length: int = 0) -> Any:
+        if option != socket.SO_PEERCRED:
+            return self.error
+        assert self.outgoing is not None
+        return struct.pack("iII", self.outgoing.sink.poller.process.pid, 0, 0)
 
     def fileno(self) -> int:
         return -1 if self.is_closed else self.fd
@@ -181,6 +185,8 @@ class SimulatedSocket:
         return self.send(b"".join(bytes(memoryview(buffer)) for buffer in buffers))
 
     def shutdown(self, how: int) -> None:
+        if how == socket.SHUT_RDWR:
+            return  # of a peer that is gone, whose end is on its way
         assert how == socket.SHUT_WR
         self.poller.network.on_shutdown(self)
 

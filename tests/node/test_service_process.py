@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from cluster.node.service_process import ChildProcess, socket_path
+from cluster.node.service_process import open_process, socket_path
 from cluster.node.service_snapshots import SnapshotChild
 from cluster.protocol.service_link import SERVICE_LINK_VERSION, ServiceHello
 from cluster.transport.message_frames import link_frame
@@ -49,7 +49,7 @@ def test_a_service_that_forked_and_died_is_started_again_though_its_fork_holds_t
     hello = link_frame(ServiceHello(0, 1, SERVICE_LINK_VERSION)) if is_greeted else b""
     command = [sys.executable, "-S", "-c", FORKS_AND_DIES, socket_path(str(tmp_path), 0), hello.hex()]
     poller, events, told = Poller(), Events(), []
-    process = ChildProcess(0, str(tmp_path), poller, command, told.append)
+    process = open_process(0, str(tmp_path), poller, command, told.append)
 
     def is_started_again():
         poller.wait(0)

@@ -161,8 +161,9 @@ def test_what_a_service_prints_is_where_up_says(tmp_path):
         assert up.process.stdout is not None
         said = iter(up.process.stdout.readline, "")  # with a line before it when a start takes long
         assert any("what services print in c/member-*/output.log" in line for line in said)
-        printed = (tmp_path / "c" / "member-0" / "output.log").read_text()
-        assert printed == "hello from Broken\n"
+        printed = tmp_path / "c" / "member-0" / "output.log"
+        await_that(printed.read_text, "the service has started, which a member awaits for ten seconds")
+        assert printed.read_text() == "hello from Broken\n"
         assert up.stop()[0] == 0
 
 

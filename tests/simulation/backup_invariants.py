@@ -156,7 +156,7 @@ class RestoredMember(Observer):
         self.restored = promoted(backup) if is_promoted else restored_from(backup, disk)
         context = replace(settings.context, member_ids=(0,))
         self.member = Member(
-            world, 0, replace(settings, context=context, checksums=()), disk,
+            world, 0, replace(settings, context=context, checksums=(), services_apart=False), disk,
             Network(world, world.random("restored network")), Clock(world), world.random("restored member"),
             lambda: 1_000_000, observer=self,
         )  # fmt: skip

@@ -44,6 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STEP_NS = 100 * MS
 STEPS_MAX = 2_000_000  # some ten times what a long history takes: members that never rest
 BACKUP_SHARE = 1 / 16  # of the seeds: they have a backup
+APART_SHARE = 1 / 5  # of them: services are in processes of their own
 ELECTION_STATES = [state.name for state in ElectionState]
 
 
@@ -194,9 +195,12 @@ class History:
         keeps_story: bool = False,
         only_faults: Collection[str] = (),
         is_compiled: bool | None = None,
+        services_apart: bool | None = None,
         steps_max: int = STEPS_MAX,
     ) -> None:
-        """``is_compiled``: whether compiled turns stand for Python's; the seed draws it where it is None."""
+        """``is_compiled``: compiled turns stand for Python's; ``services_apart``: services are
+        in processes of their own. The seed draws what is None.
+        """
         self._steps_max = steps_max
         self.world = world = VirtualWorld(seed, keeps_story=keeps_story)
         random = world.random("setup")
@@ -248,6 +252,9 @@ class History:
             checksums=draw_checksums(world.random("checksum"), member_count),
             is_mended=world.random("mending").random() < 0.6,
             is_compiled=world.random("compiled").random() < 0.5 if is_compiled is None else is_compiled,
+            services_apart=world.random("services apart").random() < APART_SHARE
+            if services_apart is None
+            else services_apart,
         )
         self.network = Network(world, world.random("network"))
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}

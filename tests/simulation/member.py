@@ -94,12 +94,14 @@ class Member(MemberState, member.MemberProcess):
     # -- told --
 
     def load_service(self, service_id: int, random: Random) -> ChainService:
-        if service_id == 0:
+        if service_id == 0 and not self.settings.services_apart:
             self.services = []
         kinds = ChainService, CompiledChainService, VectorisedChainService
         kind = kinds[int(len(kinds) * random.random())]
         service = kind(service_id, self.on_applied)
-        self.services.append(service)
+        if self.settings.services_apart:  # its member may take turns between two requests of a callback
+            service.first_delay_ms = 60_000
+        self.services[service_id : service_id + 1] = [service]
         return service
 
     def _turn_service(self, service_id: int, *arguments: Any) -> int:
@@ -113,12 +115,19 @@ class Member(MemberState, member.MemberProcess):
         return self.archives(self, endpoint, recording_ids)
 
     def on_opened(self) -> None:
+        if self.settings.services_apart:  # each is another one once its process is there
+            count = self.settings.context.service_count
+            self.services = [ChainService(service_id, self.on_applied) for service_id in range(count)]
         if not self.settings.is_mended:
             assert self.life is not None
             self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
 
     def on_started(self) -> None:
         self.observer.on_started(self)
+
+    def on_service_turned(self, service_id: int) -> None:
+        for service in self.services[service_id : service_id + 1]:
+            service.tell_applied()
 
     def on_turned(self) -> None:
         for service in self.services:

@@ -85,10 +85,13 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         lists = OtherLists(self)
         self._draw_apart("other list", lists.strike, lists.random, 0.2, 2)
+        self._services = history.world.random("processes of services")
         directories = WrongDirectories(self)
         self._draw_apart("wrong directory", directories.strike, directories.random, 0.2, 2)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
+        if history.settings.services_apart:
+            self._draw_apart("end a service", self._end_service, self._services, 0.7, 6)
         self._standby_orders: StandbyOrders | None = None
         self._transfers = history.world.random("transfers")
         self._draw_apart("transfer leadership", self._transfer, self._transfers, 0.03, 10)
@@ -550,6 +553,24 @@ class Nemesis:
         service_id = self._stalls.randrange(self.history.context.service_count)
         member.services_stalled_until_ns[service_id] = self.world.now_ns + duration_ns
         return f"service {service_id} of member {member.member_id} for {duration_ns / SECOND:.3f} s"
+
+    def _end_service(self) -> str | None:
+        """Kill the process of a service, now or at one of its next effects, or stop it for a while."""
+        member = self.any_member()
+        random = self._services
+        child = random.choice([*member.children.values()]) if member is not None and member.children else None
+        if child is None or (process := child.process) is None:
+            return None
+        how = random.choice(["kill", "kill in a turn", "stop"])
+        match how:
+            case "kill":
+                process.kill()
+            case "kill in a turn":
+                process.die_soon(random.randint(1, 60))
+            case "stop":
+                process.pause()
+                self.later(self.duration_ns(), f"{process.name} goes on", process.resume)
+        return f"{how}: {process.name}"
 
     def _client_vanishes(self) -> str:
         client = self.random.choice(self.history.clients)

@@ -23,10 +23,18 @@ def run_seed(
     seed: int,
     only_faults: Collection[str] = (),
     is_compiled: bool | None = None,
+    services_apart: bool | None = None,
     steps_max: int = STEPS_MAX,
 ) -> Result:
     """Play the history of a seed, and give back its memory."""
-    result = play(History(seed, only_faults=only_faults, is_compiled=is_compiled, steps_max=steps_max))
+    history = History(
+        seed,
+        only_faults=only_faults,
+        is_compiled=is_compiled,
+        services_apart=services_apart,
+        steps_max=steps_max,
+    )
+    result = play(history)
     gc.collect()  # agents and sockets refer to each other, and hold large buffers
     if _TRIM is not None:
         _TRIM(0)  # their memory lies between what is still in use, and would add up to gigabytes

@@ -34,6 +34,9 @@ def timer_delay_ms(position: int) -> int:
 class ChainService(ClusteredService):
     """State: the chain. ``on_applied(service_id, position, chain)`` hears of every entry."""
 
+    forks_for_snapshots = False  # there is one process of ours
+    first_delay_ms = 0  # of a timer that is moved or cancelled at once
+
     def __init__(self, service_id: int, on_applied: Callable[[int, int, int], None]) -> None:
         self._service_id = service_id
         self._on_applied = on_applied
@@ -88,10 +91,11 @@ class ChainService(ClusteredService):
                 self.echoed += 1
             case b"t":
                 if position // 32 % 2:
-                    assert cluster.schedule_timer(timer, timestamp)
+                    assert cluster.schedule_timer(timer, timestamp + self.first_delay_ms)
                 assert cluster.schedule_timer(timer, timestamp + timer_delay_ms(position))
             case b"x":
-                assert cluster.schedule_timer(timer, timestamp + timer_delay_ms(position))
+                delay_ms = self.first_delay_ms or timer_delay_ms(position)
+                assert cluster.schedule_timer(timer, timestamp + delay_ms)
                 assert cluster.cancel_timer(timer)
             case b"m":
                 assert cluster.offer(SERVICE_MARK + payload) > 0

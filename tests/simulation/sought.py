@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.simulation.apart_mistakes import APART_MISTAKES
 from tests.simulation.backup_mistakes import BACKUP_MISTAKES
 from tests.simulation.compiled_mistakes import COMPILED_MISTAKES
 from tests.simulation.consumer_mistakes import CONSUMER_MISTAKES
@@ -21,9 +22,16 @@ from tests.simulation.seeds import run_seed
 from tests.simulation.supervised_mistakes import SUPERVISED_MISTAKES
 
 Mistake = Callable[[Patch], None]
-# Those of compiled turns run with them in every seed, all others are planted into Python's turns.
+# Those of compiled turns, and of services in processes of their own, run with them in every seed; all others
+# are planted into Python's turns and services within.
 SOUGHT = (
-    MISTAKES | SUPERVISED_MISTAKES | LANE_MISTAKES | CONSUMER_MISTAKES | BACKUP_MISTAKES | COMPILED_MISTAKES
+    MISTAKES
+    | SUPERVISED_MISTAKES
+    | LANE_MISTAKES
+    | CONSUMER_MISTAKES
+    | BACKUP_MISTAKES
+    | COMPILED_MISTAKES
+    | APART_MISTAKES
 )
 FILE = Path(__file__).with_name("mistakes.txt")
 SEEDS_MAX = 300  # from the seed that is known to show it
@@ -45,7 +53,8 @@ def lines(seeds: dict[str, int]) -> Iterator[str]:
 def run(mistake: Mistake, seed: int, steps_max: int = STEPS_MAX) -> Result | None:
     """Play a seed with the mistake, which is planted already; None where no invariant shows it."""
     invariants, faults = SOUGHT[mistake]
-    result = run_seed(seed, faults, mistake in COMPILED_MISTAKES, steps_max)
+    is_compiled, is_apart = mistake in COMPILED_MISTAKES, mistake in APART_MISTAKES
+    result = run_seed(seed, faults, is_compiled, is_apart, steps_max)
     assert not SLIP.search(result.violation), f"the mistake itself is wrong: {result.violation}"
     is_shown = result.violation.startswith(tuple(f"{name}:" for name in invariants))
     return result if is_shown else None
