@@ -76,10 +76,18 @@ class ConfigurationError(ClusterError):
 
 
 class NotAClusterDirectory(ClusterError):
-    """The directory holds no member, or lacks the file that was asked for."""
+    """The directory holds no member, or lacks the file that was asked for.
+
+    ``directory`` and ``member`` are set where it is a whole cluster's: the path, and that of a member in it.
+    """
 
     code: ClassVar[str] = "CLUSTER_NO_DIRECTORY"
     fix: ClassVar[str] = "Name the directory of a member, a backup or an archive."
+
+    def __init__(self, what: str, *, directory: str | None = None, member: str | None = None) -> None:
+        self.directory = directory
+        self.member = member
+        super().__init__(what)
 
 
 class DirectoryInUse(ClusterError):

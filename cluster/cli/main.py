@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -18,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from cluster.cli.printable import printable_streams
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
 
 # Typer brings a click of its own in some versions, and needs the installed one in others.
 UsageError: Any = typer.BadParameter.__mro__[1]
@@ -164,7 +165,7 @@ def _run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except ClusterError as error:
-        return _fail(str(error), error.exit_status)
+        return _fail(f"{error}{_of_one_member(arguments, error)}", error.exit_status)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -192,6 +193,18 @@ def _words(arguments: Sequence[str]) -> list[str]:
             raise ConfigurationError(f"{option} is ''; expected a value")
     home = os.path.expanduser("~/")
     return [HOME.sub(lambda found: f"{found[1] or ''}{home}", word) for word in arguments]
+
+
+def _of_one_member(arguments: Sequence[str], error: ClusterError) -> str:
+    """The command line for one of the members, where the directory that it named is of a whole cluster."""
+    if not isinstance(error, NotAClusterDirectory) or error.directory is None or error.member is None:
+        return ""
+    given = re.compile(rf"(|--[a-z-]+=|-d){re.escape(error.directory)}/*")
+    words = _words(arguments)
+    named = [f"{found[1]}{error.member}" if (found := given.fullmatch(word)) else word for word in words]
+    if named == words:
+        named += ["--dir", error.member]
+    return f", for example: {shlex.join(['cluster', *named])}"
 
 
 def _replace_closed_streams() -> None:

@@ -36,7 +36,11 @@ def service(
     if (directory is None) == (driver_directory is None):
         raise typer.BadParameter("give one of them", param_hint="--dir, --driver-dir")
 
+    from cluster.archive.files import OsFiles
     from cluster.node.service_host import run_service
+    from cluster.reader.member_directory import find_cluster_directory
 
+    if directory is not None:
+        find_cluster_directory(OsFiles(), str(directory))  # raises where it is no member's
     leave_streams_to_services()
     run_service(str(driver_directory or f"{directory}/driver"), service_id, is_child=is_child)

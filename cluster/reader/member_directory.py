@@ -47,7 +47,7 @@ def find_member(
             if archive is None and cluster == member:
                 archive = _holder(files, _parent(member), (CATALOG_FILE_NAME,))
     if archive is None:
-        raise NotAClusterDirectory(_what_is_missing(files, member or cluster))
+        raise _nothing_found(files, member or cluster)
     driver = None
     for home in (member, cluster and _parent(cluster), _parent(archive)):
         if home and driver is None and files.exists(f"{home}/driver/{CNC_FILE_NAME}"):
@@ -61,7 +61,7 @@ def find_cluster_directory(files: Files, dir: str) -> str:
     assert member is not None
     found = _holder(files, member, _CLUSTER_FILES)
     if found is None:
-        raise NotAClusterDirectory(_what_is_missing(files, member, RECORDING_LOG_FILE_NAME))
+        raise _nothing_found(files, member, RECORDING_LOG_FILE_NAME)
     return found
 
 
@@ -71,7 +71,7 @@ def find_archive_directory(files: Files, dir: str) -> str:
     assert member is not None
     found = _holder(files, member, (CATALOG_FILE_NAME,))
     if found is None:
-        raise NotAClusterDirectory(_what_is_missing(files, member))
+        raise _nothing_found(files, member)
     return found
 
 
@@ -172,17 +172,20 @@ def _parent(path: str) -> str:
     return head or ("/" if path.startswith("/") else ".")
 
 
-def _what_is_missing(files: Files, folder: str | None, name: str = CATALOG_FILE_NAME) -> str:
+def _nothing_found(files: Files, folder: str | None, name: str = CATALOG_FILE_NAME) -> NotAClusterDirectory:
+    """The error, which names what is in the subfolders."""
     if folder is None:
-        return "name a member's directory"
+        return NotAClusterDirectory("name a member's directory")
     members = [
         entry
-        for entry in _subfolders(files, folder)
+        for entry in sorted(_subfolders(files, folder))
         if _holder(files, f"{folder}/{entry}", (CATALOG_FILE_NAME,)) is not None
     ]
-    if members:
-        of = "archives" if name == CATALOG_FILE_NAME else "members"
-        if len(members) == 1:
-            return f"{folder}: holds no {of[:-1]} itself, {members[0]} in it does: name that"
-        return f"{folder}: holds several {of} ({', '.join(members)}), name one of them"
-    return f"{folder}: not a member's directory, no {name} is in it"
+    if not members:
+        return NotAClusterDirectory(f"{folder}: not a member's directory, no {name} is in it")
+    of = "archives" if name == CATALOG_FILE_NAME else "members"
+    if len(members) == 1:
+        what = f"holds no {of[:-1]} itself, {members[0]} in it does; name that"
+    else:
+        what = f"holds several {of} ({', '.join(members)}); name one of them"
+    return NotAClusterDirectory(f"{folder}: {what}", directory=folder, member=f"{folder}/{members[0]}")

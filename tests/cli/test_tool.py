@@ -373,14 +373,24 @@ def test_what_reads_takes_a_whole_cluster_s_directory_and_its_first_member_that_
 
 
 @pytest.mark.parametrize("command", ["pid", "is-leader", "sort-recording-log", "invalidate-latest-snapshot"])
-def test_what_is_about_one_member_or_changes_it_has_to_be_told_which(run, a_cluster, command):
+def test_a_command_about_one_member_is_shown_with_one_that_the_directory_has(run, a_cluster, command):
     status, out, err = run(command, "--dir", a_cluster)
     assert (status, out) == (1, "")
-    assert "holds several members (member-0, member-1, member-2), name one of them" in err
+    assert err == (
+        f"{a_cluster}: holds several members (member-0, member-1, member-2); name one of them, "
+        f"for example: cluster tool {command} --dir {a_cluster}/member-0\n"
+    )
     shutil.rmtree(a_cluster / "member-0")
     shutil.rmtree(a_cluster / "member-1")
     _, _, err = run(command, "--dir", a_cluster)
-    assert f"{a_cluster}: holds no member itself, member-2 in it does: name that" in err
+    assert f"{a_cluster}: holds no member itself, member-2 in it does; name that, for example: cl" in err
+
+
+@pytest.mark.parametrize("option", ["--dir=", "-d", ""])
+def test_the_command_that_is_shown_names_the_directory_as_it_was_named(run, monkeypatch, a_cluster, option):
+    monkeypatch.setenv("CLUSTER_DIR", str(a_cluster))
+    _, _, err = run("pid", *([f"{option}{a_cluster}/"] if option else ()))
+    assert err.endswith(f": cluster tool pid {option or '--dir '}{a_cluster}/member-0\n")
 
 
 def test_what_a_leader_is_asked_for_finds_the_leader(run, a_cluster, monkeypatch):
