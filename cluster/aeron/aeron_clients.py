@@ -195,8 +195,8 @@ class AeronClients:
         if link is not None and len(message) > self._message_length_max:
             link.is_over = True
             raise RemoteProtocolError(
-                f"a message of {len(message)} bytes in session {session_id}, at most "
-                f"{self._message_length_max} go (log_term_length)"
+                f"a message of {len(message)} bytes in session {session_id}, expected at most "
+                f"{self._message_length_max} (log_term_length)"
             )
         return link
 

@@ -181,7 +181,9 @@ def _cut(archive: Archive, recording_log: RecordingLog, recording: Recording, to
     """Let the log end with its last entry that ends at or before a position; forget what is after that."""
     begin, end = recording.start_position, recording.append_position
     if not begin < to_position <= end:
-        raise ConfigurationError(f"to-position {to_position}: expected a position above {begin}, up to {end}")
+        raise ConfigurationError(
+            f"--to-position {to_position}: expected a position above {begin}, up to {end}"
+        )
     recording.truncate(_last_entry_end(recording, to_position))
     for entry in list(recording_log.entries):
         if entry.entry_type is SNAPSHOT and entry.log_position > recording.append_position:
@@ -215,7 +217,7 @@ def _check(archive: Archive, recording_log: RecordingLog, recording: Recording) 
     if recording.start_position > 0:
         raise ConfigurationError(
             f"the log begins at {recording.start_position}, and no snapshot is before its end at "
-            f"{recording.append_position}: choose a later to-position"
+            f"{recording.append_position}: choose a later --to-position"
         )
     return None
 

@@ -325,7 +325,7 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
         raise NotAClusterDirectory(f"{directory}: no archive-mark.dat is here")
     is_held = holds_lock(OsFiles(), archive, ARCHIVE_MARK_FILE_NAME)
     if not (is_active(mark, epoch_ms()) if is_held is None else is_held):
-        raise NotAClusterDirectory(f"{directory}: no archive runs here, it was process {mark.pid}")
+        raise NotAClusterDirectory(f"{directory}: no archive runs here; the last one was process {mark.pid}")
     print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 

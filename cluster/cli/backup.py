@@ -44,7 +44,7 @@ def backup(
     from cluster.node.backup_config import load_backup_config
 
     if config is None and consensus_endpoints is None:
-        raise typer.BadParameter("give it, or --consensus-endpoints", param_hint="--config")
+        raise typer.BadParameter("give either --config or --consensus-endpoints", param_hint="--config")
     given = {
         "dir": directory,
         "consensus_endpoints": consensus_endpoints,

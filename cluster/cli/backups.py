@@ -58,9 +58,7 @@ def backup_query(
     delay_ms = None if delay is None else _milliseconds(delay)
     mark = mark_of(str(directory))
     if mark.component_type != ClusterComponentType.BACKUP:
-        raise ClusterError(
-            f"{directory}: is of a {mark.component_type.name}, expected the directory of a BACKUP"
-        )
+        raise ClusterError(f"{directory}: the directory of a {mark.component_type.name}, expected a BACKUP's")
     kind = CounterTypeId.BACKUP_STATE
     with live_counters(str(directory), mark, kind=kind, write=delay_ms is not None) as counters:
         state = counters.find(kind, mark.cluster_id)
@@ -96,7 +94,7 @@ def backup_metrics(
 
     found = look_at(str(directory), mark := mark_of(str(directory)))
     if not found["isBackup"]:
-        raise ClusterError(f"{directory}: is of a {mark.component_type.name}, expected that of a BACKUP")
+        raise ClusterError(f"{directory}: the directory of a {mark.component_type.name}, expected a BACKUP's")
     print(backup_metrics_text(found), end="")
 
 

@@ -75,7 +75,7 @@ def bundle(
     directory, endpoints = place(directory, endpoints)
     members = [] if directory is None else _members(directory)
     if config is not None and len(members) != 1:
-        raise typer.BadParameter("it is of one member: give that one's directory", param_hint="--config")
+        raise typer.BadParameter("give --dir of the one member that it configures", param_hint="--config")
     where = ("--endpoints", str(endpoints)) if directory is None else ("--dir", str(directory))
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"

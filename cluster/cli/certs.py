@@ -82,7 +82,7 @@ def certs(
     ]
     if action is CertsAction.RENEW:
         if requests:
-            raise typer.BadParameter("it renews all that DIR has; give no --member, --client and --backup")
+            raise typer.BadParameter("it renews all that DIR has; leave out --member, --client and --backup")
         authority, made = renew(directory, days)
     else:
         authority, made = issue(directory, requests, days)

@@ -105,6 +105,10 @@ def make_members(
         raise ConfigurationError(f"--member {member_id}: expected one of {member_ids}")
     closed = _closed(str(source))
     copied = [read_last_words(files, str(path)) for path in words or ()]
+    if not closed and not copied:
+        raise ConfigurationError(
+            f"{source}: no member is closed; first close a majority of them: cluster tool close-member"
+        )
     made = next_members([*closed.values(), *copied], ids)
     log = MemberFolders.find(files, source_of(made, closed), archive_directory)
     for number in ids if member_id is None else (member_id,):

@@ -220,7 +220,7 @@ def _ask_over_network(action: ControlAction, endpoints: str | None) -> int:
     """By a request to the leader, or to the one member that is named; returns the member that did it."""
     members = _members_at(endpoints)
     if action.is_of_node and len(members) > 1:
-        raise typer.BadParameter("name one member, this is about it alone", param_hint="--endpoints")
+        raise typer.BadParameter(f"expected one member, not {len(members)}", param_hint="--endpoints")
     outcome = _outcome_of(action, members)
     if action.is_end:
         _await_silence(members)

@@ -66,7 +66,7 @@ def live(
     from cluster.reader.log_reader import LogReader
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
-        raise typer.BadParameter("give one of --dir, --endpoints and --story", param_hint="--dir")
+        raise typer.BadParameter("give only one of --dir, --endpoints and --story", param_hint="--dir")
     if story is not None:
         _serve(_read(story), None, port)
         return

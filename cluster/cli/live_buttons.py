@@ -27,7 +27,9 @@ class MemberButtons:
         self.key = secrets.token_urlsafe(16)
         self._folders = {path.parent.name: path.parent for path in directory.glob("member-*/node.toml")}
         if not self._folders:
-            raise ConfigurationError(f"{directory}: no member-0/node.toml, so there is nothing to press for")
+            raise ConfigurationError(
+                f"{directory}: no member-0/node.toml, which `cluster up` writes and --buttons needs"
+            )
 
     def press(self, member: str, verb: str) -> Response:
         """What ``POST /MEMBER/VERB`` does."""

@@ -259,7 +259,10 @@ def export(
         bounds = (keywords[name] for name in ("from_position", "to_position", "since", "until", "term"))
         chosen = (*bounds, *keywords["types"], *keywords["sessions"], partition)
         if format not in (None, Format.parquet) or any(value is not None for value in chosen):
-            raise typer.BadParameter("it takes all of the log, as Parquet files", param_hint="--append")
+            raise typer.BadParameter(
+                "it exports the whole log, as Parquet",
+                param_hint="--append",
+            )
         with open_part(cluster_id=cluster_id) as (reader, *_):
             _check_entries(reader, "--append")
             _append(reader, file, as_json)
@@ -271,13 +274,13 @@ def export(
         if suffix not in Format.__members__:
             expected = ", ".join(Format)
             raise typer.BadParameter(
-                f"give one of {expected}: the file's name has no such ending", param_hint="--format"
+                f"expected one of {expected}, or FILE with such an extension", param_hint="--format"
             )
         format = Format(suffix)
     if partition is not None and format is not Format.parquet:
-        raise typer.BadParameter("only Parquet files are written by partition", param_hint="--partition")
+        raise typer.BadParameter("it takes --format parquet alone", param_hint="--partition")
     if payload is not None and format is not Format.csv:
-        raise typer.BadParameter("it goes with csv; the other files have the bytes", param_hint="--payload")
+        raise typer.BadParameter("it is for csv; other formats have the bytes", param_hint="--payload")
     with open_part(cluster_id=cluster_id) as (reader, diagnostics, begin, end):
         if partition is not None:
             _check_entries(reader, "--partition")
@@ -304,12 +307,12 @@ def _open(is_followed: bool = False, *, cluster_id: int = 0, **options: Any) -> 
     if begin is not None and end is not None and begin > end:
         raise typer.BadParameter(f"{begin}: expected a position up to --to, {end}", param_hint="--from")
     if is_followed and (given.until is not None or given.term is not None):
-        raise typer.BadParameter("it has no end that --until or --term could find", param_hint="--follow")
+        raise typer.BadParameter("leave out --until and --term with it", param_hint="--follow")
     first_us, end_us = _micros("--since", given.since), _micros("--until", given.until)
     entry_filter = EntryFilter(tuple(given.types) or tuple(EntryType), tuple(given.sessions))
     named: dict[str, Any] = {"at_least": given.at_least, "entry_filter": entry_filter}
     if given.recording_id is not None and given.aeron_archive is None:
-        raise typer.BadParameter("it goes with --aeron-archive", param_hint="--recording-id")
+        raise typer.BadParameter("it needs --aeron-archive", param_hint="--recording-id")
     if given.consensus_endpoints is not None or given.aeron_archive is not None:
         others = given.endpoints, given.directory, given.cluster_dir, given.archive_dir
         check_is_alone(given.consensus_endpoints, *others, given.aeron_archive)
@@ -322,7 +325,7 @@ def _open(is_followed: bool = False, *, cluster_id: int = 0, **options: Any) -> 
         if given.cluster_dir is None and given.archive_dir is None:
             directory, endpoints = place(directory, endpoints)
         elif endpoints is not None:
-            raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+            raise typer.BadParameter("give either --dir or --endpoints, not both", param_hint="--dir")
         if endpoints is not None:
             named["endpoints"] = endpoints
         else:

@@ -61,7 +61,7 @@ MediaDriverDirectory = Annotated[
 def check_is_alone(given: str | None, *others: object, option: str = "--consensus-endpoints") -> None:
     """Raise BadParameter for a real Aeron Cluster that is given beside other members or directories."""
     if given is not None and any(other is not None for other in others):
-        raise typer.BadParameter("give it without --endpoints and directories", param_hint=option)
+        raise typer.BadParameter("give it without --endpoints and --dir", param_hint=option)
 
 
 class AeronPlace(NamedTuple):
@@ -127,7 +127,7 @@ def place(directory: Path | None, endpoints: str | None) -> tuple[Path | None, s
     """
     if directory is not None:
         if endpoints is not None:
-            raise typer.BadParameter("give one of --dir and --endpoints", param_hint="--dir")
+            raise typer.BadParameter("give either --dir or --endpoints, not both", param_hint="--dir")
         return directory, None
     endpoints = endpoints or os.environ.get(ENDPOINTS_VARIABLE)
     return (None, endpoints) if endpoints else (default_directory(), None)

@@ -150,7 +150,7 @@ def new(
     """Make a folder with a service, its test, a client and a query, all of which run."""
     is_module = name.isidentifier() and not keyword.iskeyword(name) and name not in ("client", "query")
     if not is_module or find_spec(name) is not None:
-        raise ConfigurationError(f"{name}: expected the name of a module of your own, such as order_book")
+        raise ConfigurationError(f"{name!r}: expected the name of a module of your own, such as order_book")
     names = {"name": name, "type": "".join(word.capitalize() for word in name.split("_")) or "Service"}
     folder = Path(name)
     with StorageErrors(folder, "cannot be made"):

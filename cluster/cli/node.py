@@ -67,7 +67,7 @@ def node(
 
         raise typer.Exit(0 if node_check.check(check, overrides, as_json=as_json) else 1)
     if config is None or check is not None:
-        raise typer.BadParameter("give one of --config and --check", param_hint="--config")
+        raise typer.BadParameter("give either --config or --check", param_hint="--config")
     check_address_space()
     compile_first()
     read_config = partial(config_text.load, config, overrides=overrides)

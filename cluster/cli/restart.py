@@ -99,7 +99,7 @@ def _on_host(directory: Path) -> _Members:
     files = OsFiles()
     folders = members_in(files, str(directory)) or [str(directory)]
     if stopped := [folder for folder in folders if not is_running(files, folder)]:
-        raise ClusterError(f"{', '.join(stopped)}: does not run; first start what is down")
+        raise ClusterError(f"{', '.join(stopped)}: not running; start what is down first")
     status = status_in(folders[0])
     return _Members(
         {

@@ -62,7 +62,7 @@ def live_counters(
         counters.close()
     if holds_lock(files, cluster):
         raise NotAClusterDirectory(f"{directory}: {why_held_up(mark.pid)}")
-    raise NotAClusterDirectory(f"{directory}: the member does not run, no live counters file is here")
+    raise NotAClusterDirectory(f"{directory}: the member does not run: no live counters file is here")
 
 
 def why_held_up(pid: int) -> str:

@@ -34,7 +34,7 @@ def service(
 ) -> None:
     """Run one of a member's services in a process of its own."""
     if (directory is None) == (driver_directory is None):
-        raise typer.BadParameter("give one of them", param_hint="--dir, --driver-dir")
+        raise typer.BadParameter("give either --dir or --driver-dir", param_hint="--dir, --driver-dir")
 
     from cluster.archive.files import OsFiles
     from cluster.node.service_host import run_service

@@ -60,7 +60,7 @@ def sim(
     from cluster.testing.messages import load_messages
 
     if story is not None and seed is None:
-        raise typer.BadParameter("a story is of one seed: give --seed, too", param_hint="--story")
+        raise typer.BadParameter("a story shows one seed: give --seed, too", param_hint="--story")
     services = service.split(",")
     for name in services:
         load_service(name)

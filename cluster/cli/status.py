@@ -81,7 +81,7 @@ def status(
         check_is_alone(consensus_endpoints, endpoints, directory)
         aeron = AeronPlace(consensus_endpoints, text_or_none(aeron_directory))
     if wait is None and timeout is not None:
-        raise typer.BadParameter("it goes with --wait", param_hint="--timeout")
+        raise typer.BadParameter("it needs --wait", param_hint="--timeout")
     deadline = time.monotonic() + (60.0 if timeout is None else timeout)
     while True:
         is_last = wait is None or time.monotonic() >= deadline

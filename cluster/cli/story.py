@@ -44,7 +44,7 @@ def story(
                 print(f"{known.name:<28} {known.title}")
         return
     if name not in STORIES:
-        raise typer.BadParameter(f"{name!r} is none; `cluster story` lists them", param_hint="NAME")
+        raise typer.BadParameter(f"{name!r} is no story; `cluster story` lists them all", param_hint="NAME")
     known = STORIES[name]
     played = known.play()
     document = as_document(name, known.title, known.page, played)

@@ -179,7 +179,7 @@ def pid(
     """Print the process id of the consensus module that runs, and nothing else."""
     mark = mark_of(str(directory))
     if not is_running(OsFiles(), str(directory)):
-        raise NotAClusterDirectory(f"{directory}: no member runs here, it was process {mark.pid}")
+        raise NotAClusterDirectory(f"{directory}: no member runs here; the last one was process {mark.pid}")
     print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
 
 
@@ -231,7 +231,7 @@ def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) ->
     """Mark the newest snapshot invalid, so that the next start takes the one before."""
     log = _recording_log(str(directory), write=True)
     is_done = log.invalidate_latest_snapshot()
-    said = f"invalidate-latest-snapshot: {str(is_done).lower()}"
+    said = f"invalidate-latest-snapshot: {'true' if is_done else 'false, there is no valid snapshot'}"
     print(json.dumps({"invalidated": is_done}) if as_json else said)
     if not is_done:
         raise typer.Exit(1)
@@ -348,7 +348,7 @@ def _leads_at(endpoints: str) -> bool:
 
     members = parse_endpoints(endpoints)
     if len(members) > 1:
-        raise typer.BadParameter("name one member, this is about it alone", param_hint="--endpoints")
+        raise typer.BadParameter(f"expected one member, not {len(members)}", param_hint="--endpoints")
     [endpoint] = members.values()
     status = member_status(endpoint)
     return status.leader_member_id == status.member_id  # -1 in an election

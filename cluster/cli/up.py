@@ -269,8 +269,7 @@ def _check_ports(configs: list[NodeConfig]) -> None:
                 except OSError as error:
                     _check_is_stopped(configs)
                     raise PortInUse(
-                        f"{host}:{port}: the address is in use by another process ({error.strerror}); "
-                        "choose other ports with --base-port"
+                        f"{host}:{port}: {error.strerror}; choose other ports with --base-port"
                     ) from None
 
 

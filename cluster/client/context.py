@@ -102,7 +102,7 @@ class ClientContext:
         object.__setattr__(self, "credentials_supplier", as_supplier(self.credentials))
         if len(self.client_name) > CLIENT_NAME_LENGTH_MAX:
             raise ConfigurationError(
-                f"client_name has {len(self.client_name)} characters, at most {CLIENT_NAME_LENGTH_MAX} go"
+                f"client_name: {len(self.client_name)} characters, expected at most {CLIENT_NAME_LENGTH_MAX}"
             )
         for name in ("message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"):
             value = getattr(self, name)

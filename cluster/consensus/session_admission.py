@@ -131,7 +131,7 @@ class SessionAdmission:
             what = "lane" if session.consumer is None else "consumer group"
             told = (
                 f"a principal of {len(named)} bytes with its {what}, "
-                f"at most {ENCODED_PRINCIPAL_LENGTH_MAX} go"
+                f"expected at most {ENCODED_PRINCIPAL_LENGTH_MAX}"
             )
             self.refuse(session, encoded_principal, told, told)
             return

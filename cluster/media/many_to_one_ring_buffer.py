@@ -75,7 +75,7 @@ class ManyToOneRingBuffer:
         """Append a record. Raises MediaDriverError where the ring is full, as that of a driver that hangs."""
         if len(message) > self.message_length_max:
             raise LocalProtocolError(
-                f"a command of {len(message)} bytes, at most {self.message_length_max} go to the driver"
+                f"a command of {len(message)} bytes, the driver takes at most {self.message_length_max}"
             )
         body = np.frombuffer(message, np.uint8)
         written = _write(self._buffer, self._begin, self.capacity, type_id, body, len(message))

@@ -148,7 +148,7 @@ class Publication:
         """
         if len(message) > self.message_length_max:
             raise LocalProtocolError(
-                f"a message of {len(message)} bytes, at most {self.message_length_max} go here"
+                f"a message of {len(message)} bytes, expected at most {self.message_length_max}"
             )
         return int(_offer(*self._place(), np.frombuffer(message, np.uint8), len(message)))
 

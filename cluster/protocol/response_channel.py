@@ -16,7 +16,7 @@ def fault_of(channel: str, length_max: int) -> str:
     """Why a session may not have this channel, which would stand in the log; empty when it may."""
     if len(channel) > length_max:
         return (
-            f"a response channel of {len(channel)} characters, at most {length_max} go "
+            f"a response channel of {len(channel)} characters, expected at most {length_max} "
             "(response_channel_length_max)"
         )
     if not channel:

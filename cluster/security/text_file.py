@@ -67,7 +67,7 @@ def read_lines(path: str) -> dict[str, str]:
         if not colon or not name:
             raise ConfigurationError(f"{path}, line {number}: expected name: value")
         if name in found:
-            raise ConfigurationError(f"{path}, line {number}: {name} stands there twice")
+            raise ConfigurationError(f"{path}, line {number}: {name} is given twice")
         found[name] = value.strip()
     return found
 

@@ -107,7 +107,7 @@ def parse_endpoint(text: str) -> Endpoint:
     if is_bracketed:
         host = host[1:-1]
     elif host.count(":") > 1:
-        raise ConfigurationError(f"endpoint {text!r}: an IPv6 address stands in brackets, as in [::1]:9000")
+        raise ConfigurationError(f"endpoint {text!r}: an IPv6 address goes in brackets, as in [::1]:9000")
     is_host = bool(host) and (is_bracketed or ":" not in host)
     if not colon or not is_host or not (port_text.isascii() and port_text.isdigit()):
         raise ConfigurationError(f"endpoint {text!r}: expected host:port, tcp:host:port or ipc:/path")

@@ -11,7 +11,7 @@ _HTTP_1 = re.compile(rb"HTTP/1|[A-Z]{3,7} /")
 def spoken_by(first: bytes) -> str:
     """What is spoken by who says this first, for people; empty where that cannot be known."""
     if _HTTP_2.match(first):
-        return "gRPC (HTTP/2) is spoken there, whose endpoints are plain host:port"
+        return "the other side speaks gRPC (HTTP/2), whose endpoints are plain host:port"
     if _HTTP_1.match(first):
-        return "HTTP is spoken there, and by no member"
+        return "the other side speaks HTTP/1, as a metrics_endpoint does"
     return ""

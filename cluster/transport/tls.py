@@ -56,7 +56,9 @@ class TlsFiles:
     def __post_init__(self) -> None:
         """ConfigurationError where a file is missing that another one needs."""
         if not self.ca:
-            raise ConfigurationError("tls: no file of authorities (ca); expected one to check others by")
+            raise ConfigurationError(
+                "tls: ca is not given; expected a file of certificate authorities to verify others with"
+            )
         if bool(self.certificate) != bool(self.key):
             has, lacks = ("certificate", "key") if self.certificate else ("key", "certificate")
             raise ConfigurationError(f"tls: {has} is given without {lacks}; expected both or neither")

@@ -74,11 +74,11 @@ def who_listens(endpoint: Endpoint) -> Explanation:
     except OSError as error:
         return error.strerror or str(error), None
     if not first:
-        return "whoever listens there closes the connection", None
+        return "the other side closed the connection; expected a member's gRPC endpoint", None
     if not (spoken := spoken_by(first)):
         with suppress(RemoteProtocolError):
             FrameSplitter().split(first)
-            spoken = f"tcp: is spoken there: give {replace(endpoint, medium=Medium.TCP)}"
+            spoken = f"the other side speaks tcp:, use {replace(endpoint, medium=Medium.TCP)}"
     return ("", None) if not spoken or "gRPC" in spoken else (spoken, RemoteProtocolError)
 
 

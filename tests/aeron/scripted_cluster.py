@@ -48,7 +48,7 @@ class ScriptedPublication:
     def offer(self, message: bytes) -> int:
         if len(message) > self.message_length_max:
             raise LocalProtocolError(
-                f"a message of {len(message)} bytes, at most {self.message_length_max} go here"
+                f"a message of {len(message)} bytes, expected at most {self.message_length_max}"
             )
         if self.results:
             return self.results.pop(0)

@@ -254,8 +254,8 @@ def test_a_message_that_no_log_takes_ends_its_connection(member, client):
     client.sends(a_message(bytes(MESSAGE_LENGTH_MAX)))
     member.turn_until(lambda: ("disconnect", 1) in member.server.told)
     assert member.errors == [
-        f"a message of {MESSAGE_LENGTH_MAX + 32} bytes in session {SESSION}, at most {MESSAGE_LENGTH_MAX} go "
-        "(log_term_length)"
+        f"a message of {MESSAGE_LENGTH_MAX + 32} bytes in session {SESSION}, expected at most "
+        f"{MESSAGE_LENGTH_MAX} (log_term_length)"
     ]
 
 

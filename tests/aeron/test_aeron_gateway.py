@@ -403,7 +403,7 @@ def test_a_client_that_closes_has_the_cluster_close_the_session_after_its_last_m
 def test_a_message_that_does_not_go_through_the_driver_ends_the_session_with_what_is_wrong(gateway, members):
     members.to(0).message_length_max = LOG_MESSAGE_MAX
     gateway.offer(b"x" * (LOG_MESSAGE_MAX + 1 - SESSION_HEADER_LENGTH))
-    assert "at most 900 go here" in gateway.heard(SessionEvent)[-1].detail
+    assert "expected at most 900" in gateway.heard(SessionEvent)[-1].detail
 
 
 def test_what_is_no_frame_of_a_client_ends_the_session(gateway):

@@ -255,7 +255,7 @@ def test_the_file_in_conf_is_the_configuration():
         ('interval = "soon"', 'interval = "soon": expected a duration such as "10s"'),
         ("", "endpoints: name the members, here or in CLUSTER_ENDPOINTS"),
         ('endpoints = "nowhere"', "endpoint 'nowhere': expected host:port"),
-        ('endpoints = "a:1"\ntls_key = "k"', "tls: no file of authorities"),
+        ('endpoints = "a:1"\ntls_key = "k"', "tls: ca is not given"),
         ('endpoints = "a:1"\nuser = "u"', "user and password file are given together"),
     ],
 )
@@ -289,7 +289,7 @@ def test_a_backup_of_a_real_cluster_needs_no_file(tmp_path):
 
 def test_a_backup_that_is_told_nothing_names_what_it_lacks(capsys):
     assert main(["backup"]) == 2
-    assert "give it, or --consensus-endpoints" in capsys.readouterr().err
+    assert "give either --config or --consensus-endpoints" in capsys.readouterr().err
 
 
 def test_an_environment_variable_wins_over_the_file(tmp_path, monkeypatch):

@@ -162,7 +162,7 @@ def test_a_position_that_the_backup_does_not_have_is_refused(to_position):
     backup.await_level()
     backup.stop()
     with pytest.raises(
-        ConfigurationError, match=f"to-position {to_position}: expected a position above 0, up to"
+        ConfigurationError, match=f"--to-position {to_position}: expected a position above 0, up to"
     ):
         restored(backup, to_position=to_position)
 
@@ -178,7 +178,7 @@ def test_a_position_before_the_first_snapshot_of_a_purged_log_is_refused():
     backup = Backup(cluster)
     backup.await_level()
     backup.stop()
-    with pytest.raises(ConfigurationError, match="choose a later to-position"):
+    with pytest.raises(ConfigurationError, match="choose a later --to-position"):
         restored(backup, to_position=position - 32)
     new, result = restored(backup)
     assert result.start_position > 0

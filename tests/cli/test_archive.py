@@ -390,7 +390,7 @@ def test_without_a_snapshot_nothing_is_purged(run, tmp_path):
 @pytest.mark.parametrize("is_clean", [False, True])
 def test_the_number_of_a_process_that_is_gone_is_not_handed_to_kill(run, tmp_path, is_clean):
     write_member(tmp_path, a_log(5), is_clean=is_clean)
-    message = f"{tmp_path}: no archive runs here, it was process {os.getpid()}\n"
+    message = f"{tmp_path}: no archive runs here; the last one was process {os.getpid()}\n"
     assert run("pid", "--dir", tmp_path) == (1, "", message)
 
 

@@ -55,7 +55,7 @@ def test_a_log_without_reports_has_no_groups(run, tmp_path):
 def test_one_of_directory_and_endpoints_is_to_be_given(run):
     status, _, err = run("consumers", "--dir", ".", "--endpoints", "localhost:9000")
     assert status == 2
-    assert "give one of --dir and --endpoints" in err
+    assert "give either --dir or --endpoints" in err
 
 
 def test_a_snapshot_says_what_groups_were_before_the_log_begins():

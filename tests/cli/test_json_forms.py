@@ -88,7 +88,13 @@ CASES = [
         [{"seeded": False}],
     ),
     (f"tool {INVALIDATED}", as_it_was, 0, [f"{INVALIDATED}: true"], [{"invalidated": True}]),
-    (f"tool {INVALIDATED}", without_a_snapshot, 1, [f"{INVALIDATED}: false"], [{"invalidated": False}]),
+    (
+        f"tool {INVALIDATED}",
+        without_a_snapshot,
+        1,
+        [f"{INVALIDATED}: false, there is no valid snapshot"],
+        [{"invalidated": False}],
+    ),
     (
         "archive checksum crc32c 1",
         as_it_was,

@@ -272,7 +272,7 @@ def test_export_adds_to_a_folder_what_it_does_not_have(run, tmp_path):
     _, out, _ = run("export", "--dir", members() / "member-0", "--append", folder, "--json")
     assert json.loads(out) == {"folder": str(folder), "files": [], "end": 250_144}
     status, _, err = run("export", "--dir", members() / "member-0", "--append", folder, "--from", 96)
-    assert status == 2 and "--append: it takes all of the log" in err
+    assert status == 2 and "--append: it exports the whole log" in err
 
 
 def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatch):
@@ -299,7 +299,7 @@ def test_export_writes_to_an_object_store_as_to_a_disk(run, tmp_path, monkeypatc
 def test_export_of_an_unknown_kind_is_wrong_usage(run, tmp_path):
     status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "log.txt")
     assert status == 2
-    assert "give one of arrow, parquet, csv" in err
+    assert "expected one of arrow, parquet, csv" in err
     status, _, err = run("export", "--dir", members() / "member-0", tmp_path / "no" / "log.parquet")
     assert status == 1
     assert err.startswith(f"{tmp_path}/no/log.parquet: writing failed: No such file or directory")
@@ -341,7 +341,7 @@ def test_a_log_that_was_not_stopped_in_order_is_printed_with_a_warning(run, tmp_
             1,
             "cluster-data: no such directory; expected a cluster's, a member's or a backup's, by --dir",
         ),
-        (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give one of --dir and --endpoints"),
+        (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give either --dir or --endpoints"),
         (["dump", "--dir", "{tmp}", "--payload", "rot13"], 2, "payload"),
         (["dump", "--dir", "{tmp}", "--from", "-1"], 2, "from"),
         (
@@ -429,4 +429,4 @@ def test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints(run, monkey
         assert run("tail", "-n", "3", *places)[1].splitlines() == printed[0][1].splitlines()[-3:]
     for beside in (["--endpoints", "a:1"], ["--dir", "d"], ["--archive-dir", "a"]):
         status, _, err = run("dump", *places, *beside)
-        assert (status, "give it without --endpoints and directories" in err) == (2, True)
+        assert (status, "give it without --endpoints and --dir" in err) == (2, True)

@@ -68,4 +68,4 @@ def test_one_of_config_and_check_is_given(run, tmp_path):
     path = write(tmp_path, "")
     for options in ((), ("--config", path, "--check", path)):
         status, _, err = run(*options)
-        assert (status, "give one of --config and --check" in err) == (2, True)
+        assert (status, "give either --config or --check" in err) == (2, True)

@@ -262,7 +262,7 @@ def test_what_is_waited_for_may_not_be_there_yet(run, tmp_path, monkeypatch):
 
     assert ended == 1 and out.startswith("unavailable") and 3 <= now < 4
     ended, _, told = run("--dir", "late", "--timeout", "3")
-    assert ended == 2 and "--timeout: it goes with --wait" in told
+    assert ended == 2 and "--timeout: it needs --wait" in told
 
 
 def test_no_directory_is_said_with_what_was_expected(run):

@@ -107,7 +107,7 @@ def test_the_number_of_a_process_that_is_gone_is_not_handed_to_kill(run, tmp_pat
     for directory, number in ((tmp_path / "member-0", os.getpid()), (members() / "member-0", 11986)):
         status, out, err = run("pid", "--dir", directory)
         assert (status, out) == (1, "")
-        assert err == f"{directory}: no member runs here, it was process {number}\n"
+        assert err == f"{directory}: no member runs here; the last one was process {number}\n"
 
 
 @pytest.mark.conformance("S-137")
@@ -211,7 +211,7 @@ def test_an_invalidated_snapshot_is_not_recovered_from(run, tmp_path):
 def test_no_snapshot_to_invalidate_is_false(run, tmp_path):
     write_member(tmp_path, a_log(5))
     status, out, _ = run("invalidate-latest-snapshot", "--dir", tmp_path)
-    assert (status, out) == (1, "invalidate-latest-snapshot: false\n")
+    assert (status, out) == (1, "invalidate-latest-snapshot: false, there is no valid snapshot\n")
 
 
 @pytest.mark.conformance("S-140")

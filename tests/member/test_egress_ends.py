@@ -106,7 +106,7 @@ def test_who_asks_for_a_session_that_is_not_his_is_told_and_cut_off(cluster):
     [
         (
             {"response_channel_length_max": 70},
-            "a response channel of 86 characters, at most 70 go (response_channel_length_max)",
+            "a response channel of 86 characters, expected at most 70 (response_channel_length_max)",
         ),
         (
             {"connection_sessions_max": 0},
@@ -168,7 +168,7 @@ def test_a_request_that_is_too_long_is_answered_with_the_bound_and_its_sender_cu
     length = len(request_.encode())
     assert (event.code, event.correlation_id) == (EventCode.ERROR, 7)
     assert event.detail == (
-        f"a {type(request_).__name__} of {length} bytes, at most 16384 go (request_length_max)"
+        f"a {type(request_).__name__} of {length} bytes, expected at most 16384 (request_length_max)"
     )
     assert cluster.leader.sessions == {}
 

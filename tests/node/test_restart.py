@@ -132,7 +132,7 @@ def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):
         assert up.stop()[0] == 0
     refused = run("restart", "--dir", str(up.directory))
     assert refused.returncode == 1
-    assert refused.stderr == f"{up.member_dir(0)}: does not run; first start what is down\n"
+    assert refused.stderr == f"{up.member_dir(0)}: not running; start what is down first\n"
 
 
 @pytest.mark.faults

@@ -357,8 +357,8 @@ def test_a_cluster_keeps_its_size(tmp_path):
         (["up", "--service", "echo:"], 'service "echo:": expected "echo" or "module:ClassName"'),
         (["up", "--service", "json:Service"], 'service "json:Service": json has no Service'),
         (["node", "--config", "missing.toml"], "missing.toml: no such file"),
-        (["node"], "give one of --config and --check"),
-        (["top", "--dir", ".", "--endpoints", "localhost:9000"], "give one of --dir and --endpoints"),
+        (["node"], "give either --config or --check"),
+        (["top", "--dir", ".", "--endpoints", "localhost:9000"], "give either --dir or --endpoints"),
     ],
 )
 def test_wrong_usage_is_one_line_and_status_2(tmp_path, arguments, expected):

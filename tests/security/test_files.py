@@ -64,7 +64,7 @@ def test_a_principal_may_do_what_its_line_says_and_else_what_the_line_of_all_oth
     [
         ("alice write", "line 1: expected name: value"),
         (": write", "line 1: expected name: value"),
-        ("a: read\n\na: write", "line 3: a stands there twice"),
+        ("a: read\n\na: write", "line 3: a is given twice"),
         ("alice: writ", "alice has 'writ', expected write, read, admin"),
     ],
 )

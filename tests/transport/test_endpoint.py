@@ -36,7 +36,7 @@ def test_an_endpoint_reads_as_it_is_written(text, endpoint):
         *((text, "expected host:port") for text in ("tcp:", "udp:host:9000")),
         ("ipc:", "expected ipc:/path"),
         ("host:70000", "port 70000 is above 65535"),
-        ("::1:9000", "stands in brackets"),
+        ("::1:9000", "goes in brackets"),
         ("a..b:9000", "'a..b' is no host name"),
         (f"tcp:{'ü' * 70}:9000", "is no host name"),
     ],

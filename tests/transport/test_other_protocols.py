@@ -1,4 +1,4 @@
-"""A wrong port says what is spoken there, and an endpoint where nobody is says why, in our words."""
+"""At a wrong port the error says what the other side speaks, and where nobody listens, why it failed."""
 
 import contextlib
 import socket
@@ -21,7 +21,8 @@ HELLO_REPLY = link_frame(
     link.HelloReply(0, 1, 0, link.LINK_PROTOCOL_VERSION, link.LinkErrorCode.OK, 1024, "")
 )
 SETTINGS = bytes.fromhex("00001e0400000000000003000004400004004000000005004000000006000040")
-TCP, GRPC, HTTP = "tcp: is spoken there", "gRPC (HTTP/2) is spoken there", "HTTP is spoken there"
+SIDE = "the other side speaks"
+TCP, GRPC, HTTP = f"{SIDE} tcp:", f"{SIDE} gRPC (HTTP/2)", f"{SIDE} HTTP/1"
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def port():
     [
         (HELLO_REPLY, b"", TCP),
         (b"HTTP/1.1 400 Bad Request\r\nServer: of files\r\n\r\n", b"\r\n\r\n", HTTP),
-        (b"", b"", "closes the connection"),
+        (b"", b"", "closed the connection"),
     ],
 )
 def test_over_grpc_both_a_session_and_a_reader_say_what_else_is_spoken_there(port, answer, end, says):
@@ -73,7 +74,7 @@ def test_over_grpc_both_a_session_and_a_reader_say_what_else_is_spoken_there(por
     client.close()
     for text in (stream.explain()[0], str(raised.value)):
         assert says in text and "UNAVAILABLE" not in text
-    assert (f"give tcp:{endpoint}" in str(raised.value)) is (says is TCP)
+    assert (f"use tcp:{endpoint}" in str(raised.value)) is (says is TCP)
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,8 @@ class ClientRequests:
     def refuse(self, connection_id: int, request: Message, length: int) -> None:
         """A message that is none for the services is too long: its client is told so and cut off."""
         length_max = self._context.request_length_max
-        detail = f"a {type(request).__name__} of {length} bytes, at most {length_max} go (request_length_max)"
+        what = f"a {type(request).__name__} of {length} bytes"
+        detail = f"{what}, expected at most {length_max} (request_length_max)"
         self._send_event(connection_id, request, EventCode.ERROR, detail)
         self._outlet.cut_off(connection_id, detail)
 

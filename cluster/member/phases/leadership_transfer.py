@@ -60,8 +60,11 @@ class LeadershipTransfer:
             best = max(following, key=lambda m: (m.has_services, m.report_position), default=None)
             target_id = NULL_VALUE if best is None else best.id
         if target_id not in (member.id for member in following):
-            nobody = target_id == NULL_VALUE
-            self._give_up("no member follows" if nobody else f"member {target_id} does not follow")
+            if target_id == self._context.member_id:
+                self._give_up("it leads already")
+            else:
+                nobody = target_id == NULL_VALUE
+                self._give_up("no member follows" if nobody else f"member {target_id} does not follow")
             return
         self.target_id = target_id
         self._status.is_handing_over = True
