@@ -36,15 +36,15 @@ Examples:
   cluster aeron driver --aeron-dir /dev/shm/aeron-spark --jar aeron-all-{VERSION}.jar
   cluster aeron driver -D aeron.threading.mode=DEDICATED -D aeron.term.buffer.length=16m
 
-It runs until Ctrl-C, in the place of this command, and removes its directory then. All applications on this
-host that are to share it run under the same user. Without --jar the resolver in PySpark fetches Aeron's jar
-from Maven's repository, once, into ~/.cache/pyspark-cluster. A driver in C, `aeronmd`, does as well.
+The driver replaces this command's process, runs until Ctrl-C, and then removes its directory. Applications
+that share it must run as the same user. Without --jar, PySpark's resolver fetches Aeron's jar once from Maven
+Central into ~/.cache/pyspark-cluster. The C driver, `aeronmd`, works as well.
 """
 
 
 @app.callback()
 def _aeron() -> None:
-    """Run a media driver of Aeron's on this host."""
+    """Run Aeron's media driver on this host."""
 
 
 @app.command(epilog=EPILOG)
@@ -52,18 +52,24 @@ def driver(
     aeron_directory: Annotated[
         Path | None,
         typer.Option(
-            "--aeron-dir", help="Its directory; /dev/shm/aeron-USER without it.", show_default=False
+            "--aeron-dir", help="The driver's directory. Default: /dev/shm/aeron-USER.", show_default=False
         ),
     ] = None,
     jar: Annotated[
-        Path | None, typer.Option(envvar="AERON_JAR", help="Aeron's jar, aeron-all.", show_default=False)
+        Path | None,
+        typer.Option(
+            envvar="AERON_JAR",
+            help="Path of Aeron's jar, aeron-all. Default: it is fetched.",
+            show_default=False,
+        ),
     ] = None,
-    version: Annotated[str, typer.Option(help="Which jar is fetched, without --jar.")] = VERSION,
+    version: Annotated[str, typer.Option(help="Version of the jar to fetch without --jar.")] = VERSION,
     properties: Annotated[
-        list[str], typer.Option("-D", metavar="NAME=VALUE", help="A setting of Aeron's. May be repeated.")
+        list[str],
+        typer.Option("-D", metavar="NAME=VALUE", help="A system property for the driver. May be repeated."),
     ] = [],  # noqa: B006 - never changed
 ) -> None:
-    """Run a media driver, which readers of and clients to a real Aeron Cluster need on their host."""
+    """Run the media driver that readers and clients of a real Aeron Cluster need on their host."""
     from cluster.media.aeron import Aeron, default_aeron_dir
 
     directory = default_aeron_dir() if aeron_directory is None else str(aeron_directory)

@@ -45,13 +45,15 @@ from cluster.transport.clock import epoch_ms
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
 Directory = Annotated[
-    Path, typer.Option("--dir", "-d", help="An archive directory, or the member's that holds it.")
+    Path, typer.Option("--dir", "-d", help="A member's directory, or its archive directory.")
 ]
-RecordingId = Annotated[int | None, typer.Argument(help="Only this recording.", metavar="RECORDING")]
+RecordingId = Annotated[
+    int | None, typer.Argument(help="Id of one recording; by default all.", metavar="RECORDING")
+]
 AllSegments = Annotated[
-    bool, typer.Option("--all", "-a", help="All segments, not only each recording's last.")
+    bool, typer.Option("--all", "-a", help="All segments of each recording, not only the last.")
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 
 _example = partial(example, "archive")
 
@@ -71,7 +73,7 @@ def describe(
 
 @app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
 def describe_all(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
-    """As describe, with recordings of every state."""
+    """As describe, but with the recordings of every state."""
     _describe(directory, None, as_json, valid_only=False)
 
 
@@ -79,7 +81,7 @@ def describe_all(directory: AnyMemberDirectory, as_json: AsJson = False) -> None
     epilog=_example(
         "dump --dir cluster-data/member-0",
         "dump 0 --dir member-0 --limit 100 --json",
-        more="The bytes of the log as entries: cluster log dump.",
+        more="`cluster log dump` prints the log as entries instead.",
     )
 )
 def dump(
@@ -88,7 +90,7 @@ def dump(
     limit: Annotated[int, typer.Option(help="Frames of each recording to show; 0 for all.", min=0)] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Show recordings with their frames: header fields and bytes."""
+    """Show recordings frame by frame: header fields, and the bytes in hexadecimal."""
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
     is_damaged = catalog.damage is not None
@@ -137,9 +139,9 @@ def dump(
     epilog=_example(
         "verify --dir cluster-data/member-0",
         "verify --dir member-0 --all --checksum crc32c",
-        more="Frames that hold checksums are verified by them. A recording that fails is marked INVALID,\n"
-        "one that passes VALID, and an end that a crash left open is written down. An archive that runs, or\n"
-        "cannot be written, is only looked at.",
+        more="Checksums are verified where frames have them. A recording that fails is marked INVALID, one\n"
+        "that passes VALID. An end that a crash left open is written into the catalog. An archive that\n"
+        "is in use, or cannot be written, is only read.",
     )
 )
 def verify(
@@ -147,11 +149,12 @@ def verify(
     recording_id: RecordingId = None,
     all_segments: AllSegments = False,
     checksum: Annotated[
-        str | None, typer.Option(help="Insist on crc32 or crc32c, in the catalog too.")
+        str | None,
+        typer.Option(help="Require this checksum, crc32 or crc32c, in every frame and the catalog."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that recordings are whole and in their places; the exit status is 1 if one is not."""
+    """Check that recordings are complete and undamaged; the exit status is 1 if one is not."""
     used = checksum_named(checksum)
     archive = _archive_directory(directory)
     is_well = True
@@ -197,7 +200,7 @@ def checksum(
     all_segments: AllSegments = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a checksum into every data frame (over its session id), and one of each descriptor."""
+    """Write a checksum into every data frame (in place of its session id) and into the catalog."""
     from cluster.archive.archive_tool import add_checksums
 
     used = checksum_named(name)
@@ -215,7 +218,7 @@ def checksum(
 
 @app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
 def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Drop recordings that are not VALID from the catalog, and delete their segments."""
+    """Remove recordings that are not VALID from the catalog, and delete their segments."""
     from cluster.archive.archive_tool import compact as compact_archive
 
     archive = _archive_directory(directory)
@@ -236,7 +239,7 @@ def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> 
 def delete_orphaned_segments(
     directory: Directory, recording_id: RecordingId = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
-    """Delete segment files that no recording needs."""
+    """Delete segment files that no recording uses."""
     from cluster.archive.archive_tool import delete_files, orphaned_segments
 
     archive = _archive_directory(directory)
@@ -254,18 +257,21 @@ def delete_orphaned_segments(
     cls=Verb,
     epilog=_example(
         "purge 134217728 --dir cluster-data/member-0",
-        more="A running member does this by itself: log_retained_snapshots in its configuration.",
+        more="A running member does this by itself, by log_retained_snapshots in its configuration.",
     ),
 )
 def purge(
     directory: Directory,
     position: Annotated[
-        int, typer.Argument(help="Where the log is to begin: a segment's start.", metavar="POSITION")
+        int,
+        typer.Argument(
+            help="Position where the log is to begin: a segment's start, in bytes.", metavar="POSITION"
+        ),
     ],
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop the segments of the log before a position that a snapshot stands for; the member must not run."""
+    """Delete the log's segments before a position that a snapshot covers; the member must be stopped."""
     from cluster.archive.archive_tool import purge_log
 
     files = OsFiles()
@@ -283,7 +289,7 @@ def _mark_verb(state: RecordingState, text: str) -> None:
     """The verb by which recordings come into that state."""
 
     def command(
-        recording_id: Annotated[int, typer.Argument(help="The recording.", metavar="RECORDING")],
+        recording_id: Annotated[int, typer.Argument(help="Id of the recording.", metavar="RECORDING")],
         directory: Directory,
         as_json: AsJson = False,
     ) -> None:
@@ -299,12 +305,14 @@ def _mark_verb(state: RecordingState, text: str) -> None:
 
 
 _mark_verb(RecordingState.VALID, "Make an INVALID recording VALID again.")
-_mark_verb(RecordingState.INVALID, "Make a VALID recording INVALID: it is kept, and not listed.")
+_mark_verb(
+    RecordingState.INVALID, "Make a VALID recording INVALID: its files stay, but it is no longer listed."
+)
 
 
 @app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
 def count_entries(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
-    """Print how many VALID recordings there are."""
+    """Print the number of VALID recordings."""
     count = len(_catalog(_archive_directory(directory)).descriptors())
     print(json.dumps({"count": count}) if as_json else count)
 
@@ -318,7 +326,7 @@ def capacity(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(directory: Directory, as_json: AsJson = False) -> None:
-    """Print the process id of the archive that runs, and nothing else."""
+    """Print the process id of the running archive, and nothing else."""
     archive = _archive_directory(directory)
     mark = _mark_header(archive)
     if mark is None:

@@ -19,10 +19,10 @@ Examples:
   CLUSTER_ENDPOINTS=10.0.0.1:9000,10.0.0.2:9000 cluster backup --config conf/backup.toml --dir /data/backup
   cluster backup --consensus-endpoints 10.0.0.5:9003,10.0.0.6:9003 --aeron-dir /dev/shm/aeron --dir backup
 
-conf/backup.toml has every key with its default and what it is for; the environment variable
-CLUSTER_BACKUP_KEY wins over the file. The backup needs the right to read. What happens is written to
-DIR/backup.log; cluster tool backup-query --dir DIR says how far it is. SIGTERM or Ctrl-C stops it, and the
-next start goes on where it was. cluster tool restore makes a new cluster of it.
+conf/backup.toml explains every key and its default; the environment variable CLUSTER_BACKUP_KEY overrides the
+key in the file. The backup needs the right read. It writes events to DIR/backup.log; `cluster tool
+backup-query --dir DIR` shows its position. SIGTERM or Ctrl-C stops it, and the next start continues where it
+was. `cluster tool restore` makes a new cluster from it.
 """
 
 
@@ -32,7 +32,7 @@ def backup(
         Path | None, typer.Option("--config", "-c", help="The backup's TOML file.", show_default=False)
     ] = None,
     directory: Annotated[
-        str | None, typer.Option("--dir", "-d", help="The backup's directory, over what the file says.")
+        str | None, typer.Option("--dir", "-d", help="The backup's directory, instead of the file's dir.")
     ] = None,
     consensus_endpoints: ConsensusEndpoints = None,
     aeron_directory: MediaDriverDirectory = None,

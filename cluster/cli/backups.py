@@ -43,18 +43,19 @@ def _milliseconds(text: str) -> int:
         "tool",
         "backup-query --dir backup",
         "backup-query 10s --dir backup",
-        more="It prints the backup's state, how far its log is copied, and when it asks the members next.",
+        more="It prints the backup's state, the position of its copy of the log, and the time of its next\n"
+        "query.",
     ),
 )
 def backup_query(
-    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a backup that runs.")],
+    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a running backup.")],
     delay: Annotated[
         str | None,
-        typer.Argument(help="Have it ask the members so much later, such as 10s or 0s.", metavar="DELAY"),
+        typer.Argument(help="Query the members this long from now: 0s, 10s, 5m.", metavar="DELAY"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show when a backup asks the members for a new snapshot next, or have it ask sooner or later."""
+    """Show when a backup next asks the members for a new snapshot, or change that time."""
     delay_ms = None if delay is None else _milliseconds(delay)
     mark = mark_of(str(directory))
     if mark.component_type != ClusterComponentType.BACKUP:
@@ -82,13 +83,13 @@ def backup_query(
     epilog=example(
         "tool",
         "backup-metrics --dir backup > /var/lib/node_exporter/cluster_backup.prom",
-        more="For the textfile collector of node_exporter. It works for a backup that has ended, too.",
+        more="Write it for the textfile collector of node_exporter. It also works for a stopped backup.",
     ),
 )
 def backup_metrics(
     directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a backup.")],
 ) -> None:
-    """Print a backup's metrics for Prometheus: whether it runs, how far it is, when it was level last."""
+    """Print a backup's metrics for Prometheus: whether it runs, its position, and its next query."""
     from cluster.cli.metrics import backup_metrics_text
     from cluster.cli.status_document import look_at
 
@@ -108,25 +109,31 @@ def _time(epoch_ms: int) -> str:
         "restore --from backup --to restored",
         "restore --from backup --to /data/cluster --member 2",
         "restore --from backup --to restored --members 1 --to-position 1048576",
-        more="DIR/member-0 and so on are as cluster up has them: cluster up --dir restored starts them.\n"
-        "Sessions that were open are closed with TIMEOUT. Never start one of these members beside members\n"
-        "of the old cluster.",
+        more="The directories are laid out as for `cluster up`, so `cluster up --dir restored` starts them.\n"
+        "Open sessions are closed with TIMEOUT. Never run these members and members of the old cluster at\n"
+        "the same time.",
     )
 )
 def restore(
-    backup: Annotated[Path, typer.Option("--from", help="A backup's directory; the backup must not run.")],
-    to: Annotated[Path, typer.Option("--to", help="Where the members' directories are made.")],
+    backup: Annotated[Path, typer.Option("--from", help="A backup's directory; the backup must be stopped.")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", help="Folder in which to make the members' directories, member-0 and so on."),
+    ],
     members: Annotated[int, typer.Option(help="How many members the new cluster has.", min=1)] = 3,
     member_id: Annotated[
         int | None,
-        typer.Option("--member", "--member-id", help="Make only the directory of this member.", min=0),
+        typer.Option("--member", "--member-id", help="Make only this member's directory.", min=0),
     ] = None,
     to_position: Annotated[
-        int | None, typer.Option(help="Let the log end with the last entry at or before this position.")
+        int | None,
+        typer.Option(
+            help="Cut the log off after the last entry that ends at or before this position (bytes)."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the members' directories of a new cluster out of a backup, all of which is checked."""
+    """Make the members' directories of a new cluster from a backup; every byte of it is checked."""
     from cluster.protocol.identity import ClusterIdentity
 
     files = OsFiles()
@@ -151,21 +158,21 @@ def restore(
         "tool",
         "promote --dir backup",
         "promote --dir backup --joins",
-        more="It prints the lag: how far the copy ends below the last known commit position of the members.\n"
-        "Without --joins stop every member of the old cluster first, and never start it again.",
+        more="It prints the lag: how many bytes the copy ends below the last known commit position of the\n"
+        "members. Without --joins, first stop every member of the old cluster, and never start one again.",
     )
 )
 def promote(
     directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A backup's directory; the backup must not run.")
+        Path, typer.Option("--dir", "-d", help="A backup's directory; the backup must be stopped.")
     ],
     joins: Annotated[
         bool,
-        typer.Option("--joins", help="Let it take the place of a member of the old cluster, which goes on."),
+        typer.Option("--joins", help="Let it replace a member of the old cluster, which goes on running."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a backup be a member where it is: a new cluster of one, or a member of the old cluster."""
+    """Turn a backup's directory into a member's: of a new cluster of one, or of the old cluster."""
     from cluster.backup.promote import promote_backup
 
     known = _members_commit_position(directory)

@@ -41,9 +41,9 @@ Examples:
   D=cluster-data S=driver/ingress.sock
   cluster bench --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --json
 
-The service must answer each message with one message, as echo does. A message counts when it is committed,
-echoed and received here. Latency is the time from the offer of a message until its echo is received; with
---window 1 that is the round trip of one message alone.
+The service must answer each message with one message, as echo does. A message counts when it is committed and
+its answer is received here. Latency is the time from sending a message to receiving its answer; with
+--window 1 it is the round trip of one message alone.
 
 \b
 --json prints one object:
@@ -74,17 +74,22 @@ def bench(
     duration: Annotated[
         float, duration_option(help="How long to measure.", default="10s", least="100ms")
     ] = 10.0,
-    window: Annotated[int, typer.Option(help="The most messages in flight.", min=1)] = 16_384,
+    window: Annotated[
+        int, typer.Option(help="How many messages may be on their way at once.", min=1)
+    ] = 16_384,
     batch: Annotated[
-        int | None, typer.Option(help="Messages in one offer. Default: a sixteenth of the window.", min=1)
+        int | None, typer.Option(help="Messages per call. Default: a sixteenth of --window.", min=1)
     ] = None,
     transport: Annotated[
         Transport | None,
-        typer.Option(help="Transport to use; the members supply its endpoints. Default: as given."),
+        typer.Option(
+            help="The transport to use; the members name its endpoints. Default: that of --endpoints."
+        ),
     ] = None,
     warm_up: Annotated[float, duration_option(help="How long to send before measuring.", default="1s")] = 1.0,
     histogram: Annotated[
-        Path | None, typer.Option(help="Write the latencies' percentile distribution (HDR, in us) here.")
+        Path | None,
+        typer.Option(help="Write the latencies to this file: an HDR percentile distribution, in us."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object.")] = False,
 ) -> None:

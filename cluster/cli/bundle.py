@@ -44,14 +44,14 @@ Examples:
   cluster bundle --dir /var/lib/cluster --config /etc/cluster/node.toml
   cluster bundle --endpoints 127.0.0.1:9000
 
-The members may run or have stopped. One that runs writes the stacks of its threads into its node.log first.
-The file has versions, clocks, the verdict of `cluster status`, and of each member its effective
-configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan, errors, the
-sizes of its files, and how full its disk is. It has no certificate, key, token or password, no message, and
-nothing that services print. Unpacked, begin with status.txt; `cluster events --dir FOLDER` prints the logs as
-one story. With --endpoints it has what members report from afar: the verdict, `cluster tool describe`, and
-the versions of this host. Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else
-./cluster-data.
+The members may be running or stopped. A running member first writes the stacks of its threads into its
+node.log. The file has versions, clocks and the verdict of `cluster status`. Of each member it has the
+effective configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan,
+errors, file sizes and free disk space. It has no certificate, key, token or password, no message, and nothing
+that services print. Unpack it and begin with status.txt; `cluster events --dir FOLDER` prints the logs of all
+members in order of time. With --endpoints the file has only what members report over the network: the
+verdict, `cluster tool describe`, and the versions on this host. Without --dir and --endpoints the command
+asks CLUSTER_ENDPOINTS, else reads the directory in CLUSTER_DIR, else ./cluster-data.
 """
 
 
@@ -64,14 +64,14 @@ def bundle(
     endpoints: OptionalEndpoints = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="The member's configuration, where that is not node.toml in its directory."),
+        typer.Option(help="The member's configuration file, if it is not node.toml in its directory."),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="The file to write (default: cluster-bundle-TIME.tar.gz).")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Gather what describes a cluster into one file, without secrets."""
+    """Collect logs, configuration and state of a cluster in one file, without secrets."""
     directory, endpoints = place(directory, endpoints)
     members = [] if directory is None else _members(directory)
     if config is not None and len(members) != 1:

@@ -32,11 +32,13 @@ Examples:
   cluster certs renew --dir certs
 
 The first call makes the authority: DIR/ca.pem and DIR/ca.key. Each member gets DIR/member-N.pem and .key,
-each client DIR/client-NAME.pem and .key, each backup DIR/backup-NAME.pem and .key; later calls add to the
-same authority. No file is overwritten, but by `renew`: each certificate in DIR gets a new key and end, and
-keeps its name, hosts and uses. Copy its two files over the old ones; a member takes them within seconds.
-With --json one object is printed: {"authority", "made": [{"name", "certificate", "key", "notAfter"}]}.
-Whoever has ca.key can be any member and any client: keep it away from the members' hosts.
+each client DIR/client-NAME.pem and .key, each backup DIR/backup-NAME.pem and .key. Later calls use the same
+authority. Only `renew` overwrites files: each certificate in DIR gets a new key and expiry date, and keeps
+its name, hosts and uses. Copy its two files over the old ones on the member's host; the member loads them
+within seconds. Anyone who has ca.key can pose as any member and any client: keep it away from the members'
+hosts.
+
+--json prints one object: {"authority", "made": [{"name", "certificate", "key", "notAfter"}]}.
 """
 
 
@@ -44,35 +46,38 @@ Whoever has ca.key can be any member and any client: keep it away from the membe
 def certs(
     *,
     action: Annotated[
-        CertsAction | None, typer.Argument(help="Renew all that DIR has.", metavar="ACTION")
+        CertsAction | None, typer.Argument(help="Renew all certificates in DIR.", metavar="ACTION")
     ] = None,
     directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="Folder of the authority and what it issues.")
+        Path,
+        typer.Option("--dir", "-d", help="Folder of the authority and of the certificates that it issues."),
     ],
     member: Annotated[
         list[str],
         typer.Option(
             metavar="ID[=HOST,...]",
-            help="A member, and where it is reached; without hosts at localhost alone. May be repeated.",
+            help="A member, and its host names or addresses; by default only localhost. May be repeated.",
         ),
     ] = [],  # noqa: B006 - never changed
     client: Annotated[
-        list[str], typer.Option(metavar="NAME", help="A client by its principal. May be repeated.")
+        list[str], typer.Option(metavar="NAME", help="A client, by its principal. May be repeated.")
     ] = [],  # noqa: B006 - never changed
     backup: Annotated[
         list[str],
         typer.Option(
             metavar="NAME[=HOST,...]",
-            help="A backup or standby by its principal, and where it serves readers. May be repeated.",
+            help="A backup or standby, by its principal, and the hosts for its readers. May be repeated.",
         ),
     ] = [],  # noqa: B006 - never changed
     cluster_id: Annotated[int, typer.Option(help="The cluster_id of the members.", min=0)] = 0,
-    days: Annotated[int, typer.Option(help="For how many days they are valid.", min=1, max=36_500)] = 365,
+    days: Annotated[
+        int, typer.Option(help="How many days the certificates are valid.", min=1, max=36_500)
+    ] = 365,
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of lines.")
     ] = False,
 ) -> None:
-    """Make a certificate authority, and certificates of members, clients and backups."""
+    """Make a certificate authority, and certificates for members, clients and backups."""
     from cluster.node.authority import CertificateRequest
 
     requests = [

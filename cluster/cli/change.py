@@ -28,18 +28,18 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=example(
         "tool",
         "close-member --dir cluster-data/member-0",
-        more="It prints the member's last words, and in which small file they are. make-members needs\n"
-        "those of a majority of the old members.",
+        more="It prints the member's last words (the end of its log, its last vote) and the small file that\n"
+        "has them. make-members needs the last words of a majority of the old members.",
     ),
 )
 def close_member(
     directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A member's directory; the member must not run.")
+        Path, typer.Option("--dir", "-d", help="A member's directory; the member must be stopped.")
     ],
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Close a stopped member for good, so that the cluster can get other members; it starts no more."""
+    """Close a stopped member for good, so that other members can replace it; it does not start again."""
     member_id = mark_of(str(directory)).member_id
     folders = MemberFolders.find(OsFiles(), str(directory), archive_directory)
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
@@ -74,29 +74,33 @@ def _ids(text: str) -> tuple[int, ...]:
         "tool",
         "make-members --from cluster-data --to grown --member-ids 0,1,2,3,4",
         "make-members --from member-1 --words closed-0 --words closed-2 --to grown --member-ids 0,1,2,3,4",
-        more="DIR/member-0 and so on are as cluster up has them: cluster up --dir grown --members 5 starts\n"
-        "them. Made again after a crash it does what is missing. Sessions that were open are closed with\n"
-        "TIMEOUT.",
+        more="The directories are laid out as for `cluster up`: `cluster up --dir grown --members 5` starts\n"
+        "them. After a crash, run the command again: it does what is missing. Open sessions are closed\n"
+        "with TIMEOUT.",
     ),
 )
 def make_members(
     source: Annotated[
-        Path, typer.Option("--from", help="A closed member's directory, or that of a whole cluster of them.")
+        Path,
+        typer.Option("--from", help="A closed member's directory, or a whole cluster's with closed members."),
     ],
-    to: Annotated[Path, typer.Option("--to", help="Where the members' directories are made.")],
-    member_ids: Annotated[str, typer.Option(help="Ids of all members of the cluster from now on: 0,1,2.")],
+    to: Annotated[
+        Path,
+        typer.Option("--to", help="Folder in which to make the members' directories, member-0 and so on."),
+    ],
+    member_ids: Annotated[str, typer.Option(help="The ids of all members from now on, such as 0,1,2.")],
     words: Annotated[
         list[Path] | None,
-        typer.Option(metavar="PATH", help="A copy of the closed.dat of another one; may be repeated."),
+        typer.Option(metavar="PATH", help="A copy of another member's closed.dat; may be repeated."),
     ] = None,
     member_id: Annotated[
         int | None,
-        typer.Option("--member", "--member-id", help="Make only the directory of this member.", min=0),
+        typer.Option("--member", "--member-id", help="Make only this member's directory.", min=0),
     ] = None,
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make the directories of a cluster's next members out of closed ones, with the best log of these."""
+    """Make the directories of a cluster's new members from closed ones, with the best log among them."""
     from cluster.backup.make import make_member, next_members, source_of
     from cluster.errors import ConfigurationError
 

@@ -15,15 +15,15 @@ EPILOG = """\b
 Example:
   cluster compile
 
-Run it once after each installation, as the user who owns it, or while an image is built. Otherwise the first
-member that starts compiles them. NUMBA_CPU_NAME=x86-64-v3 with NUMBA_CPU_FEATURES= compiles for every
-CPU that has these instructions; members then need the same two variables.
+Run it once after each installation, as the user who owns it, or while you build an image. Otherwise the first
+member that starts compiles the kernels, which takes minutes. With NUMBA_CPU_NAME=x86-64-v3 and an empty
+NUMBA_CPU_FEATURES it compiles for every CPU with these instructions; members need the same two variables.
 """
 
 
 @app.command(epilog=EPILOG)
 def compile_kernels() -> None:
-    """Compile the kernels of this installation, on all cores; does nothing where they are compiled."""
+    """Compile the kernels of this installation on all cores, unless they are compiled already."""
     try:
         count = _compile_visibly()
     except ChildProcessError as error:

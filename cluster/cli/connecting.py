@@ -22,9 +22,9 @@ VARIABLES: dict[str, tuple[str, str]] = {
         "The client's certificate (PEM), where members ask for one.",
     ),
     "tls_key": (TLS_VARIABLES["key"], "Its key (PEM)."),
-    "token_file": (TOKEN_FILE_VARIABLE, "A file whose first line is the token to present."),
+    "token_file": (TOKEN_FILE_VARIABLE, "A file with the token to present in its first line."),
     "user": (USER_VARIABLE, "The user to log in as, with --password-file."),
-    "password_file": (PASSWORD_FILE_VARIABLE, "The user's password, in the first line of a file."),
+    "password_file": (PASSWORD_FILE_VARIABLE, "A file with the user's password in its first line."),
 }
 METAVARS = {"user": "NAME"}
 

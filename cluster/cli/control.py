@@ -34,12 +34,12 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 LeaderDirectory = Annotated[
     Path | None,
-    optional_directory("A whole cluster's directory, or the one of the member that leads."),
+    optional_directory("A whole cluster's directory, or the leader's."),
 ]
 MemberDirectory = Annotated[Path | None, optional_directory("The member's directory.")]
 
 ALL_MEMBERS = "db0:9000,db1:9000"
-REMOTE = "\nOver the network (--endpoints) it takes a principal with the right admin."
+REMOTE = "\nOver the network (--endpoints) it needs a principal with the right admin."
 
 
 def _epilog(verb: str, more: str = "", *, is_of_node: bool = False) -> str:
@@ -74,27 +74,30 @@ def _verb(name: str, text: str, more: str = "", *, is_of_node: bool = False) -> 
 snapshot = _verb(
     "snapshot", "Have all members and their services take a snapshot; returns when the leader has taken it."
 )
-_verb("suspend", "Stop the cluster from taking messages and firing timers, until `resume`.")
-_verb("resume", "Let a suspended cluster go on.")
+_verb("suspend", "Stop the cluster from accepting messages and firing timers, until `resume`.")
+_verb("resume", "Let a suspended cluster accept messages and fire timers again.")
 _verb(
     "shutdown",
-    "Have all members take a snapshot, and then end; returns when those that were named have ended.",
+    "Have all members take a snapshot and stop; returns when those in --dir or --endpoints have stopped.",
 )
-_verb("abort", "Have all members end without a snapshot; returns when those that were named have ended.")
+_verb(
+    "abort",
+    "Have all members stop without a snapshot; returns when those in --dir or --endpoints have stopped.",
+)
 _verb(
     "standby-snapshot",
-    "Write into the log that standbys are to take a snapshot.",
-    "Members with a vote, which all are here, take none for it.",
+    "Have all standbys take a snapshot, by an entry in the log.",
+    "The members themselves take none.",
 )
 _verb(
     "validate-recording-log",
-    "Have a running member mark snapshots invalid whose recordings its archive does not have.",
+    "Have a running member mark those snapshots invalid whose recordings are missing from its archive.",
     is_of_node=True,
 )
 _verb(
     "replicate-standby-snapshot",
-    "Have a running member fetch the newest snapshot of a standby; it starts from it the next time.",
-    "Standbys with an endpoint announce their snapshots to members with accept_standby_snapshots.",
+    "Have a running member fetch the newest snapshot of a standby, and load it at its next start.",
+    "A standby with an endpoint offers its snapshots to members with accept_standby_snapshots = true.",
     is_of_node=True,
 )
 
@@ -103,8 +106,8 @@ _verb(
     "transfer-leadership",
     epilog=_epilog(
         "transfer-leadership",
-        "Before a leader is stopped: sessions stay open, and nothing waits for a time-out. What does not\n"
-        "come about within an election timeout is given up, and the leader goes on.",
+        "Do it before you stop a leader: sessions stay open, and nobody waits for a time-out. If the other\n"
+        "member does not lead within election_timeout, the leader goes on.",
     ),
 )
 @connects
@@ -113,11 +116,16 @@ def transfer_leadership(
     endpoints: OptionalEndpoints = None,
     to: Annotated[
         int | None,
-        typer.Option("--member", "--to", help="Who is to lead; else whichever has most of the log.", min=0),
+        typer.Option(
+            "--member",
+            "--to",
+            help="Id of the next leader; by default the member with most of the log.",
+            min=0,
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have the leader hand over to another member; returns when that leads."""
+    """Hand leadership over to another member; returns when that member leads."""
     directory, endpoints = place(directory, endpoints)
     if directory is not None:
         leader_id = transfer_on_host(directory, to)

@@ -36,24 +36,27 @@ _ALONE_QUESTION = (
         "tool",
         "accept-data-loss --dir cluster-data/member-2 --member 2",
         "accept-data-loss --dir member-2 --alone",
-        more="Where nobody can lead any more; node.log says for whom this member waits. What it had\n"
-        "acknowledged, and no other holds, is lost for good. Noted in data-loss-accepted and node.log.",
+        more="For a cluster in which no member can lead any more; node.log says which members this one\n"
+        "waits for. What it had acknowledged and no other member has is lost for good. The files\n"
+        "data-loss-accepted and node.log keep a note of it.",
     ),
 )
 def accept_data_loss(
     directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A cluster directory, or the member's that holds it.")
+        Path, typer.Option("--dir", "-d", help="A member's directory, or its cluster directory.")
     ],
     member: Annotated[
-        int | None, typer.Option("--member", help="The member's id, in place of typing it when asked.")
+        int | None, typer.Option("--member", help="The member's id; without it the command asks for it.")
     ] = None,
     alone: Annotated[
         bool,
-        typer.Option("--alone", help="Let it be the only member of a new cluster; the old one must not run."),
+        typer.Option(
+            "--alone", help="Make it the only member of a new cluster; the old one must be stopped."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a stopped member that lost its promises vote with what it has; the member must not run."""
+    """Let a stopped member that has lost its votes or part of its log take part with what it has."""
     from cluster.node.node_log import NodeLog
 
     files, member_id = OsFiles(), mark_of(str(directory)).member_id

@@ -61,23 +61,25 @@ Examples:
   cluster demo --seconds 60 --dir demo-data
   cluster demo --json
 
-Needs no Spark. A supervised client sends {MESSAGES_PER_S:,} messages a second, each of which is committed
-by a majority and answered. `cluster bench` shows how many this machine takes. A killed member is started
-again, and the next one is killed when all members are level. Some 15 MB a second are written below the
-directory for temporary files, and removed at the end unless --dir is given.
+It needs no Spark. A supervised client sends {MESSAGES_PER_S:,} messages a second, each of which a majority
+commits and the service answers. `cluster bench` shows how many this machine can take. A killed member is
+started again, and the next one is killed when all members have caught up. About 15 MB a second are written
+to the directory for temporary files, and removed at the end unless --dir is given.
+
 --json prints one object: seconds, members, messages, messagesPerSecond, lost, doubled, kills (atS, memberId,
 leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMemberId, leadershipTermId), sql
-(engine, messages, ageMs). Exit status: 1 when a message was lost or doubled.
+(engine, messages, ageMs). Exit status: 1 if a message was lost or doubled.
 """
 
 
 @app.command(epilog=EPILOG)
 def demo(
-    seconds: Annotated[int, typer.Option(help="How long to send.", min=1)] = 30,
+    seconds: Annotated[int, typer.Option(help="How long to send, in seconds.", min=1)] = 30,
     directory: Annotated[
-        Path | None, typer.Option("--dir", "-d", help="Where the members' directories are made, and kept.")
+        Path | None,
+        typer.Option("--dir", "-d", help="Make the members' directories in this folder, and keep them."),
     ] = None,
-    base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
+    base_port: Annotated[int, typer.Option(help="The first port; ten are set aside for each member.")] = 9000,
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print only one JSON object, at the end.")
     ] = False,

@@ -45,13 +45,13 @@ Examples:
   cluster events --dir cluster-data --json
   cluster events --endpoints 127.0.0.1:9000 --follow
 
-Of every member in the directory it reads node.log, backup.log, audit.log and audit-metrics.log, and those
-before them (node.log.1), and orders the lines by time: elections with the reason of each change, roles,
-snapshots, repairs, errors, and what was refused to whom. The clocks are the members' own. With --endpoints
-all members are asked for them, which takes the right read; who does not answer is named on standard error.
-Without both CLUSTER_ENDPOINTS is asked, else the directory in CLUSTER_DIR, else ./cluster-data. A line of
---json is as the member wrote it, with the keys "member" and "file" added; it has the traceback of an error
-and the stacks of threads, too.
+It reads node.log, backup.log, audit.log and audit-metrics.log of every member in the directory, with the
+older files (node.log.1), and sorts the lines by time: elections with the reason for each change, roles,
+snapshots, repairs, errors, and which requests were refused. Each time is by the clock of the member that
+wrote the line. With --endpoints all members are asked for their logs, which needs the right read; a member
+that does not answer is named on standard error. Without --dir and --endpoints the command asks
+CLUSTER_ENDPOINTS, else reads the directory in CLUSTER_DIR, else ./cluster-data. With --json a line is as the
+member wrote it, with tracebacks and thread stacks, plus the keys "member" and "file".
 """
 
 
@@ -81,19 +81,22 @@ def events(
     endpoints: OptionalEndpoints = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help=f"Show only what came after: {TIMES}."),
+        typer.Option(metavar="TIME", help=f"Show only what happened since: {TIMES}."),
     ] = None,
     level: Annotated[
-        str, typer.Option(metavar="LEVEL", help="The least severe to show: info, warning or error.")
+        str,
+        typer.Option(
+            metavar="LEVEL", help="The lowest level to show: debug, info, warning, error or critical."
+        ),
     ] = "info",
     members: Annotated[
         list[int] | None,
         typer.Option("--member", metavar="ID", help="Show only this member; may be repeated."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object a line.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per line.")] = False,
 ) -> None:
-    """Show what happened to all members, in the order of time."""
+    """Show what happened on all members, in order of time."""
     if level not in LEVELS:
         raise ConfigurationError(f"--level is {level!r}; expected one of {', '.join(LEVELS)}")
     after = EPOCH if since is None else time_of("--since", since)

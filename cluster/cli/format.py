@@ -18,9 +18,10 @@ Examples:
   cluster format --config conf/member-0.toml --name orders
   cluster format --config cluster.toml --member-id 2 --name orders --json
 
-Do it once for each member, with one name for all of a cluster. The directory then starts as a member of the
-configured ids and cluster_id alone, and none of another name counts it. It does nothing where the directory
-is of that cluster already, and fails where it is of another, or has files of a member.
+Run it once for each member, with the same name for all members of a cluster. The directory then starts only
+with the member ids and the cluster_id in the file, and members of a cluster with another name do not count it
+as theirs. The command does nothing if the directory is bound to that cluster already. It fails if it is bound
+to another one, or has a member's files.
 """
 
 
@@ -32,7 +33,7 @@ def format_directory(
     directory: DirectoryOverFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make an empty directory one of a named cluster, before its member's first start."""
+    """Bind an empty directory to a named cluster, before the member's first start."""
     from cluster.archive.files import OsFiles, make_directories
     from cluster.archive.identity_file import identity_line, read_identity, write_identity
     from cluster.errors import OtherMembers

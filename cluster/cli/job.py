@@ -20,16 +20,16 @@ from cluster.cli.verbs import Verb
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 JOBS = {
-    "tables": "all Delta tables of the log in one query",
-    "log_to_delta": "the log, one row an entry",
-    "sessions": "cluster sessions",
-    "timers": "timers that fired",
-    "terms": "leadership terms",
-    "respond": "answers of a function, as messages",
+    "tables": "keep all Delta tables of the log, in one query",
+    "log_to_delta": "keep a table of the log, one row per entry",
+    "sessions": "keep a table of cluster sessions",
+    "timers": "keep a table of timers that fired",
+    "terms": "keep a table of leadership terms",
+    "respond": "answer messages with a function of yours",
     "verify": "compare the tables with the log",
-    "rebuild": "make the rows of the tables again",
+    "rebuild": "replace all rows of the tables from the log",
     "maintenance": "compact the tables' files",
-    "demo": "a year of flights through it all",
+    "demo": "send a year of flights through all of it",
 }
 
 EPILOG = """\b
@@ -37,10 +37,10 @@ Example:
   cluster job tables --dir c1/member-0 --tables delta/all
 
 \b
-Jobs, each with options of its own and an example in its --help:
+Jobs; `cluster job NAME --help` has the options of each and an example:
 {}
 
-They need the extra [spark], the demo [demo]; --writer delta-rs needs [delta] alone.
+The jobs need the extra [spark], and demo needs [demo]; with --writer delta-rs, [delta] is enough.
 """.format("\n".join(f"- {name:<13} {what}" for name, what in JOBS.items()))
 
 THE_REST_IS_THE_JOBS = {
@@ -54,10 +54,10 @@ THE_REST_IS_THE_JOBS = {
 def job(
     ctx: typer.Context,
     name: Annotated[
-        str, typer.Argument(help="One of the jobs below; its options follow.", show_default=False)
+        str, typer.Argument(help="One of the jobs below, followed by its options.", show_default=False)
     ] = "",
 ) -> None:
-    """Run a Spark job on the log: Delta tables of it, or answers into it."""
+    """Run a Spark job: keep Delta tables of the log, or answer its messages."""
     module = name.replace("-", "_")
     if module not in JOBS:
         what = f"there is no job {name!r}" if name else "which job?"

@@ -32,7 +32,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     epilog=example(
         "tool",
         "lanes --dir cluster-data/member-0",
-        more="Partition -1 has the last batch that is registered.",
+        more="A lane is a partition of an application that writes exactly once. Partition -1 shows its last\n"
+        "registered batch.",
     )
 )
 @connects
@@ -41,7 +42,7 @@ def lanes(
     endpoints: OptionalEndpoints = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the lanes of applications: their batch, and how many of its rows are committed."""
+    """Show the lanes of applications: the batch of each, and how many of its rows are committed."""
     from cluster.reader.lanes import LaneCount
 
     count, _ = _counted(LaneCount(), directory, endpoints)
@@ -59,7 +60,7 @@ def consumers(
     endpoints: OptionalEndpoints = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show consumer groups: how far each is, and how many committed bytes it has not read."""
+    """Show consumer groups: the position of each, and how many committed bytes it has not read."""
     from cluster.reader.consumers import REPORTS, ConsumerCount
 
     count, end = _counted(ConsumerCount(), directory, endpoints, REPORTS)
@@ -73,20 +74,20 @@ def consumers(
         "tool",
         "forget-lanes --dir cluster-data 7c0c5d4e",
         "forget-lanes --endpoints db0:9000,db1:9000 --token-file operator.token 7c0c5d4e",
-        more="For an application that writes no more: what it sends again after this is in the log twice.\n"
-        "Over the network (--endpoints) it takes a principal with the rights write and admin.",
+        more="Only for an application that has finished: what it sends again later is in the log twice.\n"
+        "Over the network (--endpoints) it needs a principal with the rights write and admin.",
     ),
 )
 @connects
 def forget_lanes(
-    application: Annotated[str, typer.Argument(help="Whose lanes: `cluster tool lanes` has the names.")],
+    application: Annotated[str, typer.Argument(help="The application's name, from `cluster tool lanes`.")],
     directory: Annotated[
         Path | None, optional_directory("A running member's directory, or a whole cluster's.")
     ] = None,
     endpoints: OptionalEndpoints = None,
     as_json: AsJson = False,
 ) -> None:
-    """Have all members forget the lanes of an application that is finished, before lane_retention."""
+    """Have all members forget the lanes of a finished application now, not after lane_retention."""
     from cluster.client import ClusterClient
     from cluster.protocol.lane import FORGET, Lane
 

@@ -30,11 +30,11 @@ Examples:
   cluster live --story story.html
   cluster live --buttons
 
-The page loads nothing from the network. It is served on loopback, and asks for the status twice a second.
-If the cluster has stopped, the page plays what the members' logs say of roles, elections and terms. --out
-writes a story instead, a single file that can be mailed: --seconds of a running cluster, or the logs of a
-stopped one. --story serves such a file, or one of `cluster story --html`. With --buttons, whoever has the
-printed address may kill, stop and start the members, and have them write their messages for the page.
+The page is served on loopback, loads nothing from the network, and asks for the status twice a second. If
+the cluster has stopped, the page plays the roles, elections and terms in the members' logs. --out writes a
+story instead: a single file that can be mailed, with --seconds of a running cluster or the logs of a stopped
+one. --story serves such a file, or one of `cluster story --html`. With --buttons, anyone who has the printed
+address can kill, stop and start the members, and see their messages on the page.
 """
 
 
@@ -46,18 +46,22 @@ def live(
         optional_directory("A whole cluster's directory, or a copy of one."),
     ] = None,
     endpoints: OptionalEndpoints = None,
-    story: Annotated[Path | None, typer.Option(metavar="FILE", help="Show this story.")] = None,
+    story: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Show this story, as --out writes it.")
+    ] = None,
     with_buttons: Annotated[
         bool,
         typer.Option("--buttons", help="Show buttons that kill, stop and start members of `cluster up`."),
     ] = False,
-    port: Annotated[int, typer.Option(help="Port of the page; 0 takes a free one.", min=0)] = 0,
+    port: Annotated[int, typer.Option(help="Port of the page; 0 picks a free one.", min=0)] = 0,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a story there, and serve nothing.")
+        Path | None, typer.Option(metavar="FILE", help="Write a story to this file, and serve nothing.")
     ] = None,
-    seconds: Annotated[float, typer.Option(help="Length of a story of a running cluster.", min=0)] = 10.0,
+    seconds: Annotated[
+        float, typer.Option(help="Length of the story of a running cluster, in seconds.", min=0)
+    ] = 10.0,
 ) -> None:
-    """Show a cluster on a page: its members, terms, positions, rates and events."""
+    """Show a cluster on a web page: its members, terms, positions, rates and events."""
     from cluster.cli.events import last_logs
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_clients import ClientRates

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
-NAMES = """An entry has the columns position, endPosition, leadershipTermId, entryType, timestamp,
-clusterTime, and by its type clusterSessionId, correlationId, payload, responseStreamId, responseChannel,
-encodedPrincipal, closeReason, action, actionFlags, termBaseLogPosition, leaderMemberId, logSessionId,
-timeUnit, appVersion.
+NAMES = """Every entry has the columns position, endPosition, leadershipTermId, entryType, timestamp and
+clusterTime. Depending on its type it also has clusterSessionId, correlationId, payload, responseStreamId,
+responseChannel, encodedPrincipal, closeReason, action, actionFlags, termBaseLogPosition, leaderMemberId,
+logSessionId, timeUnit and appVersion.
 """
 
 DUMP = f"""\b
@@ -74,11 +74,11 @@ Examples:
   cluster log export --dir cluster-data/member-0 --partition day by-day
   cluster log export --dir cluster-data/member-0 --append exported
 
-The file has the columns of `cluster log dump`, typed but in CSV, and is written whole or not at all. FILE may
-be a URI such as s3://bucket/log.parquet. A folder that --partition makes is a table to DuckDB, polars and
-Spark: SELECT * FROM read_parquet('by-day/**/*.parquet', hive_partitioning = true). With --append FILE is a
-folder, too, and what is committed goes there in Parquet files, each named by its range of positions. Another
-run goes on after the last one.
+The file has the columns of `cluster log dump`, with types (except in CSV), and is written whole or not at
+all. FILE may be a URI such as s3://bucket/log.parquet. DuckDB, polars and Spark read a folder that
+--partition makes as one table: SELECT * FROM read_parquet('by-day/**/*.parquet', hive_partitioning = true).
+With --append, FILE is a folder of Parquet files, each named by its range of positions; each run adds what was
+committed since the last one.
 """
 
 
@@ -121,29 +121,39 @@ class EntryType(StrEnum):
 OPTIONS: dict[str, tuple[Any, Any]] = {
     "directory": (
         Path | None,
-        optional_directory("A member's directory, ours or a real Aeron's, or a cluster's."),
+        optional_directory(
+            "A member's directory, of this project's or of a real Aeron Cluster, or a whole cluster's."
+        ),
     ),
-    "cluster_dir": (Path | None, typer.Option(help="Its cluster directory, if that is elsewhere.")),
-    "archive_dir": (Path | None, typer.Option(help="Its archive directory, if that is elsewhere.")),
-    "aeron_dir": (Path | None, typer.Option(help="Folder of its cnc.dat, or of a media driver here.")),
+    "cluster_dir": (Path | None, typer.Option(help="The member's cluster directory, if it is elsewhere.")),
+    "archive_dir": (Path | None, typer.Option(help="The member's archive directory, if it is elsewhere.")),
+    "aeron_dir": (
+        Path | None,
+        typer.Option(help="Folder of the member's cnc.dat, or of the media driver on this host."),
+    ),
     "endpoints": get_args(OptionalEndpoints),
     "consensus_endpoints": get_args(ConsensusEndpoints),
     "aeron_archive": (
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Or the control endpoint of an Aeron Archive."),
+        typer.Option(metavar="HOST:PORT", help="Read an Aeron Archive instead, by its control endpoint."),
     ),
-    "recording_id": (int | None, typer.Option(metavar="N", help="Which of its recordings.", min=0)),
+    "recording_id": (
+        int | None,
+        typer.Option(metavar="N", help="With --aeron-archive: id of the recording.", min=0),
+    ),
     "at_least": (
         str | None,
-        typer.Option(help="Wait until this token of a client is committed.", metavar="TOKEN"),
+        typer.Option(
+            help="First wait until the message is committed whose token a client gave.", metavar="TOKEN"
+        ),
     ),
     "from_position": (
         int | None,
-        typer.Option("--from", help="Position of the first entry (default: the log's start).", min=0),
+        typer.Option("--from", help="Position in bytes to begin at (default: the log's start).", min=0),
     ),
     "to_position": (
         int | None,
-        typer.Option("--to", help="Entries before this position (default: the log's end).", min=0),
+        typer.Option("--to", help="Position in bytes to end before (default: the log's end).", min=0),
     ),
     "since": (str | None, typer.Option(metavar="TIME", help=f"Only entries from this time on: {TIMES}.")),
     "until": (str | None, typer.Option(metavar="TIME", help="Only entries before this time.")),
@@ -162,8 +172,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
 PayloadOption = Annotated[
     Payload | None, typer.Option(help="How payloads are shown.", show_default="text; base64 with --json")
 ]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing what is committed.")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="One JSON object an entry.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing entries as they are committed.")]
+AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per entry.")]
 
 
 @app.callback(epilog="\b\nExample:\n  cluster log tail --follow --dir cluster-data/member-0")
@@ -217,7 +227,9 @@ def dump(
 @of_a_log
 def tail(
     open_part: OpenPart,
-    count: Annotated[int, typer.Option("--count", "-n", help="Entries to show at first.", min=0)] = 10,
+    count: Annotated[
+        int, typer.Option("--count", "-n", help="How many of the last entries to print.", min=0)
+    ] = 10,
     payload: PayloadOption = None,
     follow: Follow = False,
     as_json: AsJson = False,
@@ -235,20 +247,23 @@ def tail(
 @of_a_log
 def export(
     open_part: OpenPart,
-    file: Annotated[str, typer.Argument(help="File to write, or folder to add to.", metavar="FILE")],
-    format: Annotated[Format | None, typer.Option(help="Default: by the file's extension.")] = None,
+    file: Annotated[str, typer.Argument(help="File or folder to write.", metavar="FILE")],
+    format: Annotated[
+        Format | None, typer.Option(help="Format of the file. Default: by its extension.")
+    ] = None,
     partition: Annotated[
-        Partition | None, typer.Option(help="Make FILE a folder of Parquet with a folder for each of these.")
+        Partition | None,
+        typer.Option(help="Write a folder of Parquet files, with a subfolder for each of these."),
     ] = None,
     payload: PayloadOption = None,
     cluster_id: Annotated[
-        int, typer.Option(help="The id of a running real Aeron Cluster, for --append.")
+        int, typer.Option(help="With --append and --consensus-endpoints: the cluster's id.")
     ] = 0,
     is_appended: Annotated[
-        bool, typer.Option("--append", help="Add to a folder what it does not have yet.")
+        bool, typer.Option("--append", help="Add to a folder the entries that it does not have yet.")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print what was written as an object.")
+        bool, typer.Option("--json", "-j", help="Print one JSON object about what was written.")
     ] = False,
 ) -> None:
     """Write the entries as Parquet or Arrow IPC files with typed columns, or as CSV."""

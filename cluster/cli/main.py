@@ -39,37 +39,37 @@ HOME = re.compile(r"^(--[a-z-]+=)?~/")
 PANELS = {
     "Every day": {
         "up": "Run a whole cluster on this machine, one process per member.",
-        "status": "Say whether a cluster is healthy, how much it can lose, and what to do.",
-        "live": "Show a cluster on a page of its own, as it runs or as it was.",
-        "events": "Show what happened to all members, in the order of time.",
+        "status": "Say whether a cluster is healthy, how many members it can lose, and what to do.",
+        "live": "Show a cluster on a web page, as it runs or as it was.",
+        "events": "Show what happened on all members, in order of time.",
         "top": "Watch roles, positions, lag, sessions and counters of the members.",
-        "snapshot": "Have all members take a snapshot, from which they start the next time.",
-        "restart": "Restart members one after the other, here or on all hosts; sessions stay open.",
+        "snapshot": "Have all members take a snapshot, from which their next start begins.",
+        "restart": "Restart members one after another, here or on all hosts; sessions stay open.",
     },
     "Try": {
-        "demo": "Kill the leader of three members under load, every few seconds, and count what is lost.",
-        "new": "Make a folder with a service, its test, a client and a query, all of which run.",
-        "send": "Send lines or records as one session; print what is answered.",
+        "demo": "Kill the leader of three members under load every few seconds, and count what is lost.",
+        "new": "Make a folder with a service, its test, a client and a Spark query, all ready to run.",
+        "send": "Send lines or records in one session, and print the answers.",
         "bench": "Measure throughput and round-trip latency of a running cluster.",
-        "sim": "Try services on clusters in memory: the same state on all members, through kills.",
-        "story": "Play an episode of a cluster's life in memory, with all its messages.",
+        "sim": "Check on simulated clusters that services have the same state on all members, through kills.",
+        "story": "Play a scene of a cluster's life in memory, such as an election, with all its messages.",
     },
     "Log and tables": {
         "log": "Dump, follow or export the committed log.",
-        "job": "Run a Spark job on the log: Delta tables of it, or answers into it.",
-        "aeron": "Run a media driver of Aeron's, to read and write a real Aeron Cluster from here.",
+        "job": "Run a Spark job: keep Delta tables of the log, or answer its messages.",
+        "aeron": "Run Aeron's media driver, to read and write a real Aeron Cluster from here.",
     },
     "Members": {
         "compile": "Compile the kernels of this installation, on all cores.",
-        "format": "Make an empty directory one of a named cluster, before its first start.",
+        "format": "Bind an empty directory to a named cluster, before the member's first start.",
         "node": "Run one member from a configuration file.",
         "service": "Run one of a member's services in a process of its own.",
         "backup": "Keep a copy of a running cluster's log and snapshots, to restore it from.",
-        "bundle": "Gather what describes a cluster into one file, without secrets.",
-        "certs": "Make a certificate authority, and certificates of members and clients.",
-        "principal": "Write the file of principals that a member's authenticator goes by.",
+        "bundle": "Collect logs, configuration and state of a cluster in one file, without secrets.",
+        "certs": "Make a certificate authority, and certificates for members and clients.",
+        "principal": "Add a principal to the file that a member's authenticator reads.",
         "tool": "See, control, repair and restore members, as Aeron's ClusterTool does.",
-        "archive": "Describe, dump or verify a member's archive, as ArchiveTool does.",
+        "archive": "Describe, dump or verify a member's archive, as Aeron's ArchiveTool does.",
     },
 }
 COMMANDS = {name: text for commands in PANELS.values() for name, text in commands.items()}
@@ -145,7 +145,7 @@ def _cluster(
         False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None:
-    """An Aeron-Cluster-compatible replicated log in Python, which Spark can read and write.
+    """A replicated log in Python, compatible with Aeron Cluster, that Spark can read and write.
 
     Every command has --help with an example, and --json where it prints state.
     """

@@ -40,7 +40,7 @@ OptionalEndpoints = Annotated[
         "--endpoints",
         "-e",
         metavar="LIST",
-        help=f"Members to ask instead: host:port,... or 0=host:port,1=...; or set {ENDPOINTS_VARIABLE}.",
+        help=f"Ask running members instead: host:port,... or 0=host:port,1=...; or set {ENDPOINTS_VARIABLE}.",
     ),
 ]
 
@@ -49,12 +49,15 @@ ConsensusEndpoints = Annotated[
     str | None,
     typer.Option(
         metavar="LIST",
-        help="Or the consensus endpoints, host:port,..., of a running real Aeron Cluster.",
+        help="Read a running real Aeron Cluster instead, by its consensus endpoints: host:port,...",
     ),
 ]
 MediaDriverDirectory = Annotated[
     Path | None,
-    typer.Option("--aeron-dir", help="With --consensus-endpoints: the media driver's directory."),
+    typer.Option(
+        "--aeron-dir",
+        help="With --consensus-endpoints: the media driver's directory [default: /dev/shm/aeron-USER].",
+    ),
 ]
 
 
@@ -111,12 +114,14 @@ def optional_directory(help: str) -> Any:
     return typer.Option("--dir", "-d", help=help, show_default=DIRECTORY_DEFAULT)
 
 
-ANY_MEMBER = "A member's directory, or what it holds, or a whole cluster's: then its first that runs."
+ANY_MEMBER = (
+    "A member's directory or its cluster directory; of a whole cluster's, the first member that runs."
+)
 # Of a command that reads what every member has.
 AnyMemberDirectory = Annotated[Path, directory_option(ANY_MEMBER, _serving)]
 OptionalMemberDirectory = Annotated[Path | None, optional_directory(ANY_MEMBER)]
 ArchiveDirectory = Annotated[
-    Path | None, typer.Option("--archive-dir", help="Its archive directory, if that is elsewhere.")
+    Path | None, typer.Option("--archive-dir", help="The member's archive directory, if it is elsewhere.")
 ]
 
 

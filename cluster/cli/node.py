@@ -23,26 +23,26 @@ Examples:
   CLUSTER_MAX_SESSIONS=64 cluster node --config conf/node.toml --dir /data/node
   cluster node --check conf/member-0.toml
 
-conf/node.toml has every key with its default and what it is for; the environment variable CLUSTER_KEY wins
-over the file. One line is printed once the member listens: "member 0: 127.0.0.1:9000", with --json an object
-{"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. What happens is written to
-DIR/node.log. SIGTERM or Ctrl-C stops the member in good order; the others go on. So does SIGRTMIN, with
-status 75, which asks whoever runs the member to start it again (`cluster restart`). SIGHUP opens logs again
-and takes what changed in the file as far as --check says SIGHUP.
+conf/node.toml explains every key and its default; the environment variable CLUSTER_KEY overrides the key in
+the file. When the member listens, one line is printed: "member 0: 127.0.0.1:9000", or with --json an object
+{"memberId", "pid", "dir", "endpoint", "tcpEndpoint", "ipcEndpoint"}. The member writes events to
+DIR/node.log. SIGTERM or Ctrl-C stops it cleanly, and the other members go on. SIGRTMIN stops it with status
+75, which asks the supervisor to start it again (`cluster restart`). SIGHUP reopens the logs, and applies
+changed keys for which --check says SIGHUP.
 
---check runs nothing. It prints the keys that are given, each with its value, where it is from, and what a
-change of it takes; with --json all keys, {"file", "keys": [{"key", "value", "text", "source", "takes"}],
-"problems"}.
-Exit status: 0 fine, 1 no member would start with it on this host, 2 no configuration.
+--check runs nothing. It prints each key that is set, its value, where that comes from, and what it takes to
+apply a change. With --json it prints all keys: {"file", "keys": [{"key", "value", "text", "source",
+"takes"}], "problems"}. Exit status: 0 if a member can start with it; 1 if not on this host; 2 if the file is
+not a valid configuration.
 """
 
 
 MemberIdOverFile = Annotated[
     int | None,
-    typer.Option("--member", "--member-id", help="Which member this is, over what the file says."),
+    typer.Option("--member", "--member-id", help="The member's id, instead of the file's member_id."),
 ]
 DirectoryOverFile = Annotated[
-    str | None, typer.Option("--dir", "-d", help="The member's directory, over what the file says.")
+    str | None, typer.Option("--dir", "-d", help="The member's directory, instead of the file's dir.")
 ]
 
 

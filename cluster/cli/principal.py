@@ -29,7 +29,7 @@ class Kind(StrEnum):
 
 @app.callback()
 def _principal() -> None:
-    """Write the file of principals that a member's authenticator goes by."""
+    """Add a principal to the file that a member's authenticator reads."""
 
 
 @app.command(
@@ -39,22 +39,22 @@ def _principal() -> None:
         "add --file tokens feed --secret-file feed.token",
         "add --file passwords --kind password alice <alice.password",
         "add --file tokens feed --secret-file feed.new --keep",
-        more="A token is drawn at random where its secret file is missing. Secrets are never printed, nor\n"
-        "taken from the command line. A member reads the file again when it changes.",
+        more="If the secret file of a token is missing, it is made with a random token. Secrets are never\n"
+        "printed, and never given on the command line. A member reads the file again when it changes.",
     ),
 )
 def add(
-    name: Annotated[str, typer.Argument(help="The principal.", metavar="NAME")],
-    file: Annotated[Path, typer.Option("--file", help="The file of principals; made when missing.")],
-    kind: Annotated[Kind, typer.Option("--kind", help="What it proves itself by.")] = Kind.TOKEN,
+    name: Annotated[str, typer.Argument(help="The principal's name.", metavar="NAME")],
+    file: Annotated[Path, typer.Option("--file", help="The file of principals; made if missing.")],
+    kind: Annotated[Kind, typer.Option("--kind", help="How the principal proves who it is.")] = Kind.TOKEN,
     secret_file: Annotated[
-        Path | None, typer.Option(help="Where the secret is, in one line; standard input when not given.")
+        Path | None, typer.Option(help="File with the secret in its first line; by default standard input.")
     ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep its last secret beside this one.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the last secret valid beside this one.")] = False,
 ) -> None:
     """Add a principal to a file, or give it a new secret.
 
-    With --keep its last secret stays good beside the new one, until the principal is added without it.
+    With --keep the last secret stays valid beside the new one, until the principal is added without --keep.
     """
     from cluster.security.principals import check_name, password_digest, put, token_digest
 

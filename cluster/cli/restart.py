@@ -37,15 +37,15 @@ Examples:
   cluster restart --dir /var/lib/cluster --token-file reader.token
   cluster restart --endpoints db0:9000 --token-file operator.token
 
-Followers come first; the leader hands over before its turn. Each member ends with status 75, on which
-`cluster up`, or whatever else runs `cluster node`, starts it again (systemd: RestartForceExitStatus=75).
-The next one follows when this one has all that is committed. Sessions stay open, except in a cluster of one
-member. If a member follows no leader before a turn, or does not come back in time, the command names it and
-restarts no more.
+Followers restart first; the leader hands over before its turn. Each member ends with status 75, and `cluster
+up`, or whatever else runs `cluster node`, starts it again (systemd: RestartForceExitStatus=75). The next
+member restarts when this one has everything that is committed. Sessions stay open, except in a cluster of
+one member. If a member follows no leader, or does not catch up in time, the command names it and restarts no
+more members.
 
-With --endpoints all members are restarted, on whatever hosts: one that answers names the others. This needs
-the rights admin and read. With --dir the members of a directory are restarted, by SIGRTMIN; the others are
-only asked for their state.
+With --endpoints all members are restarted, on all hosts: any member that answers names the others. This
+needs the rights admin and read. With --dir only the members in that directory are restarted, by SIGRTMIN;
+the others are only asked for their state.
 """
 
 
@@ -73,11 +73,11 @@ def restart(
     ] = None,
     endpoints: OptionalEndpoints = None,
     timeout: Annotated[
-        float, duration_option(help="How long each member may take to be level.", default="60s", least="1s")
+        float, duration_option(help="How long each member may take to catch up.", default="60s", least="1s")
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Restart running members one after the other; sessions stay open."""
+    """Restart running members one after another; sessions stay open."""
     directory, endpoints = place(directory, endpoints)
     members = _over_network(endpoints or "") if directory is None else _on_host(directory)
     pending, patience_s = dict(members.to_restart), 0.0

@@ -44,16 +44,18 @@ Examples:
   cluster send --endpoints ipc:$D/member-0/$S,ipc:$D/member-1/$S,ipc:$D/member-2/$S --binary in.bin >out
   CLUSTER_CLIENT_AERON_DIR=/dev/shm/aeron cluster send --endpoints aeron:10.0.0.5:9003 orders.csv
 
-One reachable member is enough over gRPC and tcp: it knows the others. For ipc list every member's endpoint,
-and for tcp where tcp_ingress is not auto. aeron: takes the consensus endpoints of a real Aeron Cluster, which
-is reached through the media driver in the directory that CLUSTER_CLIENT_AERON_DIR names.
+Over gRPC and tcp one reachable member is enough: it names the others. List every member for ipc, and for tcp
+if tcp_ingress is not auto. After aeron: come the consensus endpoints of a real Aeron Cluster; its media
+driver is the one whose directory CLUSTER_CLIENT_AERON_DIR names.
 
-Each line, without its end, is one message. Answers are printed one per line, in the order sent. With
---binary, messages and answers are records, each preceded by its length as 4 bytes, little-endian.
-Exit status: 0 when every message is committed and no answer came for --linger; 1 when one is not committed,
-or a service raised an exception on one (which is committed all the same).
-Messages survive a change of leader. Answers in flight when a leader dies do not, unless the session is
---supervised; standard error says so.
+Each line, without its line feed, is one message. Answers are printed one per line, in the order in which the
+service sent them. With --binary, messages and answers are records: 4 bytes with the length, little-endian,
+then the bytes.
+
+Exit status: 0 if every message is committed, once no answer has come for --linger; 1 if one is not committed,
+or a service raised an exception on one (which is committed all the same). Messages survive a change of
+leader. Answers on their way when a leader dies do not, unless the session is --supervised; standard error
+says so.
 """
 
 
@@ -62,7 +64,9 @@ Messages survive a change of leader. Answers in flight when a leader dies do not
 def send(
     endpoints: Endpoints,
     file: Annotated[str, typer.Argument(help="What to send; - is standard input.", metavar="FILE")] = "-",
-    binary: Annotated[bool, typer.Option("--binary", help="Length-prefixed records, not lines.")] = False,
+    binary: Annotated[
+        bool, typer.Option("--binary", help="Send length-prefixed records, not lines.")
+    ] = False,
     linger: Annotated[
         float,
         duration_option(

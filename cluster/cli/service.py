@@ -16,10 +16,9 @@ Examples:
   cluster service --dir cluster-data/member-0
   cluster service --driver-dir /dev/shm/driver-0 --service-id 1
 
-A member starts the processes of its services by itself (service_mode in its configuration: process). With
-service_mode = external it starts none, and waits for this command. The member says which class it is, and
-all that is configured of it; the class is found from the working directory too. The process ends with its
-member, and with SIGTERM or Ctrl-C.
+By default (service_mode = process) a member starts the processes of its services itself. With service_mode =
+external it waits for this command. The class and its configuration come from the member; the working
+directory is searched for the class, too. The process ends when its member ends, or on SIGTERM or Ctrl-C.
 """
 
 
@@ -27,9 +26,9 @@ member, and with SIGTERM or Ctrl-C.
 def service(
     directory: Annotated[Path | None, typer.Option("--dir", "-d", help="The member's directory.")] = None,
     driver_directory: Annotated[
-        Path | None, typer.Option("--driver-dir", help="Where its sockets are, if not in DIR/driver.")
+        Path | None, typer.Option("--driver-dir", help="Folder of the member's sockets, if not DIR/driver.")
     ] = None,
-    service_id: Annotated[int, typer.Option(help="Which of the member's services.", min=0, max=9)] = 0,
+    service_id: Annotated[int, typer.Option(help="Id of the service.", min=0, max=9)] = 0,
     is_child: Annotated[bool, typer.Option("--child", hidden=True)] = False,
 ) -> None:
     """Run one of a member's services in a process of its own."""

@@ -28,33 +28,37 @@ Examples:
   cluster sim --seed 17 orders:OrderBook --messages orders:any_order
   cluster sim --seed 4 echo --story story.html
 
-Each seed is a history of a cluster in memory: clients send, members die and come back, snapshots are taken,
-time goes by. Then every member must have the same state, and clients the same answers, as an instance that
-is given the whole log at once. Each seed is played in two processes with different string hashes.
+Each seed is one history of a cluster in memory: clients send, members die and come back, and snapshots are
+taken, in virtual time. In the end every member must have the same state, and clients the same answers, as a
+single instance that processes the whole log. Each seed runs in two processes with different string hashes.
+
 --messages names a file with one message per line, or a function that takes a random.Random and returns bytes.
-Without it messages are short texts, which a service may refuse; the output says how many callbacks raised.
-If a service fails, the output says from which entry of the log on, and, where it is found, what the service
-depends on: a clock or chance, its member, a buffer that it kept, a snapshot that lacks some state, or the
-batches in which messages come.
+Without it the messages are short texts, which a service may refuse; the output says how many callbacks raised
+an exception. If a service fails, the output names the log entry at which its state first differs. Where it
+can, it also says what the service depends on: a clock or chance, its member, a buffer that it kept, a
+snapshot that lacks some state, or how messages are batched.
 """
 
 
 @app.command(cls=Verb, epilog=EPILOG)
 def sim(
     service: Annotated[
-        str, typer.Argument(help="echo or module:Class; several after commas, by ascending service id.")
+        str, typer.Argument(help="echo or module:Class; several with commas, in order of service id.")
     ],
-    seeds: Annotated[int, typer.Option(help="How many histories.", min=1)] = 100,
+    seeds: Annotated[int, typer.Option(help="How many histories to run.", min=1)] = 100,
     first: Annotated[int, typer.Option("--from", help="The first seed.", min=0)] = 1,
-    seed: Annotated[int | None, typer.Option(help="This seed alone, with what happened last.")] = None,
-    messages: Annotated[str, typer.Option(help="What clients send: a file, or module:function.")] = "",
+    seed: Annotated[
+        int | None, typer.Option(help="Run this seed alone, and print what happened last.")
+    ] = None,
+    messages: Annotated[str, typer.Option(help="What the clients send: a file, or module:function.")] = "",
     story: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page that plays --seed, with all messages.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a web page that plays --seed, with all messages."),
     ] = None,
     members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="A line of JSON for each history.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per history.")] = False,
 ) -> None:
-    """Try services on clusters in memory: same state on every member, through snapshots and kills."""
+    """Check on simulated clusters that services have the same state on all members, through kills."""
     from cluster.cli.live_story import page, write_text
     from cluster.service.service_loader import load_service
     from cluster.testing.messages import load_messages

@@ -40,11 +40,11 @@ Examples:
   cluster status --dir backup
   cluster status --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron
 
-Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else looks into the directory in
-CLUSTER_DIR, else into ./cluster-data. The directory may be a whole cluster's, a member's, a backup's or a
-copy of one; its members may have stopped. If a member runs, the others of its cluster are asked, too.
-Exit status: 0 healthy, or in the state that --wait names; 1 not; 2 wrong usage.
-docs/status.md has every key of --json and every message.
+Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else reads the directory in CLUSTER_DIR,
+else ./cluster-data. The directory may be a whole cluster's, a member's, a backup's, or a copy of one, and its
+members may be stopped. If one member runs, the others of its cluster are asked, too. Exit status: 0 if the
+cluster is healthy, or in the state that --wait names; 1 if not; 2 for wrong usage. docs/status.md has every
+key of --json and every message.
 """
 
 
@@ -68,14 +68,16 @@ def status(
     aeron_directory: MediaDriverDirectory = None,
     wait: Annotated[
         Awaited | None,
-        typer.Option(help="Wait until a member leads, all members are level, or the cluster is healthy."),
+        typer.Option(
+            help="Wait until a member leads, all members have what is committed, or the cluster is healthy."
+        ),
     ] = None,
     timeout: Annotated[
-        float | None, duration_option(help="The longest time to --wait.", default="60s")
+        float | None, duration_option(help="How long to --wait at most.", default="60s")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object.")] = False,
 ) -> None:
-    """Say whether the cluster is healthy, how much it can lose, and what to do."""
+    """Say whether the cluster is healthy, how many members it can lose, and what to do."""
     aeron = None
     if consensus_endpoints is not None:
         check_is_alone(consensus_endpoints, endpoints, directory)

@@ -17,21 +17,23 @@ Examples:
   cluster story lost-vote --mermaid
   cluster story leader-dies --html story.html
 
-Members, services and clients run in memory, in virtual time: a story is over in a moment, and goes the same
-way each time. Each sentence stands before the line that it is about. Lines have the time in seconds, who did
-or sent something, to whom, and the message with its fields; "Log:" is an entry on its way to a follower.
+Members, services and clients run in memory and in virtual time, so a story takes a moment and is the same
+each time. Each sentence explains the lines after it. A line has the time in seconds, the sender, the
+receiver, and the message with its fields; "Log:" is an entry on its way to a follower.
 """
 
 
 @app.command(epilog=EPILOG)
 def story(
-    name: Annotated[str, typer.Argument(help="Which one; without it, a list of all.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print it as JSON.")] = False,
-    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a sequence diagram of mermaid.")] = False,
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page that plays it.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the story; without it, all are listed.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print the story as JSON.")] = False,
+    mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid sequence diagram.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a web page that plays the story.")
+    ] = None,
     shiviz: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a log for ShiViz.")] = None,
 ) -> None:
-    """Play an episode of a cluster's life in memory: each step, with the messages that it takes."""
+    """Play a scene of a cluster's life in memory: each step, with its messages."""
     from cluster.cli.live_story import page, write_text
     from cluster.testing.stories import STORIES
     from cluster.testing.stories.telling import as_diagram, as_document, as_shiviz, as_text

@@ -105,13 +105,15 @@ app.add_typer(data_loss.app)
 app.add_typer(lanes.app)
 
 Directory = Annotated[
-    Path, typer.Option("--dir", "-d", help="A cluster directory, or the member's that holds it.")
+    Path, typer.Option("--dir", "-d", help="A member's directory, or its cluster directory.")
 ]
 OptionalDirectory = Annotated[
-    Path | None, optional_directory("A cluster directory, or the member's that holds it.")
+    Path | None, optional_directory("A member's directory, or its cluster directory.")
 ]
-Raw = Annotated[bool, typer.Option("--raw", help="Every field, in the words of Aeron's ClusterTool.")]
-ServiceCount = Annotated[int, typer.Option("--services", help="How many services a snapshot has.", min=0)]
+Raw = Annotated[bool, typer.Option("--raw", help="Print every field as Aeron's ClusterTool does.")]
+ServiceCount = Annotated[
+    int, typer.Option("--services", help="How many services a whole snapshot has.", min=0)
+]
 
 _example = partial(example, "tool")
 
@@ -131,7 +133,7 @@ def describe(
 ) -> None:
     """Show the mark files: which components own the directory, and when they were last alive.
 
-    With --endpoints, how each member stands that answers.
+    With --endpoints it shows the role, state and positions of each member that answers.
     """
     directory, endpoints = member_place(directory, endpoints)
     if endpoints is not None:
@@ -173,10 +175,10 @@ def _statuses(endpoints: str) -> list[LogStatus]:
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
 def pid(
-    directory: Annotated[Path, directory_option("A cluster directory, or the member's that holds it.")],
+    directory: Annotated[Path, directory_option("A member's directory, or its cluster directory.")],
     as_json: AsJson = False,
 ) -> None:
-    """Print the process id of the consensus module that runs, and nothing else."""
+    """Print the process id of the running member, and nothing else."""
     mark = mark_of(str(directory))
     if not is_running(OsFiles(), str(directory)):
         raise NotAClusterDirectory(f"{directory}: no member runs here; the last one was process {mark.pid}")
@@ -185,7 +187,7 @@ def pid(
 
 @app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
 def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
-    """Show the leadership terms and snapshots, one a line, in the order of the log."""
+    """Show the leadership terms and snapshots in log order, one per line."""
     log = _recording_log(str(directory), readable_part=True)
     if as_json:
         print(json.dumps([aeron_text.entry_fields(entry) for entry in log.entries], indent=1))
@@ -200,7 +202,7 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
 
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
-    """Rewrite the recording log in order, if it is not; the member must not run."""
+    """Rewrite the recording log in order, if it is out of order; the member must be stopped."""
     with lock_directory(str(directory)):
         is_sorted = sort_file(_recording_log(str(directory), write=True))
     said = "sorted" if is_sorted else "already in order"
@@ -212,11 +214,11 @@ def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
     epilog=_example(
         "seed-recording-log-from-snapshot --dir cluster-data/member-0",
         more="The old file is kept as recording.log.bak. "
-        "Without a valid snapshot the recording log is removed.",
+        "If there is no valid snapshot, the recording log is removed.",
     ),
 )
 def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = False) -> None:
-    """Begin a new log from the latest snapshot; the member must not run."""
+    """Start a new log from the latest snapshot; the member must be stopped."""
     with lock_directory(str(directory)):
         log = _recording_log(str(directory), write=True)
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
@@ -228,7 +230,7 @@ def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = Fal
     "invalidate-latest-snapshot", epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0")
 )
 def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) -> None:
-    """Mark the newest snapshot invalid, so that the next start takes the one before."""
+    """Mark the newest snapshot invalid, so that the next start loads the one before it."""
     log = _recording_log(str(directory), write=True)
     is_done = log.invalidate_latest_snapshot()
     said = f"invalidate-latest-snapshot: {'true' if is_done else 'false, there is no valid snapshot'}"
@@ -245,7 +247,7 @@ def recovery_plan(
     raw: Raw = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a start would load and replay."""
+    """Show which snapshots a start would load, and how much log it would replay."""
     files = OsFiles()
     catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
     descriptors = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
@@ -303,7 +305,7 @@ def describe_latest_cm_snapshot(
 
 @app.command(epilog=_example("errors --dir cluster-data/member-0"))
 def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
-    """Show the errors that the member's components have met: consensus module, driver, services."""
+    """Show the error logs of the member's components: consensus module, driver and services."""
     marks = _marks(str(directory))
     if not marks:
         raise NotAClusterDirectory(f"{directory}: no mark file is here")
@@ -327,14 +329,14 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     "is-leader",
     epilog=_example(
         "is-leader --dir cluster-data/member-0 && echo yes",
-        more="The exit status is 0 on a leader whose election is closed, else 1.",
+        more="A leader whose election has not ended yet does not count.",
     ),
 )
 @connects
 def is_leader(
     directory: OptionalDirectory = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
 ) -> None:
-    """Exit with 0 if the member leads, else with 1."""
+    """Exit with status 0 if the member leads, else with 1."""
     directory, endpoints = place(directory, endpoints)
     found = leads(str(directory)) if endpoints is None else _leads_at(endpoints)
     if as_json:
@@ -369,7 +371,7 @@ def list_members(
     aeron_directory: MediaDriverDirectory = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ask a running member who leads and who the members are."""
+    """Ask a running member which member leads and which members there are."""
     if consensus_endpoints is not None:
         check_is_alone(consensus_endpoints, endpoints, directory)
         found = _listed_by(consensus_endpoints, aeron_directory)
@@ -409,11 +411,16 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
 def export_watermark(
     directory: Directory,
     position: Annotated[
-        int | None, typer.Argument(help="What is before it is safe elsewhere.", min=0, metavar="POSITION")
+        int | None,
+        typer.Argument(
+            help="Log position in bytes; what is before it has been exported. Without it: show the one set.",
+            min=0,
+            metavar="POSITION",
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say, or show, up to which position the log has been exported."""
+    """Set, or show, the position up to which the log has been exported."""
     from cluster.archive.export_watermark import read_export_watermark, write_export_watermark
 
     files = OsFiles()

@@ -33,27 +33,31 @@ Examples:
   cluster top --dir backup
   cluster top --endpoints 127.0.0.1:9000 --once --json
 
---dir shows everything that the members' counters files have, --endpoints what a member reports of itself;
-both the last lines of their logs.
-On a terminal q ends it, p or space pauses, c shows counters, arrows and page keys scroll. The header has the
-leader's rates, drawn for the last 60 looks, and within which time half and 99 % of its commits and syncs were
-done meanwhile.
-With --json each look is one object a line: {"time", "members": [{"memberId", "isAlive", "role",
+With --dir it shows all that the members' counters files have, with --endpoints what each member reports;
+below that come the last lines of their logs.
+
+On a terminal, q quits, p or space pauses, c shows the counters, and arrow and page keys scroll. The header
+draws the leader's rates of the last 60 refreshes. It also has the times within which 50 % and 99 % of the
+leader's commits and syncs were done since the last refresh.
+
+A member whose process has ended is "not running" at once; one whose process makes no progress for 10 s gives
+"no answer". If no member answers at the first refresh with --endpoints, the command prints why and ends with
+status 1.
+
+With --json each refresh is one object on one line: {"time", "members": [{"memberId", "isAlive", "role",
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
-"bytesPerSecond", "messagesPerSecond", "sessions", ...}]}; with --once there is one. Lag is how far a commit
-position is below the greatest of all, in bytes, and bytesPerSecond how fast it grew since the look before;
-null while the member replays its log. messagesPerSecond is what a leader took of clients meanwhile. Of a
-backup's directory the role is BACKUP, or STANDBY where it runs services. "backupState" is its state, lag
-how far it is below what the members had committed when it heard of them last, and "nextQuery" when it asks
-the members for a new snapshot. serviceLag is how far the slowest service is below the commit position.
-"consumers" are its consumer groups, [{"group", "position", "bytesBehind"}], of which at most 64 are shown.
-clockOffsetMs is how far the member's clock is ahead of as many others' as make a majority with it, negative
-where it shows less. A member whose process is gone is "not running" at once; one whose process takes no
-turns for 10 s gives "no answer". If no member answers at the first look with --endpoints, the command
-ends with 1 and the reasons. "waitsFor" are the members that one without its promises has to hear
-before it takes part: docs/operations.md says when, and what to do when they never come. "certificateEnds"
-is when the certificate ends that a member shows over TLS; it takes a new one from its files without a
-restart.
+"bytesPerSecond", "messagesPerSecond", "sessions", ...}]}. "lag" is how many bytes the member's commit
+position is below the greatest of all. "bytesPerSecond" is how fast it grew since the last refresh; it is
+null while the member replays its log. "messagesPerSecond" is what the leader received from clients.
+"serviceLag" is how many bytes the slowest service is below the commit position. "consumers" are the consumer
+groups, at most 64: [{"group", "position", "bytesBehind"}]. "clockOffsetMs" compares the member's clock with
+those of a majority; it is positive if the member's clock is ahead. "waitsFor" lists the members that a
+member which has lost its promises must hear from before it takes part (docs/operations.md). "certificateEnds"
+is when the member's TLS certificate expires.
+
+For a backup's directory the role is BACKUP, or STANDBY if it runs services. "backupState" is its state, "lag"
+is how many bytes it is below the last commit position that the members reported, and "nextQuery" is when it
+asks the members for a new snapshot.
 """
 
 
@@ -66,11 +70,13 @@ def top(
     endpoints: OptionalEndpoints = None,
     interval: Annotated[
         float,
-        duration_option("--interval", "-i", help="From one look to the next.", default="1s", least="50ms"),
+        duration_option("--interval", "-i", help="Time between two refreshes.", default="1s", least="50ms"),
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    counters: Annotated[bool, typer.Option("--counters", help="Show every counter too (--dir).")] = False,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="One JSON object a look.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the state once and end.")] = False,
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Also show every counter (--dir only).")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per refresh.")] = False,
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
     directory, endpoints = place(directory, endpoints)

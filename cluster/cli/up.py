@@ -42,24 +42,24 @@ Examples:
   cluster up --tls --dir /tmp/secured --base-port 9200
   cluster up --set snapshot_every_bytes=1g --set log_retained_snapshots=1
 
-Member i listens at base-port + 10 i for gRPC, + 1 for tcp clients, + 2 for the other members; ipc clients use
-DIR/member-i/driver/ingress.sock. DIR keeps everything: the same command starts the same cluster again. A
-member that died is reported and not restarted: whoever killed it wants to see what the others do.
-`cluster node --config DIR/member-i/node.toml` starts it again; `cluster restart --dir DIR` restarts all, one
-after the other, each with the code and the DIR/member-i/node.toml that are there then.
---set sets a key of conf/node.toml on all members, and writes it to DIR/member-i/node.toml; repeat it with
-the next `up`. Exceptions of services go to standard error and to DIR/member-i/node.log, what services print
-to DIR/member-i/output.log.
+Member i listens on port base-port + 10 * i for gRPC, the next port for tcp clients, and the one after that
+for the other members. ipc clients use DIR/member-i/driver/ingress.sock. All data is in DIR: the same command
+starts the same cluster again. A member that dies is reported but not restarted, so that you can see how the
+others go on. `cluster node --config DIR/member-i/node.toml` starts it again. `cluster restart --dir DIR`
+restarts all members one after another, with the current code and DIR/member-i/node.toml.
+
+--set sets a key of conf/node.toml on all members, by writing it to DIR/member-i/node.toml; give it again with
+the next `up`. Exceptions of services go to standard error and to DIR/member-i/node.log. Output of services
+goes to DIR/member-i/output.log.
 
 With --tls, members, clients and readers use TLS, except over ipc. DIR/certs has the authority's certificate,
-and client-client.pem for clients where members ask for a certificate. Give --tls again to start the same
+and client-client.pem for clients, in case members ask for a certificate. Give --tls again to start the same
 cluster again.
 
-Once there is a leader, the command prints where to reach the cluster (first line, "endpoints: 0=..."), who
-leads, which service runs and where the files are. With --json it prints one object {"endpoints",
-"tcpEndpoints", "ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}, with
---tls also "tlsCa", "tlsCertificate" and "tlsKey", paths for clients. Ctrl-C or SIGTERM stops all members in
-good order.
+Once there is a leader, the command prints the endpoints (first line, "endpoints: 0=..."), the leader, the
+service, and where the files are. With --json it prints one object {"endpoints", "tcpEndpoints",
+"ipcEndpoints", "leaderMemberId", "members": [{"memberId", "pid", "dir", "endpoints"}]}, and with --tls also
+"tlsCa", "tlsCertificate" and "tlsKey", the paths for clients. Ctrl-C or SIGTERM stops all members cleanly.
 """
 
 
@@ -72,7 +72,7 @@ def up(
             "--dir",
             "-d",
             envvar=DIRECTORY_VARIABLE,
-            help="Where the members' directories are, or are made.",
+            help="Folder of the members' directories; made if missing.",
         ),
     ] = Path(DEFAULT_DIRECTORY),
     service: Annotated[
@@ -84,13 +84,15 @@ def up(
             metavar="NAME",
         ),
     ] = ["echo"],  # noqa: B006 - never changed
-    base_port: Annotated[int, typer.Option(help="First port; each member has ten.")] = 9000,
+    base_port: Annotated[int, typer.Option(help="The first port; ten are set aside for each member.")] = 9000,
     tls: Annotated[
-        bool, typer.Option("--tls", help="Use TLS; missing certificates are made under DIR/certs.")
+        bool, typer.Option("--tls", help="Use TLS; missing certificates are made in DIR/certs.")
     ] = False,
     settings: Annotated[
         list[str],
-        typer.Option("--set", help="Set a key on all members; may be repeated.", metavar="KEY=VALUE"),
+        typer.Option(
+            "--set", help="Set a key of conf/node.toml on all members; may be repeated.", metavar="KEY=VALUE"
+        ),
     ] = [],  # noqa: B006 - never changed
     as_json: Annotated[
         bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")

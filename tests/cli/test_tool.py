@@ -268,7 +268,7 @@ def test_a_link_file_leads_to_the_mark_file(run, tmp_path):
     elsewhere.mkdir()
     (copy / "cluster" / "cluster-mark.dat").rename(elsewhere / "cluster-mark.dat")
     (copy / "cluster" / "cluster-mark.lnk").write_text(f"{elsewhere}\n")
-    assert "it was process 11986" in run("pid", "--dir", copy)[2]
+    assert "the last one was process 11986" in run("pid", "--dir", copy)[2]
     assert run("describe", "--raw", "--dir", copy)[1].count("[MarkFileHeader]") == 2
 
 
@@ -326,7 +326,7 @@ def test_help_has_an_example(run, command):
 def test_help_of_the_group_says_whole_sentences_of_its_verbs_and_has_an_example(run):
     status, out, _ = run("--help")
     assert status == 0
-    assert "Ask a running member who leads and who the members are." in " ".join(out.split())
+    assert "Ask a running member which member leads and which members there are." in " ".join(out.split())
     assert "..." not in out.replace("[ARGS]...", "")
     assert "cluster tool describe --dir" in out
 
