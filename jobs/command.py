@@ -137,15 +137,19 @@ def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
         help='earliest, latest or {"position": n}, without a checkpoint; '
         "default: after what the table holds, which is earliest when there is none",
     )
-    source.add_argument("--max-entries-per-trigger", metavar="N", help="entries of one batch at most")
-    source.add_argument("--max-bytes-per-trigger", metavar="SIZE", help="log bytes of one batch, such as 64m")
+    source.add_argument("--max-entries-per-trigger", metavar="N", help="most entries in one batch")
+    source.add_argument(
+        "--max-bytes-per-trigger", metavar="SIZE", help="most bytes of log in one batch, such as 64m"
+    )
     run = add_run(made)
-    run.add_argument("--checkpoint", metavar="DIR", help="where progress is kept; default: TABLE/_checkpoint")
+    run.add_argument(
+        "--checkpoint", metavar="DIR", help="folder of the query's progress; default: TABLE/_checkpoint"
+    )
     run.add_argument(
         "--trigger",
         metavar="WHEN",
         default=AVAILABLE_NOW,
-        help=f"{AVAILABLE_NOW}, to the present end and stop (the default), or an interval: '5 seconds'",
+        help=f"{AVAILABLE_NOW}: read to the present end and stop (the default); or an interval: '5 seconds'",
     )
     return made
 
@@ -173,10 +177,12 @@ def add_log(made: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         "--cluster-dir",
         dest="cluster_dir",
         metavar="DIR",
-        help="a member's directory on this host, ours or Aeron's, or several, comma between; "
-        f"default: CLUSTER_DIR or {DIRECTORY}",
+        help="a member's directory on this host, of this project's or of a real Aeron Cluster; several with "
+        f"commas; default: CLUSTER_DIR or {DIRECTORY}",
     )
-    source.add_argument("--archive-dir", metavar="DIR", help="its archive, where that lies elsewhere")
+    source.add_argument(
+        "--archive-dir", metavar="DIR", help="the member's archive directory, if it is elsewhere"
+    )
     source.add_argument(
         "--option", metavar="NAME=VALUE", action="append", default=[], help="any other option of the source"
     )
@@ -200,7 +206,7 @@ def add_table(made: argparse.ArgumentParser) -> None:
         "--table",
         metavar="TABLE",
         required=True,
-        help="the Delta table: a path, or schema.table of Spark's catalog; made when missing",
+        help="the Delta table: a path, or schema.table of Spark's catalog; made if missing",
     )
 
 
@@ -210,7 +216,7 @@ def add_writer(made: argparse.ArgumentParser) -> None:
         choices=(SPARK, DELTA_RS),
         default=SPARK,
         help=f"who writes: {SPARK} (the default), or {DELTA_RS}, which needs no Spark and no Java; "
-        "a table stays with the writer that made it",
+        "a table keeps the writer that made it",
     )
 
 

@@ -20,7 +20,7 @@ def log_job() -> TableJob:
 def main() -> None:
     run_table(
         "log_to_delta",
-        "Keep a Delta table of the committed Log, one row an entry, each exactly once.",
+        "Keep a Delta table of the committed Log: one row per entry, each exactly once.",
         "python -m jobs.log_to_delta --dir c1/member-0 --table delta/log",
         log_job,
     )

@@ -45,14 +45,14 @@ def retained(text: str) -> float:
 def main() -> None:
     made = parser(
         "maintenance",
-        "Make the small files of Delta tables into few, and delete the files of old versions.",
+        "Compact the small files of Delta tables, and delete the files of old versions.",
         "python -m jobs.maintenance --tables delta/all",
     )
     made.add_argument(
         "--retain-hours",
         metavar="N",
         default=f"{HOURS_MIN:g}",
-        help="how long old versions stay (default: %(default)s)",
+        help="how many hours old versions are kept (default: %(default)s)",
     )
     given = made.parse_args()
     hours = retained(given.retain_hours)

@@ -55,7 +55,7 @@ def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, st
 def main() -> None:
     made = parser(
         "rebuild",
-        "Make the rows of Delta tables again from the Log, as far as the tables go.",
+        "Replace the rows of Delta tables by those of the Log, as far as the tables have come.",
         "python -m jobs.rebuild --dir c1/member-0 --tables delta/all",
     )
     add_log(made)

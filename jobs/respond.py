@@ -85,14 +85,14 @@ def respond(spark: SparkSession, options: JobOptions) -> None:
 def main() -> None:
     made = parser(
         "respond",
-        "Send what a function of yours makes of the Log back into the cluster, one message a row.",
+        "Answer the Log: send each row that a function of yours makes of it into the cluster, as a message.",
         EXAMPLE,
     )
     made.add_argument(
         "--transform",
         metavar="MODULE:FUNCTION",
         required=True,
-        help="DataFrame of the Log -> DataFrame with payload",
+        help="the function: takes a DataFrame of the Log, returns one with a payload column",
     )
     made.add_argument("--to", metavar="LIST", help="endpoints to answer to; default: those of --endpoints")
     options = options_of(made)

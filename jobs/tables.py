@@ -38,7 +38,7 @@ def main() -> None:
         metavar="DIR",
         required=True,
         help="folder of the tables log, sessions, timers and leadership_terms, or spark_catalog.SCHEMA; "
-        "made when missing",
+        "made if missing",
     )
     options = writing_options(made)
     check_is_no_table(options.table)

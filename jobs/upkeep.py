@@ -25,7 +25,9 @@ def parser(name: str, summary: str, example: str) -> argparse.ArgumentParser:
         required=True,
         help=f"folder of the tables {', '.join(TABLES)}, or spark_catalog.SCHEMA",
     )
-    made.add_argument("--only", metavar="NAMES", default="", help="comma list of those that are meant")
+    made.add_argument(
+        "--only", metavar="NAMES", default="", help="only these tables, with commas (default: all)"
+    )
     add_run(made)
     return made
 

@@ -147,7 +147,7 @@ def differences(spark: SparkSession, table: str, name: str, reader: LogReader) -
 def main() -> None:
     made = parser(
         "verify",
-        "Compare Delta tables with the Log: counts, sums and hashes, as far as the tables go.",
+        "Compare Delta tables with the Log by counts, sums and hashes, as far as the tables have come.",
         "python -m jobs.verify --dir c1/member-0 --tables delta/all",
     )
     add_log(made)

@@ -18,11 +18,13 @@ def main() -> None:
         epilog="example:\n  python -m jobs.demo --seconds 30 --flights 100000",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--dir", default="build/demo", help="where everything goes (default: %(default)s)")
-    parser.add_argument("--seconds", type=int, default=45, help="that the year takes (default: %(default)s)")
-    parser.add_argument("--flights", type=int, help="only the first so many flights of the year")
+    parser.add_argument("--dir", default="build/demo", help="folder for all data (default: %(default)s)")
     parser.add_argument(
-        "--base-port", type=int, help="of the members (default: the first free of 9000, 9100, …)"
+        "--seconds", type=int, default=45, help="how long the year takes (default: %(default)s)"
+    )
+    parser.add_argument("--flights", type=int, help="send only the first FLIGHTS flights of the year")
+    parser.add_argument(
+        "--base-port", type=int, help="first port of the members (default: the first free of 9000, 9100, …)"
     )
     given = parser.parse_args()
     if given.seconds < 1 or (given.flights is not None and given.flights < 1):
