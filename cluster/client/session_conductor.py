@@ -93,7 +93,7 @@ class SessionConductor:
         self._deadline_ns = 0  # of the state, where it has one
         self._lost_ns = 0  # when the leader was lost that is sought
         self._resume_correlation_id = 0
-        self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
+        self._reported_term_id = event.leadership_term_id  # the last that was heard of, and the listener told
         self.last_sent_ns = self._last_heard_ns = world.now_ns()
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
@@ -367,11 +367,12 @@ class SessionConductor:
     def _on_answer(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
         if isinstance(message, SessionEvent) and message.code is EventCode.REDIRECT:
             self._publications.adopt(message.detail)
-        elif getattr(message, "cluster_session_id", None) == self.cluster_session_id and not isinstance(
-            message,
-            NewLeaderEvent,  # it says nothing that SessionResumed does not
-        ):
-            self._on_message(message, publication, now_ns)
+        elif getattr(message, "cluster_session_id", None) == self.cluster_session_id:
+            # A NewLeaderEvent says nothing that SessionResumed does not, and who still leads an earlier term
+            # does not know what became of the session since.
+            term_id = getattr(message, "leadership_term_id", self._reported_term_id)
+            if not isinstance(message, NewLeaderEvent) and term_id >= self._reported_term_id:
+                self._on_message(message, publication, now_ns)
 
     def _on_redirect(self, event: SessionEvent, publication: IngressPublication, now_ns: int) -> None:
         """The member that we asked for the session does not lead, or takes no input now."""

@@ -6,10 +6,10 @@ from itertools import pairwise
 import pytest
 
 from cluster.client import ClientState, Offer
-from cluster.protocol import link
+from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
-from cluster.transport.message_frames import link_frame
+from cluster.transport.message_frames import link_frame, message_frame
 from tests.client.scripted import MS, FakeCluster, Listener, connect, poll_until
 
 
@@ -345,6 +345,38 @@ def test_a_session_that_the_new_leader_does_not_know_is_closed(cluster):
 
     assert client.why_closed == "TIMEOUT"
     assert listener.told[-1][0] == "session event"
+
+
+@pytest.mark.parametrize("knows_session", [False, True])
+def test_a_member_that_still_leads_an_earlier_term_neither_ends_nor_takes_up_the_session(
+    cluster, knows_session
+):
+    """Cut off from the others, it does not know what was committed since (atomix 35, etcd 15247)."""
+    client = connect(cluster)
+    stale, earlier_term_id = cluster.members[2], cluster.term_id
+    cluster.leader.stop()
+    cluster.elect(1)
+    poll_until(client, lambda: client.leader_member_id == 1)
+    client.offer(b"1")
+    cluster.acknowledge(1)
+    client.poll_egress()
+
+    def answer(connection, request):
+        resumed = cluster.resume(request.correlation_id).replace(
+            leadership_term_id=earlier_term_id, appended_messages=0, leader_member_id=2
+        )
+        unknown = cluster.event(EventCode.CLOSED, request.correlation_id, "not open", cluster.session_id)
+        message = resumed if knows_session else unknown.replace(leadership_term_id=earlier_term_id)
+        connection.put(message_frame(message, streams.LINK if knows_session else streams.EGRESS))
+
+    stale.on_resume = answer
+    cluster.leader.on_resume = lambda *_: None  # until the other one has answered
+    cluster.leader.connection.break_off()
+    poll_until(client, lambda: len(stale.of_type(link.SessionResume)) > 1)  # asked again behind its answer
+    cluster.leader.on_resume = None
+    poll_until(client, lambda: client.state is not ClientState.AWAIT_NEW_LEADER)
+
+    assert (client.state, client.leader_member_id) == (ClientState.CONNECTED, 1)
 
 
 def test_a_leader_that_lost_committed_messages_is_not_followed(cluster):
