@@ -413,22 +413,21 @@ class SessionManager:
     ) -> int:
         """On an active leader: close for a client (told nothing, C-207) or a service (told CLOSED)."""
         session = self.sessions.get(session_id)
-        was_open = session is not None and session.state is SessionState.OPEN
-        self.mark_closing(session_id, reason)
-        if session is None or not was_open:
+        if session is None or session.state is not SessionState.OPEN:
             return 0
+        self._begin_close(session, reason)
         is_told = reason is not CloseReason.CLIENT_ACTION
         return self._log_close(session, leadership_term_id, leader_member_id, is_told=is_told)
 
     def mark_closing(self, session_id: int, reason: CloseReason) -> None:
-        """Anywhere else: to be logged as closed when this member leads (C-235)."""
+        """To be logged as closed when this member leads (C-235), also where another close was undone."""
         session = self.sessions.get(session_id)
+        if session is not None and session.state is SessionState.OPEN:
+            self._begin_close(session, reason)
         if reason is CloseReason.SERVICE_ACTION:
             for known in (session, *(closed for _, closed in self._uncommitted_closed)):
                 if known is not None and known.id == session_id:
-                    known.is_closed_by_service = True
-        if session is not None and session.state is SessionState.OPEN:
-            self._begin_close(session, reason)
+                    known.is_closed_by_service, known.close_reason = True, reason
 
     def _begin_close(self, session: ClusterSession, reason: CloseReason) -> None:
         session.closing(reason)

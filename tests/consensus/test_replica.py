@@ -1,7 +1,7 @@
 """The state that the log determines: a leader that acts on what it writes comes to what others read."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
@@ -256,13 +256,24 @@ class ALeader(ALog):
         sessions.on_connect_request(self.correlation_id, request, is_leader=True, now_ns=0, now_ms=now)
         sessions.process_pending(TERM, MEMBER_ID, now, 0, now)
 
-    def closes(self, session_id):
-        self.replica.sessions.close(session_id, CloseReason.CLIENT_ACTION, TERM, MEMBER_ID)
+    def closes(self, session_id, reason=CloseReason.CLIENT_ACTION):
+        """Of its own accord: for its client, or because it is silent, or sends too long a message."""
+        self.replica.sessions.close(session_id, reason, TERM, MEMBER_ID)
+
+    def closes_for_service(self, session_id):
+        """As ``ClientRequests`` does it."""
+        self.closes(session_id, CloseReason.SERVICE_ACTION)
+        self.replica.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+        self.script.append(("close", self.commit_position, session_id))
 
     def asks_for_timer(self, correlation_id, delay):
         deadline = self.replica.cluster_time + delay
         self.replica.timers.on_schedule(correlation_id, deadline, self.commit_position)
         self.script.append(("timer", self.commit_position, (correlation_id, deadline)))
+
+    def cancels_timer(self, correlation_id):
+        self.replica.timers.on_cancel(correlation_id)
+        self.script.append(("cancel", self.commit_position, correlation_id))
 
     def time_passes(self, duration):
         replica = self.replica
@@ -303,6 +314,10 @@ class ALeader(ALog):
             match kind:
                 case "timer":
                     replica.timers.on_schedule(*what, position)
+                case "cancel":
+                    replica.timers.on_cancel(what)
+                case "close":
+                    replica.sessions.mark_closing(what, CloseReason.SERVICE_ACTION)
                 case "offer":
                     replica.trackers[what[0]].enqueue(what[1])
                 case "read" if position > self.commit_position:
@@ -366,8 +381,10 @@ def test_what_is_not_committed_is_undone_when_the_leadership_is_lost():
 
 STEPS = st.one_of(
     st.just(("connects",)),
-    st.tuples(st.just("closes"), st.integers(1, 6)),
+    st.tuples(st.just("closes"), st.integers(1, 6), st.sampled_from(CloseReason)),
+    st.tuples(st.just("closes_for_service"), st.integers(1, 6)),
     st.tuples(st.just("asks_for_timer"), st.integers(1, 4), st.integers(0, 30)),
+    st.tuples(st.just("cancels_timer"), st.integers(1, 4)),
     st.tuples(st.just("time_passes"), st.integers(0, 20)),
     st.tuples(st.just("offers"), st.integers(0, 1)),
     st.just(("appends_offered",)),
@@ -385,6 +402,7 @@ def led(steps):
 
 @settings(max_examples=150)
 @given(st.lists(STEPS, max_size=30))
+@example([("connects",), ("commits", 0), ("closes", 1, CloseReason.SERVICE_ACTION)])
 def test_a_leader_that_is_none_any_more_has_the_state_of_those_that_read_its_log(steps):
     leader = led(steps)
     leader.loses_leadership()

@@ -371,6 +371,20 @@ def test_what_a_service_closed_on_a_follower_is_logged_when_it_leads():
     assert sessions.outside.log == [("close", 4, CloseReason.SERVICE_ACTION)]
 
 
+@pytest.mark.parametrize("reason", [CloseReason.TIMEOUT, CloseReason.CLIENT_ACTION])
+def test_what_a_service_closed_while_another_close_was_uncommitted_stays_closed(reason):
+    """Services ask once, each at one place in the log; whoever leads next has to do it."""
+    sessions = Sessions()
+    session_id = sessions.opens()
+    commit_position = sessions.closes_uncommitted(session_id, reason)
+    sessions.manager.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
+    sessions.tick()
+
+    assert sessions.outside.log[-1] == ("close", session_id, CloseReason.SERVICE_ACTION)
+
+
 # ---- a new leader
 
 

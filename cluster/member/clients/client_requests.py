@@ -193,11 +193,10 @@ class ClientRequests:
         self._sessions.close(session_id, reason, self._replica.leadership_term_id, self._context.member_id)
 
     def on_service_close_session(self, session_id: int) -> None:
-        """A service wants a session closed: logged by an active leader, remembered by all others (C-235)."""
+        """A service wants a session closed: logged by an active leader, remembered by all (C-235)."""
         if self.publication is not None:
             self.close_session(session_id, CloseReason.SERVICE_ACTION)
-        else:
-            self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+        self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
 
     def on_service_failed(self, session_id: int, detail: str) -> None:
         """A service raised on an entry of the session: its client hears of it, and where to read more."""
