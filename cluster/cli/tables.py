@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.mark_file import TERMINATED
 
 if TYPE_CHECKING:
@@ -118,18 +117,11 @@ def plan_table(found: RecoveryPlan) -> str:
     """What a start loads and replays."""
     lines = [
         f"last term         {found.last_leadership_term_id}, from {found.last_term_base_log_position:,}",
+        f"recorded up to    {found.appended_log_position:,}",
+        f"committed up to   {found.committed_log_position:,}",
     ]
     begin = max((entry.log_position for entry in found.snapshots), default=0)
-    if found.appended_log_position == NULL_POSITION:
-        recorded, replays = "not known: the recording has no end yet", f"the log from {begin:,} on"
-    else:
-        recorded = f"{found.appended_log_position:,}"
-        replays = f"{max(found.appended_log_position - begin, 0):,} bytes from {begin:,}"
-    lines += [
-        f"recorded up to    {recorded}",
-        f"committed up to   {found.committed_log_position:,}",
-        f"replays           {replays}",
-    ]
+    lines.append(f"replays           {max(found.appended_log_position - begin, 0):,} bytes from {begin:,}")
     if found.snapshots:
         lines += ["snapshots to load", recording_table(found.snapshots)]
     return "\n".join(lines)

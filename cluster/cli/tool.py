@@ -36,6 +36,7 @@ from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
 from cluster.cli.verbs import AsJson, Verbs, example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
+from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.error_log import decode_error_log
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, MARK_FILE_HEADER_LENGTH, ClusterMarkFileHeader
@@ -248,10 +249,16 @@ def recovery_plan(
     as_json: AsJson = False,
 ) -> None:
     """Show which snapshots a start would load, and how much log it would replay."""
-    files = OsFiles()
-    catalog = CatalogFile.open(files, _archive_directory(directory, archive_directory), readable_part=True)
+    archive = _archive_directory(directory, archive_directory)
+    catalog = CatalogFile.open(OsFiles(), archive, readable_part=True)
     descriptors = {descriptor.recording_id: descriptor for descriptor in catalog.descriptors()}
     log = _recording_log(str(directory))
+    if any(descriptor.stop_position == NULL_POSITION for descriptor in descriptors.values()):
+        from cluster.reader.directory import DirectoryLog
+
+        with closing(DirectoryLog(str(directory), archive_dir=archive)) as of_member:
+            found = of_member.recording.replace(stop_position=of_member.extent().written)
+        descriptors[found.recording_id] = found
     plan = log.recovery_plan(services, descriptors.get)
     if not plan.snapshots and (latest := log.latest_snapshot()) is not None:
         raise ClusterError(

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,18 @@ def test_recovery_plan_names_the_snapshots_and_the_log(run):
     assert [snapshot["recordingId"] for snapshot in json.loads(out)["snapshots"]] == [2, 1]
     status, _, err = run("recovery-plan", "--dir", members() / "member-1", "--services", 2)
     assert (status, "no snapshot has an entry of each of 2 services" in err) == (1, True)
+
+
+@pytest.mark.parametrize("runs", [False, True])
+def test_recovery_plan_says_how_far_a_recording_goes_that_did_not_stop(run, tmp_path, runs):
+    """That of a member that crashed is what it is asked for; its catalog has no end of it."""
+    log = a_log(5)
+    write_member(tmp_path, log, is_clean=False)
+    with live_counters(tmp_path) if runs else nullcontext():
+        _, out, _ = run("recovery-plan", "--dir", tmp_path)
+
+    assert f"recorded up to    {log.position:,}\n" in out
+    assert f"replays           {log.position:,} bytes from 0\n" in out
 
 
 @pytest.mark.conformance("S-142")
