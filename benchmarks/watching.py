@@ -1,8 +1,8 @@
 """What watching costs: throughput of three members whom nobody watches, scraped ones, and with 20 pages open.
 
-A cluster with ``metrics_endpoint`` a round, in turns. Scraped: each member's /metrics once a second, 15 times as
-often as Prometheus does by itself. Pages: that, and ``cluster live`` asked by 20 pages, as their script does
-it; the browsers are elsewhere. The last figures are the ratios to the unwatched run of the same round.
+A cluster with ``metrics_endpoint`` a round, in turns. Scraped: each member's /metrics once a second, 15 times
+as often as Prometheus does by itself. Pages: that, and ``cluster live`` asked by 20 pages, as their script
+does it; the browsers are elsewhere. The last figures are the ratios to the unwatched run of the same round.
 """
 
 from __future__ import annotations
