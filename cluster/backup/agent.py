@@ -100,6 +100,7 @@ class ClusterBackupAgent:
         self._unsuited = 0  # members in a row that did not answer, or are not of the source type
         self._correlation_id = 0
         self._deadline_ns: int | None = None  # of the query that is out, or of the pause after a reset
+        self._next_query_ns = self._next_query_ms = 0  # by the monotonic and by the wall clock
         self._response: BackupResponse | None = None
         self._retrieval: _Retrieval | None = None
         self._source: RecordingStatus | None = None  # the log of the supplier
@@ -133,9 +134,9 @@ class ClusterBackupAgent:
                 case ClusterBackupState.LIVE_LOG_REPLAY:
                     return self._replay()
                 case ClusterBackupState.UPDATE_RECORDING_LOG:
-                    return self._update(now_ms)
+                    return self._update(now_ns, now_ms)
                 case ClusterBackupState.BACKING_UP:
-                    return self._back_up(now_ms)
+                    return self._back_up(now_ns, now_ms)
                 case ClusterBackupState.RESET_BACKUP:
                     return self._cool_down(now_ns)
         except (StorageError, LogDamaged):
@@ -307,15 +308,16 @@ class ClusterBackupAgent:
 
     # ---- what is known of it
 
-    def _update(self, now_ms: int) -> int:
+    def _update(self, now_ns: int, now_ms: int) -> int:
         if self._retrieval is not None:
             entries = self._retrieval.entries
             self._retrieval = None
             self._directory.name(entries)
             self._show_position()
             self._counters.snapshots_retrieved.get_and_add(1)
-        interval_ms = self._context.interval_ns // MS
-        self._counters.next_query_deadline_ms.set(now_ms + interval_ms)
+        self._next_query_ns = now_ns + self._context.interval_ns
+        self._next_query_ms = now_ms + self._context.interval_ns // MS
+        self._counters.next_query_deadline_ms.set(self._next_query_ms)
         self._on_event(f"is level at {self.position}")
         self._prune(now_ms)
         return self._enter(ClusterBackupState.BACKING_UP)
@@ -330,8 +332,11 @@ class ClusterBackupAgent:
         if begin is not None:
             self._on_event(f"the log begins at {begin} now")
 
-    def _back_up(self, now_ms: int) -> int:
-        if self._frames is None and now_ms >= self._counters.next_query_deadline_ms.get():
+    def _back_up(self, now_ns: int, now_ms: int) -> int:
+        deadline_ms = self._counters.next_query_deadline_ms.get()
+        is_ours = deadline_ms == self._next_query_ms  # else a tool's; and a clock may be set back
+        is_due = now_ms >= deadline_ms or (is_ours and now_ns >= self._next_query_ns)
+        if self._frames is None and is_due:
             return self._enter(ClusterBackupState.BACKUP_QUERY)
         return self._copy()
 

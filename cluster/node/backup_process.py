@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from cluster.transport.grpc_gateway import GrpcGateway
 
 IDLE_S = 0.05  # between two looks at what a member has committed
-ACTIVITY_INTERVAL_MS = 1_000
+ACTIVITY_INTERVAL_NS = 1_000 * MS
 LOG_FILE_NAME = "backup.log"
 
 
@@ -56,7 +56,7 @@ class BackupProcess:
         """Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError."""
         self._config = config
         self._is_stopped = False
-        self._activity_ms = 0
+        self._activity_ns = -ACTIVITY_INTERVAL_NS
         self.standby: Standby | None = None  # of a backup with services
         self._announcements: Announcements | None = None  # of a standby with an endpoint
         self._gateway: GrpcGateway | None = None  # at the endpoint
@@ -232,9 +232,9 @@ class BackupProcess:
     def run(self) -> None:
         """Take turns until stopped. Raises StorageError and LogDamaged of the directory, AgentTermination."""
         while not self._is_stopped:
-            now_ms = epoch_ms()
-            if now_ms - self._activity_ms >= ACTIVITY_INTERVAL_MS:
-                self._activity_ms = now_ms
+            now_ms, now_ns = epoch_ms(), monotonic_ns()
+            if now_ns - self._activity_ns >= ACTIVITY_INTERVAL_NS:
+                self._activity_ns = now_ns
                 self._directory.update_activity(now_ms)
                 self._counters_file.update_heartbeat(now_ms)
                 if self._certificates is not None:
@@ -242,12 +242,11 @@ class BackupProcess:
                 if self._is_reopen_asked:
                     self._is_reopen_asked = False
                     self._log.reopen_with(*(() if self._audit is None else (self._audit,)))
-                self._log.tell_repeated(monotonic_ns())
-            if not self._do_work(now_ms):
+                self._log.tell_repeated(now_ns)
+            if not self._do_work(now_ns, now_ms):
                 self._world.wait(IDLE_S)
 
-    def _do_work(self, now_ms: int) -> int:
-        now_ns = monotonic_ns()
+    def _do_work(self, now_ns: int, now_ms: int) -> int:
         work_count = self.agent.do_work(now_ns, now_ms)
         if self.standby is not None:
             self._world.poll()

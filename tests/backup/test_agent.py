@@ -17,7 +17,7 @@ from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.reader.supplier import SourceType
 from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
-from tests.member.in_memory.cluster import SimulatedCluster
+from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 ARCHIVE = f"{DIRECTORY}/archive"
 
@@ -198,6 +198,17 @@ def test_the_counter_of_the_next_query_says_when_that_is():
     backup.counters.next_query_deadline_ms.set(backup.now_ms + 200)  # as a tool does
     backup.run_until(lambda: backup.asked > asked)
     assert 200 <= backup.now_ms - (deadline_ms - 2_000) < 2_000
+
+
+def test_a_clock_that_is_set_back_does_not_put_off_the_next_query():
+    """A host that starts with its clock a year ahead of the time that it is told later."""
+    cluster = a_busy_cluster()
+    backup = Backup(cluster)
+    cluster.members[0].clock.jump(365 * 86_400 * SECOND)  # by which the backup goes
+    backup.await_level()
+    cluster.members[0].clock.jump(-365 * 86_400 * SECOND)
+    asked = backup.asked
+    backup.run_until(lambda: backup.asked > asked)
 
 
 @pytest.mark.conformance("S-165")
