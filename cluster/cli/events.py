@@ -34,7 +34,8 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 LEVELS = ("debug", "info", "warning", "error", "critical")
 POLL_S = 0.25
 TIMEOUT_S = 2.0  # of a member that is asked
-TAIL_BYTES = 16 * 1024
+TAIL_BYTES = 16 * 1024  # of a log that is fetched
+TAIL_BYTES_HERE = 512 * 1024  # of one on this disk: at level debug most of its lines are messages
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 EPILOG = """\b
@@ -143,7 +144,7 @@ def last_logs(directory: Path | None, endpoints: str | None) -> list[Lines]:
     if directory is None:
         return [RemoteLogs(endpoints or "", tail_bytes=TAIL_BYTES, on_silence=lambda _: None)]
     with suppress(NotAClusterDirectory):
-        return [*logs_in(directory, tail_bytes=TAIL_BYTES)]
+        return [*logs_in(directory, tail_bytes=TAIL_BYTES_HERE)]
     return []
 
 

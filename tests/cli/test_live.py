@@ -140,6 +140,15 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
 
 
+def test_a_new_page_has_events_though_hundreds_of_messages_were_written_after_them(tmp_path):
+    a_history(tmp_path)
+    message = json.dumps(wrote(0, 10, "member 0", "member 1", "CommitPosition logPosition=96"))
+    with (tmp_path / "member-0" / "node.log").open("a") as file:
+        file.write(f"{message}\n" * 1_000)
+    frame = Looks(lambda _: STATUS, last_logs(tmp_path, None), ClientRates(no_log)).frame()
+    assert len(frame["events"]) == 7
+
+
 def test_a_look_goes_by_the_one_a_moment_before_and_by_no_older_one(monkeypatch):
     given = []
     now = iter((10.0, 10.1, 10.5, 13.0))
