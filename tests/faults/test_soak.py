@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.load import Load
+from benchmarks.real_members import await_that
 from cluster import ClusterClient, LogReader
-from cluster.errors import ClientClosed, LogPurged
+from cluster.errors import ClientClosed, ClusterError, LogPurged
+from cluster.protocol.session import NO_ROOM
 from tests.faults.conftest import STEADY_TIMEOUTS
 from tests.faults.slopes import Samples, children_of, draw, growth, taken_by
 from tests.node.counting_service import COUNTING, pid_of
@@ -108,10 +110,26 @@ def spark_reads(members) -> Iterator[subprocess.Popen]:
             os.killpg(driver.pid, signal.SIGKILL)
 
 
+def connected(endpoints: str) -> ClusterClient:
+    """Once the leader has room for more log: snapshots take their time on a busy machine."""
+
+    def connect() -> ClusterClient | None:
+        try:
+            return ClusterClient.connect(endpoints, message_timeout_s=60)
+        except ClusterError as error:
+            if NO_ROOM not in str(error):
+                raise
+            return None
+
+    client = await_that(connect, "there is room for a session", within_s=300)
+    assert client is not None
+    return client
+
+
 def churn(members, number: int) -> None:
     for _ in range(2):
         endpoints = members.endpoints if number % 2 else members.tcp
-        with ClusterClient.connect(endpoints, message_timeout_s=60) as client, suppress(ClientClosed):
+        with connected(endpoints) as client, suppress(ClientClosed):
             client.offer(b"short")
             client.await_committed(60)  # or no leader takes its session up in time, on a busy machine
     leader = members.await_leader()
