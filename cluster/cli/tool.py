@@ -280,16 +280,15 @@ def describe_latest_cm_snapshot(
 ) -> None:
     """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
     from cluster.protocol import CLUSTER, decode
-    from cluster.reader.recordings import find_recording, recorded_messages
+    from cluster.reader.snapshots import module_image
 
     latest = _recording_log(str(directory)).latest_snapshot()
     if latest is None:
         raise NotAClusterDirectory(f"{directory}: no valid snapshot of the consensus module")
-    files = OsFiles()
     archive = _archive_directory(directory, archive_directory)
-    descriptor = find_recording(files, archive, latest.recording_id)
+    image = module_image(OsFiles(), archive, latest.recording_id)
     records: list[dict[str, Any]] = []
-    for _, data in recorded_messages(files, archive, descriptor):
+    for data in image:
         message = decode(data)
         if message is None:
             continue
@@ -302,12 +301,11 @@ def describe_latest_cm_snapshot(
         schema = (message.TEMPLATE_ID, CLUSTER.id, CLUSTER.version)
         text = aeron_text.message_text(type(message).__name__, message, schema)
         print(text if payload is None else f"{text} payload={payload.hex()}")
-    length = descriptor.stop_position - descriptor.start_position
     if as_json:
-        summary = {"recordingId": latest.recording_id, "length": length, "records": records}
+        summary = {"recordingId": latest.recording_id, "length": image.length, "records": records}
         print(json.dumps(summary, indent=1))
     else:
-        print(f"recordingId={latest.recording_id} length={length}")
+        print(f"recordingId={latest.recording_id} length={image.length}")
 
 
 @app.command(epilog=_example("errors --dir cluster-data/member-0"))

@@ -11,6 +11,7 @@ from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageError
 from cluster.protocol import decode
+from cluster.protocol.enums import SnapshotMark
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
 from cluster.reader.member_directory import (
@@ -20,7 +21,7 @@ from cluster.reader.member_directory import (
     members_in,
     read_cluster_mark,
 )
-from cluster.reader.recordings import find_recording, open_recording, recorded_messages
+from cluster.reader.recordings import open_recording
 
 UNREADABLE = (LogDamaged, NotAClusterDirectory, StorageError)  # what another copy may make good
 
@@ -50,10 +51,10 @@ class StoredSnapshot:
 
     def open(self, files: Files) -> SnapshotImage:
         """Read it once it is known whole. Raises NotAClusterDirectory (gone), LogDamaged, StorageError."""
-        recording = self._recording(files, self.recording_id)
         if self.service_id == CONSENSUS_MODULE_SERVICE_ID:
-            _check_module(recording, self.archive)
-        elif self.module_recording_id is not None:
+            return module_image(files, self.archive, self.recording_id)
+        recording = self._recording(files, self.recording_id)
+        if self.module_recording_id is not None:
             module = self._recording(files, self.module_recording_id)
             try:
                 _check_service(recording, self.service_id, module, self.archive)
@@ -74,7 +75,7 @@ class StoredSnapshot:
 
 
 def _check_module(module: StoredRecording, archive: str) -> None:
-    """The module's last record has the checksum of all before it; Aeron's snapshots have none."""
+    """The module's last record has the checksum of all before it; Aeron's snapshots have their end there."""
     image = SnapshotImage(module)
     begin, last = image.position, b""
     while not image.is_end_of_stream:
@@ -87,6 +88,8 @@ def _check_module(module: StoredRecording, archive: str) -> None:
         raise _damaged(module, archive, str(error)) from error
     if isinstance(message, SnapshotChecksum):
         _check_frames(module, begin, message.checksum, archive)
+    elif not last or (message is not None and getattr(message, "mark", None) is not SnapshotMark.END):
+        raise _damaged(module, archive, "its end is missing")
 
 
 def _check_service(
@@ -211,13 +214,31 @@ class DirectorySnapshots:
         """There is nothing open."""
 
 
+def module_image(files: Files, archive: str, recording_id: int) -> SnapshotImage:
+    """A snapshot of a consensus module that is known whole. Raises as ``StoredSnapshot.open``."""
+    recording = open_recording(files, archive, recording_id)
+    _check_module(recording, archive)
+    return SnapshotImage(recording)
+
+
 def newest_module_records(files: Files, member: MemberDirectory) -> tuple[int, Iterator[bytes]] | None:
-    """Position and records of the module's newest snapshot, or None. Raises as ``open``."""
+    """Position and records of the module's newest whole snapshot; None without any.
+
+    Raises as ``StoredSnapshot.open`` where none is whole.
+    """
     if member.cluster is None:
         return None
-    entry = RecordingLog.open(member.cluster, files=files, readable_part=True).latest_snapshot()
-    if entry is None:
-        return None
-    descriptor = find_recording(files, member.archive, entry.recording_id)
-    records = recorded_messages(files, member.archive, descriptor)
-    return entry.log_position, (record for _, record in records)
+    log = RecordingLog.open(member.cluster, files=files, write=False, readable_part=True)
+    log.close()
+    why = None
+    for entry in reversed(log.entries):
+        is_module = entry.entry_type is SNAPSHOT and entry.service_id == CONSENSUS_MODULE_SERVICE_ID
+        if not (is_module and entry.is_valid):
+            continue
+        try:
+            return entry.log_position, iter(module_image(files, member.archive, entry.recording_id))
+        except (LogDamaged, NotAClusterDirectory) as error:
+            why = why or error
+    if why is not None:
+        raise why
+    return None

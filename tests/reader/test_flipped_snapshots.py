@@ -1,13 +1,16 @@
 """One bit of a snapshot that changed: it is never read as if it were what was taken."""
 
 import shutil
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import OsFiles
 from cluster.errors import ClusterError, LogDamaged
+from cluster.reader.directory import DirectoryLog
 from cluster.reader.snapshots import _check_frames, stored_snapshots
 from cluster.testing import SimulatedCluster
 from examples.order_book import OrderBook
@@ -62,6 +65,37 @@ def test_a_service_s_snapshot_that_is_shorter_than_what_was_taken_is_refused(mem
     with pytest.raises(LogDamaged):
         service.open(FILES)
     assert list(module.open(FILES))
+
+
+@pytest.mark.parametrize("records", [0, 1, 3])
+def test_a_module_s_snapshot_that_is_shorter_than_what_was_taken_is_passed_over_for_the_one_before(
+    tmp_path, records
+):
+    """As a power cut at level 0 leaves it: cut between two records, or empty."""
+    cluster = SimulatedCluster(OrderBook)
+    cluster.connect("alice").offer(b"buy 1 1 3 7")
+    cluster.run(1)
+    cluster.take_snapshot()
+    cluster.take_snapshot()
+    copy = f"{write_out(cluster, tmp_path)}/member-0"
+    first, last = (one for one in stored_snapshots(FILES, copy) if one.service_id == -1)
+    image = last.open(FILES)
+    for _ in range(records):
+        image.next_message()
+    catalog = CatalogFile.open(FILES, last.archive, write=True)
+    catalog.stop(last.recording_id, image.position)
+    catalog.close()
+
+    with pytest.raises(LogDamaged, match="its end is missing"):
+        last.open(FILES)
+    with closing(DirectoryLog(copy)) as log:
+        position, found = log.module_snapshot()
+    assert (position, list(found)) == (first.log_position, list(first.open(FILES)))
+
+    if records == 0:  # and its file was never written
+        (Path(last.archive) / f"{last.recording_id}-0.rec").unlink()
+        with pytest.raises(LogDamaged, match="its end is missing"):
+            last.open(FILES)
 
 
 def test_a_recording_that_is_shorter_than_its_snapshot_was_is_damaged_before_it_is_read():
