@@ -181,7 +181,7 @@ class AsyncClusterClient(ClientStanding):
         return self._client.send_admin_request_to_take_a_snapshot(correlation_id)
 
     async def await_committed(self, timeout_s: float | None = None) -> int:
-        """Wait until all that was offered is committed; else as ``ClusterClient.await_committed``."""
+        """Wait until all that was offered before is committed; else as ``ClusterClient.await_committed``."""
         commit = self._client.commit_wait(timeout_s)
         while not commit.is_over():
             if not self._client.is_closed:

@@ -114,10 +114,11 @@ class BlockingCalls(ABC):
         return 1 << 62 if timeout_s is None else self.now_ns() + int(timeout_s * 1e9)
 
     def await_committed(self, timeout_s: float | None = None) -> int:
-        """Poll until all that was offered is committed; returns the log position after the last message.
+        """Poll until all that was offered before is committed; it waits for no later offers of other threads.
 
-        Raises TimedOut with how many are not after ``timeout_s`` seconds (None: waits for as long as it
-        takes), or ClientClosed when the session is lost, also if another one is opened in its place.
+        Returns the log position after the last message that is known to be committed. Raises TimedOut with
+        how many are not after ``timeout_s`` seconds (None: waits for as long as it takes), or ClientClosed
+        when the session is lost, also if another one is opened in its place.
         """
         commit = self.commit_wait(timeout_s)
         while not commit.is_over():

@@ -9,10 +9,11 @@ from cluster.errors import ClientClosed, TimedOut
 
 
 class CommitWait:
-    """For all messages of one session that were offered when it is asked, also those offered meanwhile."""
+    """For the messages of one session that are offered before; others may go on offering meanwhile."""
 
     def __init__(self, session: SessionConductor, now_ns: Callable[[], int], timeout_s: float | None) -> None:
         self._session = session
+        self._offered = session.window.offered
         self._now_ns = now_ns
         self._timeout_s = timeout_s
         self._begin_ns = now_ns()
@@ -25,8 +26,8 @@ class CommitWait:
     def is_over(self) -> bool:
         """Whether all are committed. Raises TimedOut with how many are not, or ClientClosed."""
         session = self._session
-        missing, offered = session.window.unacknowledged, session.window.offered
-        if not missing:
+        missing, offered = self._offered - session.window.acknowledged, self._offered
+        if missing <= 0:
             return True
         if session.is_closed:
             raise ClientClosed(

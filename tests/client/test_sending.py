@@ -160,6 +160,20 @@ def test_waiting_for_commits_ends_with_how_many_are_missing(cluster):
         client.await_committed(timeout_s=0.5)
 
 
+def test_who_waits_for_commits_does_not_wait_for_what_others_offer_meanwhile(cluster):
+    """Else it never ends under a load that does not (vertexium 400, librdkafka 2006)."""
+    client = connect(cluster)
+    client.offer_batch([b"1", b"2"])
+    wait = client.commit_wait()
+    client.offer(b"of another thread")
+    assert not wait.is_over()
+    cluster.acknowledge(2, position=640)
+    client.poll_egress()
+
+    assert wait.is_over() and wait.position == 640
+    assert not client.commit_wait().is_over()
+
+
 @pytest.mark.parametrize("whole", [0, 1, 2])
 def test_an_acknowledgement_of_what_was_not_sent_ends_the_connection_and_the_session_goes_on(cluster, whole):
     client = connect(cluster)
