@@ -2,7 +2,8 @@
 
 A cluster with ``metrics_endpoint`` a round, in turns. Scraped: each member's /metrics once a second, 15 times
 as often as Prometheus does by itself. Pages: that, and ``cluster live`` asked by 20 pages, as their script
-does it; the browsers are elsewhere. The last figures are the ratios to the unwatched run of the same round.
+does it. The last figures are the ratios to the unwatched run of the same round. Who asks is on this machine,
+too, so ``live_share`` has the share of a core that ``cluster live`` took.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.cluster import BATCHED, measure_ours
 from benchmarks.options import Options
-from benchmarks.processes import CLUSTER, running_cluster
+from benchmarks.processes import CLUSTER, cpu_seconds, running_cluster
 
 KINDS = ("nobody", "scraped", "pages")
 LOADS = ({"window": 1_000, "batch": 1}, BATCHED)
@@ -38,8 +39,9 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
         with running_cluster(3, "--set", "metrics_endpoint=auto") as cluster:
             for load in LOADS:
                 for kind in KINDS if number % 2 else KINDS[::-1]:  # so that no kind is always the last
-                    with watched(cluster, kind):
+                    with watched(cluster, kind) as live_share:
                         figure = measure_ours(cluster["ipcEndpoints"], "ipc", options.seconds, **load)
+                        figure["live_share"] = round(live_share(), 3)
                     rates.setdefault((load["window"], kind), []).append(figure["messages_per_s"])
                     yield {"watched_by": kind, "round": number} | figure
     for load in LOADS:
@@ -52,9 +54,10 @@ def run(options: Options) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def watched(cluster: dict[str, Any], kind: str) -> Iterator[None]:
-    """While the members are scraped and pages are open, each by a process of its own."""
+def watched(cluster: dict[str, Any], kind: str) -> Iterator[Callable[[], float]]:
+    """While the members are scraped and pages are open, each by a process; gives ``live_share``."""
     with ExitStack() as opened:
+        pid, began, before = None, time.monotonic(), 0.0
         if kind != "nobody":
             opened.enter_context(asking(SCRAPE_INTERVAL_S, [f"{at}/metrics" for at in metrics_of(cluster)]))
         if kind == "pages":
@@ -64,7 +67,8 @@ def watched(cluster: dict[str, Any], kind: str) -> Iterator[None]:
             assert live.stdout is not None
             page = live.stdout.readline().strip()
             opened.enter_context(asking(PAGE_INTERVAL_S, [f"{page}frame"] * PAGES))
-        yield
+            pid, began, before = live.pid, time.monotonic(), cpu_seconds(live.pid)
+        yield lambda: 0.0 if pid is None else (cpu_seconds(pid) - before) / (time.monotonic() - began)
 
 
 def metrics_of(cluster: dict[str, Any]) -> list[str]:
