@@ -1,10 +1,12 @@
 """The only door to the disk: what the archive asks of a file system, and the real one.
 
-Everything under a member's directory is read and written through ``Files`` and ``File``, so that the
-simulator can put a disk behind them that tears writes, loses unsynced pages, fills up or fails. Paths are
-strings. Whatever the disk refuses comes out as ``OSError``; the callers turn it into ``StorageError``, as
-``replace`` does, by which each small file comes to be.
+Everything under a member's directory is read and written through ``Files`` and ``File``, or by compiled code
+through ``Files.calls``, so that the simulator can put a disk behind them that tears writes, loses unsynced
+pages, fills up or fails. Paths are strings. Whatever the disk refuses comes out as ``OSError``; the callers
+turn it into ``StorageError``, as ``replace`` does, by which each small file comes to be.
 """
+
+from __future__ import annotations
 
 import ctypes
 import errno
@@ -13,9 +15,12 @@ import os
 import stat
 import weakref
 from contextlib import closing
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from cluster.errors import LogDamaged, StorageError, StorageErrors
+
+if TYPE_CHECKING:
+    from cluster.log.calls import Calls
 
 # Contiguous bytes of one dimension: bytes, bytearray, memoryview, uint8 array (numpy's stubs do not say).
 Buffer: TypeAlias = Any
@@ -90,6 +95,10 @@ def read_at_rest(file: File, length: int) -> bytes:
 
 class Files(Protocol):
     """A file system."""
+
+    @property
+    def calls(self) -> Calls:
+        """What compiled code writes its files by."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
         """Open a file; ``create`` raises FileExistsError. Raises StorageError for what is no regular file."""
@@ -308,6 +317,12 @@ def make_directories(path: str | os.PathLike[str]) -> None:
 class OsFiles:
     """``Files`` of this machine (Linux)."""
 
+    @property
+    def calls(self) -> Calls:
+        from cluster.log.calls import SYSTEM_CALLS  # which needs numba
+
+        return SYSTEM_CALLS
+
     def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
         flags = os.O_RDWR if write or create else os.O_RDONLY
         if create:
@@ -367,7 +382,7 @@ class OsFiles:
         return os.getpid()
 
 
-def _libc_function(name: str, *argument_types: type) -> "ctypes._NamedFuncPointer | None":
+def _libc_function(name: str, *argument_types: type) -> ctypes._NamedFuncPointer | None:
     try:
         function = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):  # a C library without it; each caller knows what to do then

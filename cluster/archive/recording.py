@@ -5,34 +5,53 @@
 
 The bytes are the log's own frames. Appending is one ``pwrite`` into a segment whose blocks exist already;
 ``sync`` makes all that was appended durable at once (group commit). Whoever counts a position towards a
-quorum takes ``synced_position``.
+quorum takes ``synced_position``. What both do each time is in ``append_and_sync.py``, over ``tables``; here
+is what is rare.
 """
 
 import errno
-import zlib
+import os
 from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.archive import recording_words
+from cluster.archive import append_and_sync, recording_words
+from cluster.archive.append_and_sync import RECORDING_MODULES
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.files import Buffer, File, Files
+from cluster.archive.files import Files
 from cluster.archive.first_frame import keep_first_frame
 from cluster.archive.page_cache import PageCache
-from cluster.archive.recording_words import WRITE_BACK_BYTES
+from cluster.archive.recording_words import ARRAYS, RecordingTables
 from cluster.archive.segments import SegmentFile, zero_tail
 from cluster.archive.stored_recording import StoredRecording
-from cluster.archive.sync_proof import SyncProofFile, remove_sync_proof
+from cluster.archive.sync_proof import NO_PROOF, SyncProofFile, remove_sync_proof
 from cluster.errors import NO_SPACE, StorageError
-from cluster.log.checksum import Checksum, store_checksums
+from cluster.log.checksum import Checksum
+from cluster.log.kernel import kernel
+from cluster.log.memory import BYTES, I64
 from cluster.log.words import Flag, Word
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import FRAME_ALIGNMENT, header_at
+from cluster.protocol.frame import FRAME_ALIGNMENT
 
 ZERO_WINDOW = 4 * 1024 * 1024  # bytes after the end that are kept zeroed while appending
 ZERO_WINDOW_IDLE = 16 * 1024 * 1024  # and when there is nothing else to do
 PREPARE_NEXT_AT = 0.5  # of a segment written: make the next one
 PREPARE_TRIES = 16  # a segment's length, while the disk is full
+SCRATCH_BYTES = 4 * 1024 * 1024  # at least
+NO_BYTES = np.zeros(0, np.uint8)
+
+
+# An array each: a tuple of them takes Python three times as long to hand over.
+@kernel(I64(*ARRAYS, BYTES, I64, I64), modules=RECORDING_MODULES, nogil=True)
+def _append(words, proof, calls, scratch, frames, begin, end):  # type: ignore[no-untyped-def]
+    return append_and_sync.append_to_segment(
+        RecordingTables(words, proof, calls, scratch), frames, begin, end
+    )
+
+
+@kernel(I64(*ARRAYS), modules=RECORDING_MODULES, nogil=True)
+def _sync(words, proof, calls, scratch):  # type: ignore[no-untyped-def]
+    return append_and_sync.sync_segment(RecordingTables(words, proof, calls, scratch))
 
 
 class PositionCounter(Protocol):
@@ -49,7 +68,8 @@ class RecordingWriter(StoredRecording):
     again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
     ``cached_length`` is how many bytes before the end stay in the page cache; 0: what the kernel keeps.
     ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
-    promised hangs on that, and appending fails only when the present segment is full.
+    promised hangs on that, and appending fails only when the present segment is full. ``tables`` are what the
+    end is written by.
     """
 
     synced_position = Word(recording_words.SYNCED_POSITION)
@@ -57,6 +77,7 @@ class RecordingWriter(StoredRecording):
     written_back = Word(recording_words.WRITTEN_BACK)
     unproven_crc = Word(recording_words.UNPROVEN_CRC)
     is_single_frame = Flag(recording_words.IS_SINGLE_FRAME)
+    file_sync_level = Word(recording_words.SYNC_LEVEL)
 
     def __init__(
         self,
@@ -84,6 +105,11 @@ class RecordingWriter(StoredRecording):
         self._prepare_from = 0  # position: no sooner is the next segment tried again
         self.proof: SyncProofFile | None = None
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
+        self._words[recording_words.SEGMENT] = -1
+        self._words[recording_words.SEGMENT_LENGTH] = self.segment_length
+        self._words[recording_words.CHECKSUM] = checksum or 0
+        self._calls = files.calls
+        self.tables = RecordingTables(self.words, NO_PROOF, self._calls.table, NO_BYTES)
 
     # ---- writing
 
@@ -104,6 +130,11 @@ class RecordingWriter(StoredRecording):
                 self.begin_proof(self.session_id)
         except OSError as error:
             raise self.fail(error, path) from error
+        self._words[recording_words.SEGMENT] = self.segment.file.fileno()
+        self.tables = self.tables._replace(
+            proof=NO_PROOF if self.proof is None else self.proof.words,
+            scratch=np.empty(SCRATCH_BYTES, np.uint8),  # whose pages take no memory until they are used
+        )
         self.synced_position = self.append_position
         self.unproven_crc = 0
         self.written_back = self.append_position
@@ -111,11 +142,11 @@ class RecordingWriter(StoredRecording):
         self.is_active = True
         self._show_position()
 
-    def append(self, position: int, data: Buffer) -> int:
+    def append(self, position: int, data: np.ndarray) -> int:
         """Write whole frames that begin at ``position``, the end of the recording; return the new end.
 
-        ``data`` is one dimension of bytes, aligned, padding written out, across terms and segments as it
-        comes. Nothing is promised before ``sync``.
+        ``data`` is bytes, aligned, padding written out, across terms and segments as it comes. Nothing is
+        promised before ``sync``.
         """
         if self._failure is not None:
             raise self._failure
@@ -123,81 +154,29 @@ class RecordingWriter(StoredRecording):
         assert position == self.append_position
         length = len(data)
         assert length % FRAME_ALIGNMENT == 0
-        if self.checksum is not None:
-            data = np.array(np.frombuffer(data, np.uint8))  # what goes to followers keeps its session ids
-            store_checksums(self.checksum, data, 0, length)
-        assert self.segment is not None
-        offset = position - self.segment_base
-        self.is_single_frame = (
-            self.checksum is not None
-            and position == self.synced_position
-            and header_at(data).aligned_length == length
-        )
-        try:
-            if self.proof is not None and self.proof.says_single_frames and not self.is_single_frame:
-                self.proof.await_anything()
-            if offset + length < self.segment.length:
-                self.segment.file.pwrite(data, offset)
-            else:
-                self._append_across(memoryview(data), offset)
-        except OSError as error:
-            raise self.fail(error) from error
-        if self.proof is not None:
-            self.unproven_crc = zlib.crc32(data, self.unproven_crc)
-        self.append_position = position + length
-        if self.append_position - self.written_back >= WRITE_BACK_BYTES:
-            self._write_back()
-        self._page_cache.let_go(self.append_position)
+        if length > len(self.tables.scratch):
+            self.tables = self.tables._replace(scratch=np.empty(length, np.uint8))
+        end = position + length
+        while self.append_position < end:
+            if error_number := _append(*self.tables, data, self.append_position - position, length):
+                raise self.fail_by(error_number)
+            if self.append_position == self.segment_base + self.segment_length:
+                self._roll_over()
+        self._page_cache.let_go(end)
         if self.file_sync_level == 0:
-            self.synced_position = self.append_position
             self._show_position()
-        return self.append_position
+        return end
 
     def sync(self) -> int:
         """Keep the sync level's promise (0 none, 1 fdatasync, 2 fsync); returns ``synced_position``."""
         if self._failure is not None:
             raise self._failure
         if self.synced_position < self.append_position:
-            assert self.segment is not None
-            file, proof = self.segment.file, self.proof
-            is_told_after = proof is not None and proof.awaits_single_frames
-            try:
-                if proof is not None and not is_told_after:
-                    self._hand_over(file, proof)
-                if self.file_sync_level == 1:
-                    file.datasync()
-                else:
-                    file.fullsync()
-                if proof is not None and is_told_after:
-                    proof.tell(self.synced_position, self.append_position, self.unproven_crc)
-                elif proof is not None:
-                    proof.done()
-                self._zero_ahead(ZERO_WINDOW)
-            except OSError as error:
-                raise self.fail(error) from error
-            self.synced_position = self.append_position
-            self.unproven_crc = 0
+            if error_number := _sync(*self.tables):
+                raise self.fail_by(error_number)
+            self.prepare()
             self._show_position()
         return self.synced_position
-
-    def _hand_over(self, file: File, proof: SyncProofFile) -> None:
-        """Have the device write what was appended, and the slot about it, before both are synced."""
-        begin = max(self.synced_position - self.segment_base, 0)
-        file.start_writeback(begin, self.append_position - self.segment_base - begin)
-        self.written_back = self.append_position
-        checksum = self.checksum if self.is_single_frame else None
-        proof.write(self.synced_position, self.append_position, self.unproven_crc, checksum)
-
-    def _write_back(self) -> None:
-        """Have much that was appended on its way to the device by the time that it is synced."""
-        assert self.segment is not None
-        begin = max(self.written_back, self.segment_base)
-        self.written_back = self.append_position
-        if begin < self.append_position:
-            try:
-                self.segment.file.start_writeback(begin - self.segment_base, self.append_position - begin)
-            except OSError as error:
-                raise self.fail(error) from error
 
     @property
     def may_be_lent(self) -> bool:
@@ -238,34 +217,28 @@ class RecordingWriter(StoredRecording):
         except OSError as error:
             raise self.fail(error) from error
 
-    def _append_across(self, data: memoryview, offset: int) -> None:
-        """Write up to a segment's end and beyond; a segment that is full is followed at once."""
-        while True:
-            assert self.segment is not None
-            piece = min(len(data), self.segment.length - offset)
-            self.segment.file.pwrite(data[:piece], offset)
-            if offset + piece < self.segment.length:
-                return
-            self._roll_over()
-            data, offset = data[piece:], 0
-            if len(data) == 0:
-                return
-
     def _roll_over(self) -> None:
         """Go on in the next segment, once the full one is durable: recovery looks at the highest alone."""
         assert self.segment is not None
-        if self.file_sync_level > 0:
-            self.segment.file.datasync()
-        self.segment.close()
-        if self._next is None:
-            self._prepare_next()
-        self.segment, self._next = self._next, None
-        self.segment_base += self.segment_length
-        path = self._segments.path(self.segment_base)
-        assert not self._files.exists(path)
-        self._files.rename(self._segments.next_path(), path)
-        if self.file_sync_level > 0:  # the device may be busy with all that was written: up to half a second
-            self._files.sync_directory(self._directory)
+        try:
+            if self.file_sync_level > 0:
+                self.segment.file.datasync()
+            self.segment.close()
+            if self._next is None:
+                self._prepare_next()
+            self.segment, self._next = self._next, None
+            self.segment_base += self.segment_length
+            path = self._segments.path(self.segment_base)
+            assert not self._files.exists(path)
+            self._files.rename(self._segments.next_path(), path)
+            if (
+                self.file_sync_level > 0
+            ):  # the device may be busy with all that was written: up to half a second
+                self._files.sync_directory(self._directory)
+        except OSError as error:
+            raise self.fail(error) from error
+        assert self.segment is not None
+        self._words[recording_words.SEGMENT] = self.segment.file.fileno()
 
     def _prepare_next(self) -> None:
         self._remove_next()
@@ -313,6 +286,11 @@ class RecordingWriter(StoredRecording):
             self._failure = StorageError(path, error.errno, "writing the recording failed")
         return self._failure
 
+    def fail_by(self, error_number: int) -> StorageError:
+        """Stop trusting the recording, which a call failed. Raises what is no error of the system."""
+        self._calls.raise_failure()
+        return self.fail(OSError(error_number, os.strerror(error_number)))
+
     def begin_proof(self, session_id: int) -> None:
         """Begin to prove what ``session_id`` will append, lest an earlier life's proof come back."""
         if self.file_sync_level > 0:
@@ -331,6 +309,8 @@ class RecordingWriter(StoredRecording):
             if part is not None:
                 part.close()
         self.segment = self._next = self.proof = None
+        self._words[recording_words.SEGMENT] = -1
+        self.tables = self.tables._replace(proof=NO_PROOF, scratch=NO_BYTES)
         self.is_active = False
 
 

@@ -1,7 +1,14 @@
-"""Where the end of a recording is, and a reader, in words that Python and compiled turns share.
+"""The end of a recording, and a reader, in words that Python and compiled code share.
 
 They are those of ``Recording.words`` and ``LogCursor.words``.
 """
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import types
+
+from cluster.log.memory import BYTES_OUT, WORDS_OUT
 
 (
     APPEND_POSITION,
@@ -10,10 +17,25 @@ They are those of ``Recording.words`` and ``LogCursor.words``.
     WRITTEN_BACK,  # position: up to here the device has been asked to write
     UNPROVEN_CRC,  # of [synced position, append position)
     IS_SINGLE_FRAME,  # with a checksum, and all that is not synced
-) = range(6)
-RECORDING_WORDS = 6
+    SEGMENT,  # descriptor; -1: none is open
+    SEGMENT_LENGTH,
+    SYNC_LEVEL,
+    CHECKSUM,  # in the frames, a polynomial; 0: none
+) = range(10)
+RECORDING_WORDS = 10
 
 READ_POSITION, TAKEN_POSITION = range(2)
 CURSOR_WORDS = 2
 
-WRITE_BACK_BYTES = 1024 * 1024  # appended without a sync: let the device begin
+
+class RecordingTables(NamedTuple):
+    """What ``append_and_sync.py`` works on: the recording's own, from ``activate`` on."""
+
+    words: np.ndarray
+    proof: np.ndarray  # proof_slots.py
+    calls: np.ndarray  # addresses, log/calls.py
+    scratch: np.ndarray  # bytes: what is written to a file that has checksums, and slots of the proof file
+
+
+ARRAYS = (WORDS_OUT, WORDS_OUT, WORDS_OUT, BYTES_OUT)
+RECORDING_TABLES = types.NamedTuple(ARRAYS, RecordingTables)

@@ -41,7 +41,7 @@ import numpy as np
 
 from cluster.archive import proof_slots
 from cluster.archive.files import File, Files
-from cluster.archive.proof_slots import MAGIC, MARK_LENGTH, MARK_OFFSET, SLOT_LENGTH
+from cluster.archive.proof_slots import MAGIC, MARK_OFFSET, PROOF_MODULES, SLOT_LENGTH
 from cluster.log.checksum import Checksum
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, WORDS_OUT
@@ -137,26 +137,17 @@ def read_sync_proof(files: Files, directory: str, recording_id: int, session_id:
     return newest
 
 
-_ROUTINES = ["cluster.archive.proof_slots"]
+NO_PROOF = np.zeros(proof_slots.PROOF_WORDS, np.int64)
+NO_PROOF[proof_slots.FILE] = -1
 
 
-@kernel(I64(WORDS_OUT, BYTES_OUT, I64, I64, I64, I64), modules=_ROUTINES)
-def _put_slot(proof, page, from_position, to_position, crc, checksum):  # type: ignore[no-untyped-def]
-    return proof_slots.put_slot(proof, page, 0, from_position, to_position, crc, checksum)
-
-
-@kernel(I64(WORDS_OUT, BYTES_OUT), modules=_ROUTINES)
-def _put_mark(proof, page):  # type: ignore[no-untyped-def]
-    return proof_slots.put_mark(proof, page, 0)
-
-
-@kernel(I64(WORDS_OUT, BYTES_OUT, I64, I64, I64), modules=_ROUTINES)
-def _put_slot_and_mark(proof, page, from_position, to_position, crc):  # type: ignore[no-untyped-def]
-    return proof_slots.put_slot_and_mark(proof, page, 0, from_position, to_position, crc)
+@kernel(I64(WORDS_OUT, BYTES_OUT, I64), modules=PROOF_MODULES)
+def _put_first_slot(proof, page, position):  # type: ignore[no-untyped-def]
+    return proof_slots.put_slot(proof, page, position, position, 0, 0)
 
 
 class SyncProofFile:
-    """Writes the slots of one active recording; ``words`` goes to kernels (``proof_slots.py``)."""
+    """The file of one active recording; by ``words`` kernels write its slots (``proof_slots.py``)."""
 
     single_frames = Word(proof_slots.SINGLE_FRAMES)  # syncs of one frame each since the last of anything else
 
@@ -166,7 +157,8 @@ class SyncProofFile:
         self._words = self.words.data
         self._words[proof_slots.SESSION_ID] = session_id
         self._words[proof_slots.SINGLE_FRAMES_MIN] = SINGLE_FRAMES_MIN
-        self._page = np.zeros(MARK_OFFSET + MARK_LENGTH, np.uint8)
+        self._words[proof_slots.FILE] = file.fileno()
+        self._words[proof_slots.IS_IN_PLACE] = file.is_pushed_in_place
 
     @classmethod
     def create(
@@ -179,9 +171,10 @@ class SyncProofFile:
         file = files.open(path, create=True)
         proof = cls(file, session_id)
         data = np.zeros(LENGTH, np.uint8)
+        page = np.zeros(SLOT_LENGTH, np.uint8)
         for _ in _SLOT_OFFSETS:
-            offset = int(_put_slot(proof.words, proof._page, position, position, 0, 0))
-            data[offset : offset + SLOT_LENGTH] = proof._page[:SLOT_LENGTH]
+            offset = _put_first_slot(proof.words, page, position)
+            data[offset : offset + SLOT_LENGTH] = page
         file.pwrite(data, 0)
         file.datasync()
         files.sync_directory(directory)
@@ -200,42 +193,10 @@ class SyncProofFile:
         The other slot proves as much for the session before, as long as the catalog names that one.
         """
         self._words[proof_slots.SESSION_ID] = session_id
-        self.write(position, position, 0)
-
-    @property
-    def says_single_frames(self) -> bool:
-        """Whether the newest slot says that nothing else follows."""
-        return self._words[proof_slots.CHECKSUM] != 0
-
-    @property
-    def awaits_single_frames(self) -> bool:
-        """Whether both slots say so, durably: then their syncs need wait for none."""
-        return self.single_frames > self._words[proof_slots.SINGLE_FRAMES_MIN]
-
-    def write(
-        self, from_position: int, to_position: int, data_crc: int, checksum: Checksum | None = None
-    ) -> None:
-        """Hand the next slot to the device, for the caller's next sync; ``checksum``: of a single frame."""
-        offset = int(_put_slot(self.words, self._page, from_position, to_position, data_crc, checksum or 0))
-        self.file.pwrite(self._page[:SLOT_LENGTH], offset)
+        page = np.zeros(SLOT_LENGTH, np.uint8)
+        offset = _put_first_slot(self.words, page, position)
+        self.file.pwrite(page, offset)
         self.file.push(offset, SLOT_LENGTH)
-
-    def await_anything(self) -> None:
-        """Say durably, as the newest slot did, how far the recording is whole, before anything is written."""
-        last = self.last
-        self.write(last.from_position, last.to_position, last.data_crc)
-        self.file.datasync()
-        self.done()
-
-    def done(self) -> None:
-        """The sync that the last slot was about has returned. Call it before the sync is acknowledged."""
-        offset = int(_put_mark(self.words, self._page))
-        self.file.pwrite(self._page[:MARK_LENGTH], offset)
-
-    def tell(self, from_position: int, to_position: int, data_crc: int) -> None:
-        """A single frame's sync, which no slot was written for, has returned; as ``done``."""
-        offset = int(_put_slot_and_mark(self.words, self._page, from_position, to_position, data_crc))
-        self.file.pwrite(self._page, offset)
 
     def close(self) -> None:
         self.file.close()

@@ -8,11 +8,14 @@ compilation an "address" is the key of a Python function in ``PLAIN``.
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+import numpy as np
 from llvmlite import ir
 from numba import config, types
 from numba.extending import intrinsic
+
+from cluster.log.kernel import routine
 
 # Places in a table of calls, with the C function that each is.
 WAIT = 0  # int epoll_wait(int epoll, struct epoll_event *events, int events_max, int timeout_ms)
@@ -25,6 +28,18 @@ SYNC = 6  # int fsync(int file)
 SYNC_RANGE = 7  # int sync_file_range(int file, off_t offset, off_t length, unsigned flags)
 ERROR_NUMBER = 8  # int *__errno_location(void)
 CALLS = 9
+
+_NAMES = {
+    WAIT: "epoll_wait",
+    CLOCK: "clock_gettime",
+    RECEIVE: "recv",
+    SEND: "writev",
+    WRITE: "pwrite64",
+    SYNC_DATA: "fdatasync",
+    SYNC: "fsync",
+    SYNC_RANGE: "sync_file_range",
+    ERROR_NUMBER: "__errno_location",
+}
 
 PLAIN: dict[int, Callable[..., int]] = {}
 
@@ -41,6 +56,31 @@ def function_address(name: str) -> int:
     if config.DISABLE_JIT:  # type: ignore[attr-defined]
         PLAIN[address] = lambda *values: int(function(*map(ctypes.c_int64, values)))
     return address
+
+
+class Calls(Protocol):
+    """What compiled code reaches the world by."""
+
+    table: np.ndarray  # addresses
+
+    def raise_failure(self) -> None:
+        """Raise what a call met that is no error of the operating system."""
+
+
+class SystemCalls:
+    """The C library's. A call that it lacks has the address 0."""
+
+    def __init__(self) -> None:
+        self.table = np.zeros(CALLS, np.int64)
+        for place, name in _NAMES.items():
+            if hasattr(_LIBRARY, name):
+                self.table[place] = function_address(name)
+
+    def raise_failure(self) -> None:
+        """Nothing can be raised within a call."""
+
+
+SYSTEM_CALLS = SystemCalls()
 
 
 def _caller(count: int):  # type: ignore[no-untyped-def]
@@ -111,3 +151,9 @@ else:
 
     def i32_at(address):  # type: ignore[no-untyped-def]
         return ctypes.c_int32.from_address(int(address)).value
+
+
+@routine
+def error_number(calls):  # type: ignore[no-untyped-def]
+    """Of the call before, which failed."""
+    return i32_at(call_0(calls[ERROR_NUMBER]))

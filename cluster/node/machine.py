@@ -37,7 +37,6 @@ from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
 from cluster.transport.recording_fetch import FetchedInThread, read_recordings
 from cluster.transport.server import ClientPort
-from cluster.transport.system_calls import system_calls
 
 if TYPE_CHECKING:
     from cluster.aeron.aeron_ingress import AeronIngress
@@ -74,7 +73,7 @@ class Machine:
         self.on_service_error = on_service_error
         self._restart = restart
         self._warn_of_end_ms = 0  # of the certificate, once a day
-        self.calls = system_calls()
+        self.calls = files.calls
         self.poller = poller
         self.passes_max = 0
         self.idle_spin_ns = config.idle_spin_ns

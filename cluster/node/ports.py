@@ -13,7 +13,8 @@ from cluster.consensus.authentication import Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
-from cluster.member.busy.lend import Calls, ServedSockets
+from cluster.log.calls import Calls
+from cluster.member.busy.lend import ServedSockets
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import Clients, FetchedRecordings, Links
 from cluster.member.services.remote_service import ServiceProcess

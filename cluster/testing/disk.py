@@ -26,6 +26,7 @@ from weakref import WeakValueDictionary
 from zlib import crc32
 
 from cluster.testing.effects import Effect
+from cluster.testing.python_calls import FileCalls
 from cluster.testing.world import Process, VirtualWorld
 
 PAGE = 4096
@@ -401,7 +402,8 @@ class SimulatedFiles:
         self._process = process
         self._process_id = process_id
         self._number = 1_000_000
-        self.by_number: WeakValueDictionary[int, SimulatedFile] = WeakValueDictionary()
+        self._by_number: WeakValueDictionary[int, SimulatedFile] = WeakValueDictionary()
+        self.calls = FileCalls(self._by_number)
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> SimulatedFile:
         inode = self.disk.inode(path)
@@ -417,7 +419,7 @@ class SimulatedFiles:
             raise _not_found(path)
         self._number += 1
         file = SimulatedFile(self.disk, self._process, path, inode, write or create, self._number)
-        self.by_number[self._number] = file
+        self._by_number[self._number] = file
         return file
 
     def exists(self, path: str) -> bool:

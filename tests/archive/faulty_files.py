@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from cluster.archive import Archive
+from cluster.testing.python_calls import FileCalls
 from tests.archive.logs import SEGMENT_LENGTH, Clock
 
 PAGE = 4096
@@ -73,11 +74,17 @@ class Inode:
 
 
 class FaultyFile:
-    def __init__(self, disk: FaultyDisk, path: str, inode: Inode) -> None:
+    is_pushed_in_place = True
+
+    def __init__(self, disk: FaultyDisk, path: str, inode: Inode, number: int) -> None:
         self.path = path
         self._disk = disk
         self._inode = inode
-        disk.open_files.add(self)
+        self._number = number
+        disk.open_files[number] = self
+
+    def fileno(self) -> int:
+        return self._number
 
     def pread(self, length: int, offset: int) -> bytes:
         return bytes(self._inode.cache[offset : offset + length])
@@ -122,7 +129,7 @@ class FaultyFile:
         inode.cache.extend(bytes(length - len(inode.cache)))
 
     def start_writeback(self, offset: int, length: int) -> None:
-        pass
+        self._disk.begun.append((self.path, offset, length))
 
     def uncache(self, offset: int, length: int) -> None:
         self._disk.uncached.append((self.path, offset, length))
@@ -148,7 +155,7 @@ class FaultyFile:
     fullsync = datasync
 
     def close(self) -> None:
-        self._disk.open_files.discard(self)
+        self._disk.open_files.pop(self._number, None)
 
 
 class FaultyLock:
@@ -167,14 +174,26 @@ class FaultyDisk:
         self.names: dict[str, Inode] = {}
         self.names_before: dict[str, dict[str, Inode]] = {}  # by folder, as of its last sync
         self.locks: set[str] = set()
-        self.open_files: set[FaultyFile] = set()
+        self.open_files: dict[int, FaultyFile] = {}
+        self.calls = FileCalls(self.open_files)
         self.pushed: list[Inode] = []
-        self.uncached: list[tuple[str, int, int]] = []  # path, offset, length
+        self.begun: list[tuple[str, int, int]] = []  # path, offset, length
+        self.uncached: list[tuple[str, int, int]] = []
+        self._number = 1_000_000
         self.operations = 0
         self.is_full = False  # no block can be had any more
         self.fail_at: int | None = None
         self.fault: BaseException | None = None
         self.history: list[str] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy has: no file of it is open."""
+        return {name: value for name, value in vars(self).items() if name not in ("calls", "open_files")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.open_files = {}
+        self.calls = FileCalls(self.open_files)
 
     def begin(self, what: str, path: str) -> BaseException | None:
         self.operations += 1
@@ -224,7 +243,8 @@ class FaultyDisk:
             self.names[self._change_names("create", path)] = Inode()
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        return FaultyFile(self, path, self.names[path])
+        self._number += 1
+        return FaultyFile(self, path, self.names[path], self._number)
 
     def exists(self, path: str) -> bool:
         return path in self.names or self.is_directory(path)

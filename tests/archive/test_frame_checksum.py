@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.archive import OsFiles
+from cluster.archive import OsFiles, recording_words
 from cluster.archive.archive_tool import add_checksums
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.recording_verification import verify_recording
@@ -132,7 +132,7 @@ def test_a_recording_in_which_only_some_frames_hold_checksums_is_not_damaged(tmp
     begun(tmp_path, "crc32c")
     archive = opened(tmp_path, checksum=None)
     recording = archive.extend(0, SESSION_ID)
-    recording.checksum = None
+    recording.words[recording_words.CHECKSUM] = 0
     recording.append(HALF, LOG.frames(HALF, end))
     archive.close()
 

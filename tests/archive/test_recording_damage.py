@@ -9,6 +9,7 @@ from cluster.archive import Archive, OsFiles
 from cluster.archive.files import OsFile
 from cluster.archive.recording_damage import SET_ASIDE_FOLDER
 from cluster.errors import LogDamaged
+from cluster.testing.python_calls import FileCalls
 from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened, recorded, unreadable_at
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock
 
@@ -213,6 +214,7 @@ def test_after_a_failed_sync_the_recording_goes_on_in_a_new_file(tmp_path, monke
     inode = (tmp_path / "0-0.rec").stat().st_ino
     with monkeypatch.context() as patched:
         patched.setattr(OsFile, "datasync", _fails)
+        _call_by_python(recording)
         if not has_end:
             patched.setattr(type(archive._catalog), "stop", _fails)
         with pytest.raises(Exception, match="Input/output error"):
@@ -234,6 +236,13 @@ def _fails(self, *_):
     raise OSError(errno.EIO, "Input/output error", getattr(self, "path", None))
 
 
+def _call_by_python(recording):
+    """Its calls come to the methods of its files."""
+    files = [recording.segment.file, recording.proof.file]
+    recording._calls = FileCalls({file.fileno(): file for file in files})
+    recording.tables = recording.tables._replace(calls=recording._calls.table)
+
+
 def in_two_syncs(directory, monkeypatch=None):
     """Recorded without checksums up to (first, second), and killed."""
     archive = opened(directory, checksum=None)
@@ -246,6 +255,7 @@ def in_two_syncs(directory, monkeypatch=None):
     recording.append(first, LOG.frames(first, second))
     if monkeypatch is not None:
         monkeypatch.setattr(OsFile, "datasync", _fails)
+        _call_by_python(recording)
         with pytest.raises(Exception, match="Input/output error"):
             recording.sync()
         monkeypatch.undo()

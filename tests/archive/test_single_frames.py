@@ -6,73 +6,16 @@ from pathlib import Path
 import pytest
 
 from cluster.archive import sync_proof
-from cluster.archive.recording import Recording
 from tests.archive.damaged import damage_of, flip, opened
 from tests.archive.faulty_files import FaultyDisk, PowerCut, open_archive
-from tests.archive.logs import SESSION_ID, TERM_LENGTH, LogWriter
+from tests.archive.logs import SESSION_ID, LogWriter
 from tests.archive.promises import Promises, append, check
-
-MIN = 3
+from tests.archive.single_frames import ENDS, LOG, MIN, RUNS, one_by_one, operations, recording_in
 
 
 @pytest.fixture(autouse=True)
 def short_streaks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sync_proof, "SINGLE_FRAMES_MIN", MIN)
-
-
-def a_log_of_single_frames(count: int = 24) -> LogWriter:
-    log = LogWriter()
-    log.term(0)
-    log.open_session(1)
-    for number in range(count):
-        log.message(bytes([number]) * (40 + 600 * (number % 3)))
-    return log
-
-
-LOG = a_log_of_single_frames()
-ENDS = [end for _, end in LOG.entries]
-
-
-def recording_in(archive) -> Recording:
-    return archive.create_recording(
-        stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=1408
-    )
-
-
-def one_by_one(recording: Recording, begin: int, end: int) -> None:
-    """Append and sync the entries from number ``begin`` to before ``end``."""
-    for at in ENDS[begin:end]:
-        recording.append(recording.append_position, LOG.frames(recording.append_position, at))
-        recording.sync()
-
-
-def operations(disk: FaultyDisk) -> list[str]:
-    """What was asked of the disk since the last time."""
-    asked = [
-        what.split()[0] + (" proof" if what.endswith(".proof") else "")
-        for what in disk.history
-        if "catalog" not in what
-    ]
-    disk.history.clear()
-    return asked
-
-
-def test_after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more():
-    disk = FaultyDisk()
-    recording = recording_in(open_archive(disk, 1, "crc32c"))
-    handed_over = ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
-    one_by_one(recording, 0, MIN)
-    operations(disk)
-    one_by_one(recording, MIN, MIN + 1)
-    assert operations(disk) == handed_over
-    one_by_one(recording, MIN + 1, MIN + 2)
-    assert operations(disk) == ["pwrite", "sync", "pwrite proof"]
-    recording.append(ENDS[MIN + 1], LOG.frames(ENDS[MIN + 1], ENDS[MIN + 3]))
-    recording.sync()
-    before = ["pwrite proof", "push proof", "sync proof", "pwrite proof"]
-    assert operations(disk) == before + handed_over
-    one_by_one(recording, MIN + 4, MIN + 5)
-    assert operations(disk) == handed_over
 
 
 def test_another_session_begins_without_a_promise_about_what_follows():
@@ -91,14 +34,9 @@ def test_another_session_begins_without_a_promise_about_what_follows():
     assert operations(disk) == ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
 
 
-@pytest.mark.parametrize("level", [1, 2])
-def test_frames_without_checksums_are_always_proven_before_they_are_synced(level):
-    disk = FaultyDisk()
-    recording = recording_in(open_archive(disk, level, None))
-    one_by_one(recording, 0, 10)
-    operations(disk)
-    one_by_one(recording, 10, 11)
-    assert operations(disk) == ["pwrite", "pwrite proof", "push proof", "sync", "pwrite proof"]
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.__name__)
+def test_what_is_asked_of_the_disk_in_which_order(run):
+    run()
 
 
 def live(disk: FaultyDisk, told: Promises) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from cluster.archive import NodeStateFile, OsFiles
 from cluster.archive.catalog_file import CatalogFile
-from cluster.archive.sync_proof import SyncProofFile, read_sync_proof, sync_proof_path
+from cluster.archive.proof_slots import MAGIC, MARK_OFFSET, PAGE
+from cluster.archive.sync_proof import _DONE, _SLOT, LENGTH, _sealed, read_sync_proof, sync_proof_path
 from tests.archive.faulty_files import SECTOR
 from tests.archive.logs import T0, a_descriptor
 
@@ -55,18 +56,27 @@ def test_of_a_catalog_entry_that_is_stopped_and_extended(tmp_path, count):
     catalog.close()
 
 
+def put_slot(data, number):
+    slot = _sealed(_SLOT, MAGIC, number, 96 * (number - 1), 96 * number, 7, number, 0)
+    offset = number % 2 * PAGE
+    data[offset : offset + len(slot)] = slot
+
+
+def put_mark(data, number):
+    mark, offset = _sealed(_DONE, MAGIC, number, 96 * number, 0), number % 2 * PAGE + MARK_OFFSET
+    data[offset : offset + len(mark)] = mark
+
+
 @pytest.mark.parametrize("sequence", [1, 2])
 def test_of_a_proof_file(tmp_path, sequence):
     """A slot and the mark that the sync before has returned: the newest that is whole is one of the two."""
-    proof = SyncProofFile.create(FILES, str(tmp_path), 0, 7, 0)
-    for number in range(sequence):
-        proof.write(96 * number, 96 * (number + 1), number)
     path = Path(sync_proof_path(str(tmp_path), 0))
-    before = path.read_bytes()
-    proof.done()
-    proof.write(96 * sequence, 96 * (sequence + 1), sequence)
-    after = path.read_bytes()
-    proof.close()
+    before = bytearray(LENGTH)
+    for number in range(1, sequence + 1):
+        put_slot(before, number)
+    after = before.copy()
+    put_mark(after, sequence)
+    put_slot(after, sequence + 1)
     found = set()
     for _ in subsets(path, before, after):
         newest = read_sync_proof(FILES, str(tmp_path), 0, 7)

@@ -21,14 +21,12 @@ from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from cluster.archive.file_calls import START_WRITING
 from cluster.archive.files import Buffer, OsFile, OsFiles, open_regular
-from cluster.log.calls import SYNC, SYNC_DATA, SYNC_RANGE, WRITE
-from cluster.member.busy.system import START_WRITING
-from cluster.node import machine
+from cluster.log.calls import SYNC, SYNC_DATA, SYNC_RANGE, WRITE, SystemCalls
 from cluster.node import node as member_node
 from cluster.node.config_text import load
-from cluster.testing.calls import put_call
-from cluster.transport.system_calls import SystemCalls
+from cluster.testing.python_calls import put_call
 
 SUFFIX = ".synced"
 
@@ -40,6 +38,7 @@ class SyncedFiles(OsFiles):
     """The real files, with the image kept along."""
 
     def __init__(self) -> None:
+        self._calls = SyncedCalls()
         path = sys.argv[sys.argv.index("--config") + 1]
         self.directory = load(path).path
         self.image = self.directory.with_name(self.directory.name + SUFFIX)
@@ -52,6 +51,10 @@ class SyncedFiles(OsFiles):
                 if path.is_file():
                     shutil.copyfile(path, self.content(path.stat().st_ino))
             self._keep_names(folder)
+
+    @property
+    def calls(self) -> SyncedCalls:
+        return self._calls
 
     def content(self, inode: int) -> Path:
         """What is synced of a file, by its number: it keeps its content whatever it is called."""
@@ -123,7 +126,7 @@ class SyncedFile(OsFile):
 
 
 class SyncedCalls(SystemCalls):
-    """The system's calls, but those of compiled turns to files go through ``SyncedFile`` as Python's do."""
+    """The system's calls, but those to files go through ``SyncedFile`` as Python's do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -177,6 +180,5 @@ if __name__ == "__main__":
     from cluster.cli.main import main
 
     member_node.OsFiles = SyncedFiles  # type: ignore[misc]
-    machine.system_calls = SyncedCalls  # type: ignore[assignment]
     sys.argv.insert(1, "node")
     sys.exit(main())

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from numba import types
 
+from cluster.log.calls import SYSTEM_CALLS
 from cluster.log.connection_table import CLIENT
 from cluster.log.kernel import kernel
 from cluster.log.memory import I64
@@ -26,7 +27,6 @@ from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
-from cluster.transport.system_calls import SystemCalls
 from tests.member.busy.tables import tables_of
 
 SESSIONS = (7, 8)  # of one client, which these turns know; they have no other
@@ -70,7 +70,7 @@ class LentTurns:
         scratch[words.LIMIT_AT : words.LIMIT_AT + len(limit)] = limit
         self.tables = tables_of(
             words=self._words,
-            calls=SystemCalls().table,
+            calls=SYSTEM_CALLS.table,
             counters=self.counters,
             limits=service.words,
             sessions=self.sessions.words,

@@ -11,9 +11,8 @@ import pytest
 
 from cluster import ClusterClient, ClusterNode
 from cluster.archive.archive import Archive
-from cluster.archive.files import OsFile
-from cluster.log.calls import SYNC_DATA
-from cluster.transport.system_calls import system_calls
+from cluster.archive.files import OsFile, OsFiles
+from cluster.log.calls import SYNC_DATA, SystemCalls
 from tests.node.processes import await_that, free_base_port
 from tests.node.three import Three, check_level, damage, numbers_in, said, send
 
@@ -39,16 +38,15 @@ class Disks:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             allocate(file, length)
 
-        calls = system_calls()
-        assert calls is not None
+        calls = SystemCalls()
         self._sync = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, use_errno=True)(self._failing_call)
         calls.table[SYNC_DATA] = ctypes.cast(self._sync, ctypes.c_void_p).value
-        monkeypatch.setattr("cluster.node.machine.system_calls", lambda: calls)
+        monkeypatch.setattr(OsFiles, "calls", calls)
         monkeypatch.setattr(OsFile, "datasync", failing_datasync)
         monkeypatch.setattr(OsFile, "allocate", failing_allocate)
 
     def _failing_call(self, descriptor: int) -> int:
-        """What compiled turns call: as ``failing_datasync``."""
+        """What compiled code calls: as ``failing_datasync``."""
         path = os.readlink(f"/proc/self/fd/{descriptor}")
         for folder, left in self.failing.items():
             if left and path.startswith(folder) and path.endswith(".rec"):

@@ -9,13 +9,13 @@ from cluster.consensus.quorum import QUORUM
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.testing.calls import SimulatedCalls
+from cluster.testing.python_calls import FileCalls
 from tests.simulation.mistakes import Patch, Sought
 
 
-def compiled_turns_sync_nothing(patch: Patch) -> None:
-    """What they have written is reported as safe, and is not."""
-    patch(SimulatedCalls, "_sync", lambda self, file: 0)
+def recordings_sync_nothing(patch: Patch) -> None:
+    """What is written is reported as safe, and is not."""
+    patch(FileCalls, "_sync", lambda self, file: 0)
 
 
 def compiled_leader_is_its_own_majority(patch: Patch) -> None:
@@ -57,7 +57,7 @@ def refused_messages_are_passed_over(patch: Patch) -> None:
 
 
 COMPILED_MISTAKES: dict[Callable[[Patch], None], Sought] = {
-    compiled_turns_sync_nothing: Sought(("I-3",)),
+    recordings_sync_nothing: Sought(("I-3",)),
     compiled_leader_is_its_own_majority: Sought(("I-3",)),
     what_compiled_turns_delivered_comes_again: Sought(("I-5",)),
     refused_messages_are_passed_over: Sought(("I-5",)),

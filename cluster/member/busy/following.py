@@ -62,7 +62,7 @@ def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
 def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
     """Whether the frames are log that joins on and has room, and commit positions of this term."""
     buffer = t.received
-    position = t.recording[APPEND_POSITION]
+    position = t.recording.words[APPEND_POSITION]
     frames_end, _ = find_whole_frames(buffer, begin, end, end - begin, True)
     if frames_end != end:
         return False
@@ -99,7 +99,7 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
             copy_bytes(t.log, place, buffer, begin, log_end - begin)
             if not append(t, place, place + log_end - begin):
                 return False
-            t.log_end[PUBLICATION_POSITION] = t.recording[APPEND_POSITION]
+            t.log_end[PUBLICATION_POSITION] = t.recording.words[APPEND_POSITION]
             begin = log_end
             continue
         t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]
@@ -118,12 +118,12 @@ def follower_work(t):  # type: ignore[no-untyped-def]
         return
     if not sync(t):
         return
-    if t.recording[SYNCED_POSITION] != t.follower[quorum.SENT_POSITION]:
-        set_position(t, t.follower[quorum.FOLLOWED_TERM_ID], t.recording[SYNCED_POSITION])
+    if t.recording.words[SYNCED_POSITION] != t.follower[quorum.SENT_POSITION]:
+        set_position(t, t.follower[quorum.FOLLOWED_TERM_ID], t.recording.words[SYNCED_POSITION])
         if send_sealed(t, w[at.LEADER_OUT], True, t.log, 0, 0):
-            t.follower[quorum.SENT_POSITION] = t.recording[SYNCED_POSITION]
+            t.follower[quorum.SENT_POSITION] = t.recording.words[SYNCED_POSITION]
             t.follower[quorum.SENT_NS] = w[at.NOW_NS]
-    limit = min(t.follower[quorum.NOTIFIED_COMMIT_POSITION], t.recording[APPEND_POSITION])
+    limit = min(t.follower[quorum.NOTIFIED_COMMIT_POSITION], t.recording.words[APPEND_POSITION])
     if t.cursor[TAKEN_POSITION] < limit:
         poll_log(t, limit, True)
         w[at.COMMIT_POSITION] = t.counters[w[at.COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]

@@ -75,7 +75,7 @@ def _are_reports(t, begin, end):  # type: ignore[no-untyped-def]
         if (
             get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.leadership[quorum.LEADERSHIP_TERM_ID]
             or not quorum.is_position(position)
-            or position > t.recording[APPEND_POSITION]
+            or position > t.recording.words[APPEND_POSITION]
             or get_u8(buffer, begin + REPORT_FLAGS_AT) == CATCHUP
         ):
             return False
@@ -94,7 +94,7 @@ def may_take_input(t):  # type: ignore[no-untyped-def]
 @routine
 def fits_one_write(t):  # type: ignore[no-untyped-def]
     """Whether what another client sends can be written together with what was appended in this turn."""
-    room = t.recorded.size - 2 * t.received.size  # of a message in fragments each has a header
+    room = t.recording.scratch.size - 2 * t.received.size  # of a message in fragments each has a header
     return t.log_end[PUBLICATION_POSITION] - t.log_end[FLUSHED] <= room
 
 
@@ -181,7 +181,7 @@ def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
 def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
-    position = quorum.take_in(t.leadership, t.members, t.recording[SYNCED_POSITION], w[at.NOW_NS])
+    position = quorum.take_in(t.leadership, t.members, t.recording.words[SYNCED_POSITION], w[at.NOW_NS])
     if position <= w[at.COMMIT_POSITION]:
         return
     if not poll_log(t, position, False):

@@ -6,7 +6,6 @@ In between nobody else reads or writes it. It is lent only where Python's next t
 but what a socket or time gives it, and nothing rare is under way: then a turn is what ``turn.py`` says.
 """
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
@@ -14,9 +13,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from cluster.archive.recording import Recording
+from cluster.archive.recording_words import RecordingTables
 from cluster.consensus.context import NULL_POSITION
 from cluster.counters import CountersFile
-from cluster.log.checksum import CODES
+from cluster.log.calls import Calls
 from cluster.log.connection_table import (
     IS_CUT,
     IS_QUEUED,
@@ -43,7 +43,6 @@ from cluster.transport.message_frames import link_frame
 
 RECEIVE_BYTES = 1024 * 1024
 FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
-RECORDED_BYTES = 4 * 1024 * 1024
 EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 SERVICE_ROWS = 4096
@@ -62,15 +61,6 @@ class ServedSockets(Protocol):
     def fileno(self) -> int: ...
 
     def target(self, fd: int) -> Any: ...
-
-
-class Calls(Protocol):
-    """What a turn reaches the world by."""
-
-    table: np.ndarray  # addresses, by log/calls.py
-
-    def raise_failure(self) -> None:
-        """Raise what a call met that is no error of the operating system."""
 
 
 class BusyTurns:
@@ -125,10 +115,9 @@ class BusyTurns:
             by_connection=poller.table.index,
             members=agent.parts.members.words,
             log_end=NO_WORDS,
-            recording=NO_WORDS,
+            recording=RecordingTables(NO_WORDS, NO_WORDS, calls.table, nothing),
             cursor=NO_WORDS,
             service_cursor=NO_WORDS,
-            proof=NO_WORDS,
             time=NO_WORDS,
             leadership=NO_WORDS,
             follower=NO_WORDS,
@@ -147,7 +136,6 @@ class BusyTurns:
             parts=poller.table.parts,
             keepers=poller.table.keepers,
             log=nothing,
-            recorded=np.empty(RECORDED_BYTES, np.uint8),
             side=self._messages.side,
             answer_bytes=nothing,
             egress=np.empty(EGRESS_BYTES, np.uint8),
@@ -306,7 +294,7 @@ class BusyTurns:
         cursor, time = parts.processing.adapter.cursor.words, parts.clocks.time.words
         self._use(cursor=cursor, time=time, **self._services.arrays())
 
-    def _use(self, **arrays: np.ndarray) -> None:
+    def _use(self, **arrays: Any) -> None:
         """Have compiled turns work on these."""
         tables = self._tables
         if any(getattr(tables, name) is not array for name, array in arrays.items()):
@@ -324,7 +312,6 @@ class BusyTurns:
     def _turn(self, recording: Recording, take_back: Callable[[], None]) -> int:
         """Whatever is raised: what was lent is taken back."""
         words, agent, table = self._words, self._agent, self._poller.table
-        self._lend_recording(recording)
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
         words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
         words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
@@ -336,8 +323,9 @@ class BusyTurns:
         if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= agent.log.commit_position:
             words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
-        proof = NO_WORDS if recording.proof is None else recording.proof.words
-        self._use(connections=table.words, recording=recording.words, proof=proof)
+        words[at.PREPARE_AT] = recording.prepares_at
+        words[at.POSITION_COUNTER] = recording.position_counter.index  # type: ignore[union-attr]
+        self._use(connections=table.words, recording=recording.tables)
         try:
             busy_turns(self._tables)
             self._calls.raise_failure()
@@ -349,20 +337,6 @@ class BusyTurns:
             agent.replica.advance_time(words[at.CLUSTER_TIME])
             take_back()
         return self._end(recording)
-
-    def _lend_recording(self, recording: Recording) -> None:
-        words, segment, proof = self._words, recording.segment, recording.proof
-        assert segment is not None
-        checksum = recording.checksum
-        words[at.SEGMENT], words[at.SEGMENT_LENGTH] = segment.file.fileno(), segment.length
-        words[at.SYNC_LEVEL] = recording.file_sync_level
-        words[at.CHECKSUM] = at.NO_CHECKSUM if checksum is None else CODES[checksum]
-        words[at.CHECKSUM_CODE] = checksum or 0
-        words[at.PREPARE_AT] = recording.prepares_at
-        words[at.POSITION_COUNTER] = recording.position_counter.index  # type: ignore[union-attr]
-        words[at.PROOF] = -1
-        if proof is not None:
-            words[at.PROOF], words[at.PROOF_IS_IN_PLACE] = proof.file.fileno(), proof.file.is_pushed_in_place
 
     # ---- what both leave
 
@@ -378,8 +352,7 @@ class BusyTurns:
                 self._vain = 0
                 self._rests_until_ns = words[at.NOW_NS] + REST_NS
         if reason & at.FAILED:
-            number = words[at.ERROR]
-            raise recording.fail(OSError(number, os.strerror(number)))
+            raise recording.fail_by(words[at.ERROR])
         if reason & at.FRAMES:
             begin, end = words[at.GIVEN_BEGIN], words[at.GIVEN_END]
             self._poller.target(words[at.GIVEN]).adopt(self._tables.received[begin:end])

@@ -4,21 +4,14 @@ import platform
 
 from cluster.log.calls import (
     CLOCK,
-    ERROR_NUMBER,
     RECEIVE,
     SEND,
-    SYNC,
-    SYNC_DATA,
-    SYNC_RANGE,
     WAIT,
-    WRITE,
     address_of,
-    call_0,
-    call_1,
     call_2,
     call_3,
     call_4,
-    i32_at,
+    error_number,
 )
 from cluster.log.frames import wrap_i32
 from cluster.log.kernel import routine
@@ -30,13 +23,7 @@ READABLE = 1  # EPOLLIN
 # The kernel packs struct epoll_event on x86-64 alone.
 IS_PACKED = platform.machine() == "x86_64"
 EVENT_LENGTH, EVENT_DATA = (12, 4) if IS_PACKED else (16, 8)
-INTERRUPTED_CALL, WOULD_BLOCK = 4, 11  # EINTR, EAGAIN
-START_WRITING, WRITE_AND_WAIT = 2, 7  # of sync_file_range
-
-
-@routine
-def error_number(t):  # type: ignore[no-untyped-def]
-    return i32_at(call_0(t.calls[ERROR_NUMBER]))
+WOULD_BLOCK = 11  # EAGAIN
 
 
 @routine
@@ -66,7 +53,7 @@ def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
     room = t.received.size - offset
     received = call_4(t.calls[RECEIVE], descriptor, address_of(t.received, offset), room, 0)
     if received < 0:
-        return -error_number(t)
+        return -error_number(t.calls)
     return received
 
 
@@ -79,45 +66,5 @@ def send(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-de
     put_i64(t.scratch, at.PIECES_AT + 24, b_length)
     taken = call_3(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
     if taken < 0:
-        return -error_number(t)
+        return -error_number(t.calls)
     return taken
-
-
-@routine
-def fail(t):  # type: ignore[no-untyped-def]
-    """A file failed: nothing more is trusted to it."""
-    t.words[at.ERROR] = error_number(t)
-    t.words[at.REASON] |= at.FAILED
-    return False
-
-
-@routine
-def write_file(t, descriptor, address, length, offset):  # type: ignore[no-untyped-def]
-    """Write all of it, or fail."""
-    done = 0
-    while done < length:
-        written = call_4(t.calls[WRITE], descriptor, address + done, length - done, offset + done)
-        if written <= 0:
-            if written == 0 or error_number(t) != INTERRUPTED_CALL:
-                return fail(t)
-        else:
-            done += written
-    return True
-
-
-@routine
-def sync_file(t, descriptor, with_metadata):  # type: ignore[no-untyped-def]
-    """Have the file on the device, or fail."""
-    call = t.calls[SYNC] if with_metadata else t.calls[SYNC_DATA]
-    while wrap_i32(call_1(call, descriptor)) < 0:
-        if error_number(t) != INTERRUPTED_CALL:
-            return fail(t)
-    return True
-
-
-@routine
-def sync_range(t, descriptor, offset, length, flags):  # type: ignore[no-untyped-def]
-    """Hand a range of the file to the device, or fail."""
-    if wrap_i32(call_4(t.calls[SYNC_RANGE], descriptor, offset, length, flags)) < 0:
-        return fail(t)
-    return True

@@ -32,6 +32,7 @@ room is left to Python to write. What it does, and in which order, is what Pytho
 events, but CommitPosition waits about a millisecond for log to go with.
 """
 
+from cluster.archive.append_and_sync import RECORDING_MODULES
 from cluster.consensus import quorum
 from cluster.consensus.cluster_time import TIME_NS, go_on
 from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
@@ -59,7 +60,6 @@ SLEEPS_MIN, SLEEPS_MAX = 32, 1024
 
 # What is compiled into the turn, beside the modules that all kernels share; a test holds it complete.
 _OF_THE_LOG = (
-    "checksum",
     "deliver",
     "follow",
     "ingress",
@@ -85,8 +85,7 @@ _OF_THE_TURN = (
 )
 MODULES = (
     "cluster.protocol.frame",
-    "cluster.archive.proof_slots",
-    "cluster.archive.recording_words",
+    *RECORDING_MODULES,
     "cluster.consensus.cluster_time",
     "cluster.consensus.quorum",
     "cluster.member.log.log_words",

@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, TypeAlias, get_type_hints
 import numpy as np
 from numba import types
 
+from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
 
 Words: TypeAlias = Annotated[np.ndarray, WORDS_OUT]
@@ -16,7 +17,10 @@ Bytes: TypeAlias = Annotated[np.ndarray, BYTES_OUT]
 
 
 class Tables(NamedTuple):
-    """Arrays of int64 (words, by the constants below or those of their modules) and of bytes."""
+    """Arrays of int64 (words, by the constants below or those of their modules) and of bytes.
+
+    ``recording`` has several of its own.
+    """
 
     words: Words
     calls: Words  # addresses, by log/calls.py
@@ -24,10 +28,9 @@ class Tables(NamedTuple):
     by_connection: Words  # descriptors by connection id
     members: Words  # consensus/quorum.py
     log_end: Words  # member/log/log_words.py
-    recording: Words  # archive/recording_words.py
-    cursor: Words  # of the same: how far the log is processed
+    recording: Annotated[RecordingTables, RECORDING_TABLES]
+    cursor: Words  # archive/recording_words.py: how far the log is processed
     service_cursor: Words  # how far a compiled service has it
-    proof: Words  # archive/proof_slots.py
     time: Words  # a leader's, consensus/cluster_time.py
     leadership: Words  # a leader's, consensus/quorum.py
     follower: Words  # a follower's, of the same
@@ -46,7 +49,6 @@ class Tables(NamedTuple):
     parts: Bytes  # rows of half a frame, of the same
     keepers: Words
     log: Bytes  # the end of the log; log[0] is the byte at position BASE
-    recorded: Bytes  # what is written to the file, where that has checksums
     side: Bytes  # payloads of fragmented messages
     answer_bytes: Bytes  # payloads of its answers
     egress: Bytes
@@ -103,15 +105,8 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     INPUT_LIMIT,  # a leader takes nothing more from here on
     UNCOMMITTED_MAX,  # nor more than so many bytes beyond the commit position
     # the recording
-    SEGMENT,  # descriptor
-    SEGMENT_LENGTH,
-    SYNC_LEVEL,
-    CHECKSUM,  # NO_CHECKSUM, or what store_checksums takes
-    CHECKSUM_CODE,  # as a proof has it
     PREPARE_AT,
     POSITION_COUNTER,
-    PROOF,  # descriptor, -1: none
-    PROOF_IS_IN_PLACE,  # its pages can be pushed
     COMMIT_POSITION,
     COMMIT_COUNTER,
     # a leader's
@@ -141,12 +136,11 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(59)
+) = range(52)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
 TOGGLE_NEUTRAL = 1  # above it, and never below 0: something is asked for
-NO_CHECKSUM = -1
 ECHO = 0
 NEVER = (1 << 63) - 1
 PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
@@ -161,7 +155,6 @@ PIECES_AT = 64  # two struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
 LIMIT_AT = 256  # LogLimit, to be filled in
-PROOF_AT = 1024  # a slot of the proof file with its mark
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,27 +19,31 @@ from unittest.mock import patch
 from numba import config
 
 from cluster.member.busy import turn
+from tests.archive import single_frames
 from tests.member.busy.step_runs import RUNS
 
 
 class Mistake(NamedTuple):
     """``right`` stands once in the module of compiled turns, and ``wrong`` takes its place."""
 
-    module: str
+    module: str  # of cluster.member.busy, or by its full name
     right: str
     wrong: str
 
 
+# What Python's turns do by the same text: runs of a recording alone see what is wrong there.
+RECORDING = "cluster.archive.append_and_sync"
+
 MISTAKES = (
     # what is written, proven and synced
-    Mistake("recorder", "if not sync_file(t, w[at.SEGMENT], w[at.SYNC_LEVEL] > 1)", "if False"),
-    Mistake("recorder", "w[at.SYNC_LEVEL] > 1", "w[at.SYNC_LEVEL] > 2"),
-    Mistake("recorder", "    r[UNPROVEN_CRC] = 0\n", ""),
-    Mistake("recorder", "        store(t.recorded, 0, length, w[at.CHECKSUM])\n", ""),
-    Mistake("recorder", "    elif has_proof and not _done(t):\n        return False\n", ""),
-    Mistake("recorder", "checksum = w[at.CHECKSUM_CODE] if r[IS_SINGLE_FRAME] else 0", "checksum = 0"),
-    Mistake("recorder", "if is_awaited and not _await_anything(t)", "if False"),
-    Mistake("recorder", "sync_range(t, w[at.SEGMENT], begin, length, START_WRITING)", "True"),
+    Mistake("recorder", "    error = append_and_sync.sync_segment(t.recording)\n", "    error = 0\n"),
+    Mistake(RECORDING, "error = sync_file(t.calls, r[SEGMENT], r[SYNC_LEVEL] != 1)", "error = 0"),
+    Mistake(RECORDING, "        r[UNPROVEN_CRC] = 0\n", ""),
+    Mistake(RECORDING, "        store(t.scratch, 0, length, r[CHECKSUM] == POLYNOMIAL_CRC_32C)\n", ""),
+    Mistake(RECORDING, "error = write_mark(t.proof, t.calls, t.scratch)", "error = 0"),
+    Mistake(RECORDING, "checksum = r[CHECKSUM] if r[IS_SINGLE_FRAME] else 0", "checksum = 0"),
+    Mistake(RECORDING, "if has_proof and says_single_frames(t.proof) and not r[IS_SINGLE_FRAME]", "if False"),
+    Mistake(RECORDING, "error = _write_back(t, max(r[SYNCED_POSITION], r[SEGMENT_BASE]))", "error = 0"),
     # what is sent
     Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
     Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
@@ -60,7 +64,8 @@ MISTAKES = (
 @contextmanager
 def planted(mistake: Mistake) -> Iterator[None]:
     """Meanwhile compiled turns make it. Raises AssertionError where the text is another one."""
-    module = importlib.import_module(f"cluster.member.busy.{mistake.module}")
+    is_full = "." in mistake.module
+    module = importlib.import_module(mistake.module if is_full else f"cluster.member.busy.{mistake.module}")
     assert module.__file__ is not None
     text = Path(module.__file__).read_text()
     assert text.count(mistake.right) == 1, mistake
@@ -75,10 +80,10 @@ def planted(mistake: Mistake) -> Iterator[None]:
         yield
 
 
-def is_seen(mistake: Mistake, runs: tuple[Callable[[], object], ...] = RUNS) -> bool:
+def is_seen(mistake: Mistake) -> bool:
     """Whether a step comes out otherwise, or the run with it does not come to its end."""
     with planted(mistake):
-        for run in runs:
+        for run in single_frames.RUNS if mistake.module == RECORDING else RUNS:
             try:
                 run()
             except Exception:

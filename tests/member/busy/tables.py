@@ -5,13 +5,17 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
 from cluster.member.busy import words
 
 
 def tables_of(**given: Any) -> words.Tables:
     """With these arrays; the others are there, and have no room."""
-    nothing = {
-        name: np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)
-        for name, kind in zip(words.Tables._fields, words.TABLES.types)
-    }
+    nothing = dict(zip(words.Tables._fields, map(_nothing_of, words.TABLES.types)))
     return words.Tables(**nothing | given)
+
+
+def _nothing_of(kind: Any) -> Any:
+    if kind is RECORDING_TABLES:
+        return RecordingTables(*map(_nothing_of, kind.types))
+    return np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)

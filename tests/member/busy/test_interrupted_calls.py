@@ -7,14 +7,15 @@ from random import Random
 import pytest
 
 from cluster.member.busy import lend, words
-from cluster.testing import ports
 from cluster.testing.calls import SimulatedCalls
 from cluster.testing.network import SimulatedSocket
+from cluster.testing.python_calls import FileCalls
 from tests.member.busy.busy_cluster import compiled_turns, log_of, processes, run
 
 PAYLOADS = [[b"%d %d" % (client, row) + b"." * (row * 61 % 1900) for row in range(30)] for client in range(2)]
 CHANCE = 0.2
-INTERRUPTED = ("_wait", "_receive", "_send", "_write", "_sync", "_full_sync")
+OF_FILES = ("_write", "_sync", "_full_sync")
+INTERRUPTED = ("_wait", "_receive", "_send", *OF_FILES)
 UNUSED_SYNC = {1: "_full_sync", 2: "_sync"}
 
 
@@ -23,9 +24,7 @@ def counts(monkeypatch):
     """How many calls were interrupted, and how many writes and sends cut short, by their names."""
     counts, chance = Counter(), Random(35)
 
-    def interrupting(name):
-        call = getattr(SimulatedCalls, name)
-
+    def interrupting(call, name):
         def interrupted(calls, *arguments):
             if chance.random() < CHANCE:
                 counts[name] += 1
@@ -34,16 +33,17 @@ def counts(monkeypatch):
 
         return interrupted
 
-    class Calls(SimulatedCalls):
-        def _write(self, file, buffer, length, offset):
-            if chance.random() < CHANCE:
-                counts["short writes"] += 1
-                length = chance.randint(1, length)
-            return super()._write(file, buffer, length, offset)
+    def cut_short(calls, file, buffer, length, offset):
+        if chance.random() < CHANCE:
+            counts["short writes"] += 1
+            length = chance.randint(1, length)
+        return write(calls, file, buffer, length, offset)
 
+    write = FileCalls._write
+    monkeypatch.setattr(FileCalls, "_write", cut_short)
     for name in INTERRUPTED:
-        monkeypatch.setattr(SimulatedCalls, name, interrupting(name))
-    monkeypatch.setattr(ports, "SimulatedCalls", Calls)
+        owner = FileCalls if name in OF_FILES else SimulatedCalls
+        monkeypatch.setattr(owner, name, interrupting(getattr(owner, name), name))
     return counts
 
 

@@ -85,7 +85,7 @@ def test_what_compiled_turns_have_written_is_known_whatever_is_raised_after_them
     position = recording.append_position
 
     def turn(tables):
-        tables.recording[APPEND_POSITION] += 96
+        tables.recording.words[APPEND_POSITION] += 96
         raise KeyError("what no error is for")
 
     with pytest.raises(KeyError):

@@ -1,6 +1,5 @@
 """Single routines of a compiled turn, as Python: what whole turns of a run do not come to."""
 
-import errno
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 
 from cluster.archive import recording_words as of_recording
 from cluster.consensus import quorum
-from cluster.log.calls import CALLS
 from cluster.log.connection_table import (
     ACKS_END,
     CLIENT,
@@ -33,7 +31,6 @@ from cluster.member.busy import (
     receiving,
     recorder,
     remote,
-    system,
     turn,
 )
 from cluster.member.busy import words as at
@@ -47,6 +44,12 @@ def plain(routine):
 
 def tables(**given):
     return SimpleNamespace(words=[0] * at.WORDS, **given)
+
+
+def recorded(scratch_bytes=0):
+    """The end of a recording."""
+    words = [0] * of_recording.RECORDING_WORDS
+    return SimpleNamespace(words=words, scratch=SimpleNamespace(size=scratch_bytes))
 
 
 def connections(*rows):
@@ -64,7 +67,7 @@ def test_a_commit_that_stops_at_an_entry_is_looked_at_again(monkeypatch):
     """By Python, which does nothing where there is no news."""
     monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
     monkeypatch.setattr(leading, "poll_log", lambda *_: False)
-    t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=[0] * 6)
+    t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
     plain(leading.update_leader_position)(t)
 
     assert t.leadership[quorum.HAS_NEWS]
@@ -80,7 +83,7 @@ def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_follow
         monkeypatch.setattr(leading, name, lambda *_: 7_000)
     for members in (1, 3):
         followers = np.zeros(members * at.FOLLOWER_WORDS, np.int64)
-        t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=[0] * 6)
+        t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
         t.counters, t.followers = [0] * 4, followers
         t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
         plain(leading.update_leader_position)(t)
@@ -109,7 +112,7 @@ def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
 
 
 def test_one_write_has_room_for_all_that_one_more_client_may_send():
-    t = tables(log_end=[0] * 4, recorded=SimpleNamespace(size=1000), received=SimpleNamespace(size=300))
+    t = tables(log_end=[0] * 4, recording=recorded(1000), received=SimpleNamespace(size=300))
     for appended, fits in ((400, True), (401, False)):
         t.log_end[log_words.PUBLICATION_POSITION] = t.log_end[log_words.FLUSHED] + appended
         assert plain(leading.fits_one_write)(t) == fits
@@ -230,7 +233,9 @@ def test_what_is_ready_is_served_only_where_all_of_it_can_be(
     ("valid_end", "room", "is_taken"), [(96, 96, True), (64, 96, False), (96, 64, False)]
 )
 def test_log_is_taken_where_all_of_it_joins_on_and_has_room(monkeypatch, valid_end, room, is_taken):
-    t = tables(recording=[0] * 6, log_end=[0] * 4, log=SimpleNamespace(size=room), received=None, params=None)
+    t = tables(
+        recording=recorded(), log_end=[0] * 4, log=SimpleNamespace(size=room), received=None, params=None
+    )
     monkeypatch.setattr(following, "find_whole_frames", lambda *_: (96, 0))
     monkeypatch.setattr(following, "has_room", lambda *_: True)
     monkeypatch.setattr(following, "_log_end", lambda *_: 96)
@@ -253,8 +258,9 @@ def test_a_commit_position_that_was_notified_does_not_fall(monkeypatch):
 
 
 def test_a_follower_processes_no_more_than_it_has(monkeypatch):
-    t, limits = tables(recording=[0] * 6, follower=[0] * 6, cursor=[0, 0], counters=[0]), []
-    t.recording[of_recording.APPEND_POSITION] = t.recording[of_recording.SYNCED_POSITION] = 96
+    t, limits = tables(recording=recorded(), follower=[0] * 6, cursor=[0, 0], counters=[0]), []
+    words = t.recording.words
+    words[of_recording.APPEND_POSITION] = words[of_recording.SYNCED_POSITION] = 96
     t.follower[quorum.SENT_POSITION], t.follower[quorum.NOTIFIED_COMMIT_POSITION] = 96, 640
     monkeypatch.setattr(following, "poll_log", lambda t, limit, is_applied: limits.append(limit))
     for name in ("sync", "serve_committed", "make_room"):
@@ -309,75 +315,26 @@ def test_half_a_frame_is_waited_for_where_it_can_be_one(receiving_of):
     assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "a length that was changed on its way"
 
 
-# ---- the disk
-
-
-@pytest.mark.parametrize(
-    ("errors", "is_done", "calls"),
-    [([], True, 1), ([errno.EINTR] * 2, True, 3), ([errno.EINTR, errno.EIO], False, 2)],
-)
-def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, is_done, calls):
-    """Else what was interrupted would be reported as safe."""
-    t, asked = tables(calls=range(CALLS)), []
-    monkeypatch.setattr(system, "wrap_i32", lambda value: value)
-    monkeypatch.setattr(
-        system, "call_1", lambda *_: asked.append(_) or (-1 if len(asked) <= len(errors) else 0)
-    )
-    monkeypatch.setattr(system, "error_number", lambda t: errors[len(asked) - 1])
-    monkeypatch.setattr(system, "fail", lambda t: False)
-
-    assert plain(system.sync_file)(t, 5, False) == is_done
-    assert asked == [(system.SYNC_DATA, 5)] * calls
-
-
 # ---- the recording
 
 
-@pytest.fixture
-def appended(monkeypatch):
-    """Appends a frame of 96 bytes with a checksum; ``begun`` is what the device is asked to begin with."""
-    for name in ("copy_bytes", "store", "address_of"):
-        monkeypatch.setattr(recorder, name, lambda *_: 0)
-    monkeypatch.setattr(recorder, "get_i32", lambda *_: 96)
-    monkeypatch.setattr(recorder, "align_frame", lambda length: length)
-    monkeypatch.setattr(recorder, "write_file", lambda *_: True)
-    t = tables(recording=[0] * of_recording.RECORDING_WORDS, proof=[], log=None, recorded=None)
-    t.words[at.PROOF], t.words[at.CHECKSUM], t.words[at.SYNC_LEVEL] = -1, 1, 1
-    t.words[at.PREPARE_AT] = at.NEVER
-    t.begun = []
-    monkeypatch.setattr(
-        recorder, "sync_range", lambda t, file, offset, length, how: t.begun.append((offset, length)) or True
-    )
-    t.append = lambda: plain(recorder.append)(t, 0, 96)
-    return t
+def test_python_hears_when_the_recording_wants_zeros_ahead(monkeypatch):
+    def append(recording, log, begin, end):
+        recording.words[of_recording.APPEND_POSITION] += end - begin
+        return 0
 
-
-def test_of_two_frames_before_a_sync_none_is_single(appended):
-    """A frame that is synced alone needs no slot in the proof file, two do."""
-    assert appended.append() and appended.recording[of_recording.IS_SINGLE_FRAME]
-    assert appended.append() and not appended.recording[of_recording.IS_SINGLE_FRAME]
-
-
-def test_python_hears_when_the_recording_wants_zeros_ahead(appended):
-    appended.words[at.PREPARE_AT] = 192
+    monkeypatch.setattr(recorder.append_and_sync, "append_to_segment", append)
+    monkeypatch.setattr(recorder, "_show_position", lambda t: None)
+    t = tables(recording=recorded(), log=None)
+    t.words[at.PREPARE_AT] = 192
     for reason in (0, at.PREPARE):
-        assert appended.append() and appended.words[at.REASON] == reason
-
-
-def test_the_device_begins_within_the_segment_where_the_one_before_was_not_begun(appended):
-    recording, base = appended.recording, 8 * of_recording.WRITE_BACK_BYTES
-    recording[of_recording.SEGMENT_BASE] = recording[of_recording.APPEND_POSITION] = base
-    recording[of_recording.WRITTEN_BACK] = base - of_recording.WRITE_BACK_BYTES
-    assert appended.append()
-
-    assert appended.begun == [(0, 96)]
-    assert recording[of_recording.WRITTEN_BACK] == base + 96
+        assert plain(recorder.append)(t, 0, 96) and t.words[at.REASON] == reason
 
 
 def test_what_would_fill_the_segment_is_left_to_python():
-    t = tables(recording=[0] * of_recording.RECORDING_WORDS, recorded=SimpleNamespace(size=4096))
-    t.words[at.SEGMENT_LENGTH] = 1024
-    t.recording[of_recording.APPEND_POSITION] = 928
+    t = tables(recording=recorded(4096))
+    t.recording.words[of_recording.SEGMENT_LENGTH] = 1024
+    t.recording.words[of_recording.APPEND_POSITION] = 928
     assert not plain(recorder.has_room)(t, 96)
     assert plain(recorder.has_room)(t, 64)
 

@@ -10,7 +10,7 @@ from cluster.log import calls
 from cluster.log.connection_table import CLIENT, IS_CUT, IS_QUEUED, KIND, LINK_OUT, STATE, ConnectionTable
 from cluster.member.busy import envelopes, words
 from cluster.member.busy.lend import BusyTurns
-from cluster.testing.calls import put_call
+from cluster.testing.python_calls import put_call
 from tests.member.busy.tables import tables_of
 
 A, B, LINK = 7, 8, 9  # descriptors; a client's connection id is ten times its own
@@ -126,7 +126,7 @@ def test_a_disk_that_failed_is_told_first_of_all(turns, peers):
     offer(turns, A, b"x")
     turns._table_words[words.REASON] |= words.FAILED
     turns._table_words[words.ERROR] = 5
-    recording = SimpleNamespace(fail=lambda error: StorageError("log", error.errno, "writing failed"))
+    recording = SimpleNamespace(fail_by=lambda number: StorageError("log", number, "writing failed"))
     with pytest.raises(StorageError):
         turns._end(recording)
     assert not peers.sent

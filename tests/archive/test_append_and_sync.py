@@ -1,0 +1,69 @@
+"""What is written, proven and synced: single routines as Python. In which order: test_single_frames.py."""
+
+import errno
+from types import SimpleNamespace
+
+import pytest
+
+from cluster.archive import append_and_sync, file_calls, sync_proof
+from cluster.archive import recording_words as of_recording
+from cluster.log.calls import CALLS
+
+
+def plain(routine):
+    return getattr(routine, "py_func", routine)
+
+
+@pytest.mark.parametrize(
+    ("errors", "error", "calls"),
+    [([], 0, 1), ([errno.EINTR] * 2, 0, 3), ([errno.EINTR, errno.EIO], errno.EIO, 2)],
+)
+def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, error, calls):
+    """Else what was interrupted would be reported as safe."""
+    asked = []
+    monkeypatch.setattr(file_calls, "wrap_i32", lambda value: value)
+    monkeypatch.setattr(
+        file_calls, "call_1", lambda *_: asked.append(_) or (-1 if len(asked) <= len(errors) else 0)
+    )
+    monkeypatch.setattr(file_calls, "error_number", lambda calls: errors[len(asked) - 1])
+
+    assert plain(file_calls.sync_file)(range(CALLS), 5, False) == error
+    assert asked == [(file_calls.SYNC_DATA, 5)] * calls
+
+
+@pytest.fixture
+def appended(monkeypatch):
+    """Appends a frame of 96 bytes with a checksum; ``begun`` is what the device is asked to begin with."""
+    for name in ("copy_bytes", "store"):
+        monkeypatch.setattr(append_and_sync, name, lambda *_: 0)
+    monkeypatch.setattr(append_and_sync, "get_i32", lambda *_: 96)
+    monkeypatch.setattr(append_and_sync, "align_frame", lambda length: length)
+    monkeypatch.setattr(append_and_sync, "_write", lambda *_: 0)
+    monkeypatch.setattr(append_and_sync, "_write_back", plain(append_and_sync._write_back))
+    words = [0] * of_recording.RECORDING_WORDS
+    words[of_recording.CHECKSUM] = words[of_recording.SYNC_LEVEL] = 1
+    words[of_recording.SEGMENT_LENGTH] = 64 * append_and_sync.WRITE_BACK_BYTES
+    t = SimpleNamespace(words=words, proof=sync_proof.NO_PROOF, calls=None, scratch=None, begun=[])
+    monkeypatch.setattr(
+        append_and_sync,
+        "sync_range",
+        lambda calls, file, offset, length, how: t.begun.append((offset, length)) or 0,
+    )
+    t.append = lambda: plain(append_and_sync.append_to_segment)(t, None, 0, 96)
+    return t
+
+
+def test_of_two_frames_before_a_sync_none_is_single(appended):
+    """A frame that is synced alone needs no slot in the proof file, two do."""
+    assert appended.append() == 0 and appended.words[of_recording.IS_SINGLE_FRAME]
+    assert appended.append() == 0 and not appended.words[of_recording.IS_SINGLE_FRAME]
+
+
+def test_the_device_begins_within_the_segment_where_the_one_before_was_not_begun(appended):
+    words, base = appended.words, 8 * append_and_sync.WRITE_BACK_BYTES
+    words[of_recording.SEGMENT_BASE] = words[of_recording.APPEND_POSITION] = base
+    words[of_recording.WRITTEN_BACK] = base - append_and_sync.WRITE_BACK_BYTES
+    assert appended.append() == 0
+
+    assert appended.begun == [(0, 96)]
+    assert words[of_recording.WRITTEN_BACK] == base + 96
