@@ -95,14 +95,14 @@ def _take_part(reader: LogReader, begins: dict[_Keeper, int], begin: int, stop: 
         columns=of_all([job.columns for job in jobs]) or None,
         entry_types=of_all([job.entry_types for job in jobs]) or None,
     )
-    appended = [keeper for keeper in begins if keeper.job.reduced is None]
+    appended = [keeper for keeper in begins if keeper.job.reduction is None]
     assert len(appended) <= 1, "what is read once is appended once"
     merged: dict[_Keeper, list[pa.RecordBatch]] = {k: [] for k in begins if k not in appended}
 
     def read() -> Entries:
         for batch in entries:
-            for keeper, batches in merged.items():
-                batches.append(keeper.job.kept(keeper.job.share(batch, begins[keeper])))
+            for keeper, parts in merged.items():
+                parts += keeper.parts(batch, begins[keeper])
             yield batch
 
     reading = read()
@@ -110,8 +110,8 @@ def _take_part(reader: LogReader, begins: dict[_Keeper, int], begin: int, stop: 
         keeper.append((keeper.job.share(batch, begins[keeper]) for batch in reading), stop)
     for _ in reading:
         pass  # what nobody has appended
-    for keeper, batches in merged.items():
-        keeper.merge(batches, stop)
+    for keeper, parts in merged.items():
+        keeper.merge(parts, stop)
 
 
 class _Keeper:
@@ -145,13 +145,17 @@ class _Keeper:
         """Append the entries from its position to ``stop``, unless another job has been there."""
         self._commit(stop, lambda table, said: _append(table, self.job, entries, said))
 
-    def merge(self, entries: list[pa.RecordBatch], stop: int) -> None:
-        """Merge the entries from its position to ``stop``, unless another job has been there."""
+    def parts(self, batch: pa.RecordBatch, begin: int) -> Entries:
+        """What entries from ``begin`` on say, as rows that ``merge`` takes."""
+        assert self.job.reduction is not None
+        return self.job.reduction.parts_of([self.job.share(batch, begin)])
+
+    def merge(self, parts: list[pa.RecordBatch], stop: int) -> None:
+        """Merge ``parts`` of the entries from its position to ``stop``, unless another job has been there."""
 
         def merged(table: DeltaTable, said: CommitProperties) -> int:
-            assert self.job.reduced is not None
             found = self._from_snapshots(self._goes_to() is None, stop)
-            updates = self.job.reduced(_with(entries, found, self.job), table.to_pyarrow_table)
+            updates = _reduced(table, self.job, parts, found)
             return _merge(table, self.job, updates, found, said)
 
         self._commit(stop, merged)
@@ -223,7 +227,7 @@ class _Keeper:
             return said.position
         column = self.job.layout.progress
         found = pc.max(self._table.to_pyarrow_table(columns=[column])[column]).as_py()
-        return found if found is None or self.job.reduced is None else found + 1
+        return found if found is None or self.job.reduction is None else found + 1
 
     def _said(self) -> PositionToken | None:
         """Where the table goes to, as its commits say."""
@@ -258,7 +262,7 @@ class _Keeper:
 
         layout = self.job.layout
         properties = {WRITER: DELTA_RS, IDENTITY: self._log.cluster}
-        if self.job.reduced is None:
+        if self.job.reduction is None:
             properties |= layout.properties
         with _named(self._place):
             return DeltaTable.create(
@@ -332,12 +336,15 @@ def _no_snapshots(is_first: bool, end: int) -> Found:
     return []
 
 
-def _with(entries: list[pa.RecordBatch], found: Found, job: TableJob) -> Entries:
-    """``entries``, and those that were ``found`` in snapshots."""
+def _reduced(table: DeltaTable, job: TableJob, parts: list[pa.RecordBatch], found: Found) -> pa.Table:
+    """One row a key of ``parts``, of the entries that were ``found`` in snapshots, and of rows that count."""
     import pyarrow as pa
 
-    yield from entries
-    yield job.kept(pa.RecordBatch.from_pylist(found, job.schema))
+    reduction = job.reduction
+    assert reduction is not None
+    others = reduction.parts_of([pa.RecordBatch.from_pylist(found, job.schema)])
+    known = table.to_pyarrow_table(columns=[*reduction.parts]).to_batches() if job.is_cumulative else []
+    return reduction.rows_of([*known, *parts, *others])
 
 
 def _append(table: DeltaTable, job: TableJob, entries: Entries, said: CommitProperties) -> int:

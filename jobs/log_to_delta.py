@@ -14,7 +14,7 @@ from jobs.table_job import TableJob
 
 def log_job() -> TableJob:
     """The table of the Log, as it is kept."""
-    return TableJob("log_to_delta", LOG, lambda entries: entries)
+    return TableJob("log_to_delta", LOG)
 
 
 def main() -> None:

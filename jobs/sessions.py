@@ -62,36 +62,7 @@ ON_MATCH = {
 
 def sessions(entries: DataFrame) -> DataFrame:
     """One row a cluster session, with its table's columns; ``bytes`` counts payloads."""
-    from pyspark.sql import functions as f
-
-    kind = f.col("entryType")
-    opening = [
-        f.when(f.col("timestamp").isNotNull(), f.col("position")).alias("openPosition"),
-        f.col("timestamp").alias("openedAt"),
-        f.col("leadershipTermId").alias("openTermId"),
-        *(f.col(c) for c in ("correlationId", "responseStreamId", "responseChannel", "encodedPrincipal")),
-    ]
-    closing = [
-        f.col("position").alias("closePosition"),
-        f.col("timestamp").alias("closedAt"),
-        f.col("leadershipTermId").alias("closeTermId"),
-        f.col("closeReason"),
-    ]
-    message = kind == "SESSION_MESSAGE"
-    per_session = (
-        entries.where(f.col("clusterSessionId") >= 0)
-        .groupBy("clusterSessionId")
-        .agg(
-            f.min(f.when(kind == "SESSION_OPEN", f.struct(*opening))).alias("opened"),
-            f.min(f.when(kind == "SESSION_CLOSE", f.struct(*closing))).alias("closed"),
-            f.count_if(message).alias("messages"),
-            f.sum(f.when(message, f.octet_length("payload")).otherwise(0)).alias("bytes"),
-            f.max(f.when(kind != "SESSION_CLOSE", f.col("timestamp"))).alias("lastActivityAt"),
-            f.max("position").alias("lastPosition"),
-        )
-    )
-    state = f.when(f.col("closed").isNotNull(), "CLOSED").otherwise("OPEN").alias("state")
-    return per_session.select("*", "opened.*", "closed.*", state).select(*SESSIONS.schema.names)
+    return sessions_job().rows(entries)
 
 
 def opened_before(source: dict[str, str]) -> Found:
@@ -124,18 +95,16 @@ def opened_before(source: dict[str, str]) -> Found:
 
 def sessions_job() -> TableJob:
     """The table of sessions, as it is kept."""
-    from jobs import reductions
+    from jobs.reductions import SESSION_REDUCTION
 
     return TableJob(
         "sessions",
         SESSIONS,
-        sessions,
         LOG_COLUMNS,
         ENTRY_TYPES,
-        reduced=lambda entries, known: reductions.sessions(entries),
+        SESSION_REDUCTION,
         on_match=lambda found: (ON_MATCH, None),
         from_snapshots=_from_snapshots,
-        kept=reductions.without_payloads,
     )
 
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from jobs.delta_table import Commit, Missing, append, merge
-from jobs.schemas import TableLayout
-from spark_connector.columns import arrow_schema
+from jobs.delta_table import Commit, Missing, append, merge, read
+from jobs.schemas import PENDING, SNAPSHOT, TableLayout
+from spark_connector.columns import arrow_schema, struct_type
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    from jobs.reductions import Reduction
+
 Found = list[dict[str, Any]]  # entries that stand for what only snapshots say
 Entries = Iterator["pa.RecordBatch"]
-Known = Callable[[], "pa.Table"]  # the rows that the table has
 
 
 class FromSnapshots(Protocol):
@@ -31,36 +32,56 @@ class FromSnapshots(Protocol):
 class TableJob:
     """One table: what it looks like, what it needs of the Log, and how entries go in.
 
-    Without ``reduced`` entries are appended as they are. Else it makes rows of Arrow's entries, with those
-    that the table has where it is to know them; Spark merges ``merged``, by default ``rows``. ``on_match``
-    says what the rows become that the table has, and those whose key has no row, as
-    ``jobs.delta_table.merge``. Until they are reduced, Arrow's entries are in memory as ``kept`` makes them.
+    Without ``reduction`` entries are appended as they are. Else its rows are merged: ``on_match`` says what
+    the rows become that the table has, and those whose key has no row, as ``jobs.delta_table.merge``.
     """
 
     name: str
     layout: TableLayout
-    rows: Callable[[DataFrame], DataFrame]  # what a table holds that is made of these entries alone
     columns: tuple[str, ...] = ()  # of the Log that it needs; () for all of them
     entry_types: tuple[str, ...] = ()  # that it needs; () for all of them
-    reduced: Callable[[Entries, Known], pa.Table] | None = None
+    reduction: Reduction | None = None
+    is_cumulative: bool = False  # the rows that the table has are reduced, too, as parts
     on_match: Callable[[Found], tuple[dict[str, str], Missing | None]] = lambda found: ({}, None)
     from_snapshots: Callable[[dict[str, str]], FromSnapshots] | None = None  # with the options of the source
-    merged: Callable[[DataFrame, str], DataFrame] | None = None  # of entries, for the table
-    kept: Callable[[pa.RecordBatch], pa.RecordBatch] = lambda batch: batch
 
     @property
     def progress(self) -> str:
         """The column of the Log that the table's own progress is compared with."""
-        return "endPosition" if self.reduced is None else "position"
+        return "endPosition" if self.reduction is None else "position"
 
     def update(self, entries: DataFrame, table: str, commit: Commit, found: Found) -> None:
         """Take a batch's ``entries`` by Spark; those that were ``found`` in snapshots are among them."""
-        if self.reduced is None:
+        if self.reduction is None:
             append(entries, table, commit)
             return
-        rows = self.rows(entries) if self.merged is None else self.merged(entries, table)
+        known = read(entries.sparkSession, table) if self.is_cumulative else None
         on_match, missing = self.on_match(found)
-        merge(rows, table, self.layout.key, on_match, commit, missing)
+        merge(self.rows(entries, known), table, self.layout.key, on_match, commit, missing)
+
+    def rows(self, entries: DataFrame, known: DataFrame | None = None) -> DataFrame:
+        """What a table holds that is made of ``entries`` alone, or of ``known``, rows of it, and of them.
+
+        The entries of each partition are reduced where they are, and what comes of that in one task.
+        """
+        if (reduction := self.reduction) is None:
+            return entries
+        from pyspark import cloudpickle
+        from pyspark.sql import functions as f
+
+        import jobs
+
+        cloudpickle.register_pickle_by_value(jobs)  # executors need not have the package
+        if self.entry_types:
+            entries = entries.where(f.col("entryType").isin(*self.entry_types, SNAPSHOT, PENDING))
+        payload_length = f.octet_length("payload").alias("bytes")
+        parts = entries.select(*(payload_length if name == "payload" else name for name in self.columns))
+        if reduction.partial is not None:
+            parts = parts.mapInArrow(reduction.parts_of, struct_type(reduction.parts))
+        if known is not None:
+            parts = known.select(*reduction.parts).unionByName(parts)
+        whole = parts.repartition(1)
+        return whole.mapInArrow(lambda parts: iter(reduction.rows_of(parts).to_batches()), self.layout.schema)
 
     @property
     def schema(self) -> pa.Schema:

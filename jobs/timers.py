@@ -69,51 +69,7 @@ def on_match_and_missing(found: Found) -> tuple[dict[str, str], Missing | None]:
 
 def timers(entries: DataFrame) -> DataFrame:
     """One row per timer that fires in ``entries`` or is pending in their snapshots, as in its table."""
-    from pyspark.sql import functions as f
-
-    kind = f.col("entryType")
-    snapshots = entries.where(kind == SNAPSHOT).agg(f.collect_set("position").alias("snapshots"))
-    before = f.array_max(f.filter("snapshots", lambda position: position <= f.col("position")))
-    fired = f.struct(
-        f.col("position").alias("firedPosition"),
-        f.col("timestamp").alias("firedAt"),
-        f.col("leadershipTermId").alias("firedTermId"),
-    )
-    # First what happened to a timer between two snapshots, then the latest of that, and all firings.
-    between = (
-        entries.where(kind.isin("TIMER", PENDING))
-        .crossJoin(f.broadcast(snapshots))
-        .withColumn("snapshot", f.coalesce(before, f.lit(-1)))
-        .withColumn("isNewest", f.col("snapshot") == f.coalesce(f.array_max("snapshots"), f.lit(-1)))
-        .groupBy("correlationId", "snapshot", "isNewest")
-        .agg(
-            f.max(f.when(kind == "TIMER", fired)).alias("last"),
-            f.count_if(kind == "TIMER").alias("firings"),
-            f.max(f.when(kind == PENDING, f.col("timestamp"))).alias("deadline"),
-            f.max(f.when(kind == PENDING, f.col("position"))).alias("pendingPosition"),
-        )
-    )
-    latest = f.struct("snapshot", "isNewest", "firings", "deadline", "last")
-    per_timer = between.groupBy("correlationId").agg(
-        f.max("last").alias("last"),
-        f.sum("firings").alias("firings"),
-        f.max("pendingPosition").alias("pendingPosition"),
-        f.max_by(latest, "snapshot").alias("latest"),
-    )
-    is_fired = f.col("latest.firings") > 0
-    is_that = (f.col("latest.firings") == 1) & (f.col("latest.deadline") <= f.col("last.firedAt"))
-    return per_timer.select(
-        "correlationId",
-        f.when(is_fired, "FIRED")
-        .when(f.col("latest.isNewest"), "SCHEDULED")
-        .otherwise("CANCELLED")
-        .alias("state"),
-        f.when(~is_fired | is_that, f.col("latest.deadline")).alias("deadline"),
-        "last.*",
-        "firings",
-        f.col("last.firedPosition").alias("lastPosition"),
-        "pendingPosition",
-    )
+    return timers_job().rows(entries)
 
 
 class TimersOfSnapshots:
@@ -151,15 +107,14 @@ class TimersOfSnapshots:
 
 def timers_job() -> TableJob:
     """The table of timers, as it is kept."""
-    from jobs import reductions
+    from jobs.reductions import TIMER_REDUCTION
 
     return TableJob(
         "timers",
         TIMERS,
-        timers,
         LOG_COLUMNS,
         ENTRY_TYPES,
-        reduced=lambda entries, known: reductions.timers(entries),
+        TIMER_REDUCTION,
         on_match=on_match_and_missing,
         from_snapshots=TimersOfSnapshots,
     )

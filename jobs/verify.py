@@ -1,7 +1,8 @@
 """Whether tables are what the Log says: counts, sums and hashes of both sides.
 
-The Log's side is read without Spark and added up entry by entry, so that no transform, plan or commit of the
-jobs has a part in it. A table is compared as far as its commits say that it goes.
+The Log's side is read without Spark, at once and from its beginning: no plan, batch or commit of the jobs has
+a part in it, and what entries are reduced to is said once (``jobs.reductions``). A table is compared as far
+as its commits say that it goes.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cluster import Entry, LogReader
+    from jobs.table_job import TableJob
 
 Figures = Mapping[str, int]
 
-# What a row of each table adds, in Spark's words. A hash is the sum of a CRC-32 a row.
+# What the rows of each table add up to, in Spark's words. A hash is the sum of a CRC-32 a row.
 OF_TABLE = {
     "log": {
         "rows": "count(*)",
@@ -57,16 +59,6 @@ OF_TABLE = {
 }
 
 
-def of_log(table: str, entries: Iterable[Entry]) -> Figures:
-    """The same figures from the entries of the Log, each a dict of the columns that it has."""
-    return {
-        "log": _of_entries,
-        "sessions": _of_sessions,
-        "timers": _of_timers,
-        "leadership_terms": _of_terms,
-    }[table](entries)
-
-
 def _crc(*values: object, payload: bytes = b"") -> int:
     return zlib.crc32("|".join(map(str, values)).encode() + payload)
 
@@ -83,43 +75,13 @@ def _of_entries(entries: Iterable[Entry]) -> Figures:
     return found
 
 
-def _of_sessions(entries: Iterable[Entry]) -> Figures:
-    found: Counter[str] = Counter()
-    ends = {"SESSION_OPEN": "opened", "SESSION_CLOSE": "closed"}
-    for entry in entries:
-        kind, session_id = entry["entryType"], entry.get("clusterSessionId", -1)
-        if kind in ends:
-            found[ends[kind]] += 1
-            found["hash"] += _crc(session_id, entry["position"])
-        elif kind == "SESSION_MESSAGE" and session_id >= 0:
-            found["messages"] += 1
-            found["payload bytes"] += len(entry["payload"])
-    return found
-
-
-def _of_timers(entries: Iterable[Entry]) -> Figures:
-    firings: Counter[int] = Counter()
-    fired: dict[int, int] = {}
-    for entry in entries:
-        if entry["entryType"] == "TIMER":
-            firings[entry["correlationId"]] += 1
-            fired[entry["correlationId"]] = entry["position"]
-    crcs = (_crc(timer, position, firings[timer]) for timer, position in fired.items())
-    return {"timers that fired": len(fired), "firings": firings.total(), "hash": sum(crcs)}
-
-
-def _of_terms(entries: Iterable[Entry]) -> Figures:
-    counts: Counter[int] = Counter()
-    ends: dict[int, int] = {}
-    begins: dict[int, tuple[int, int]] = {}
-    for entry in entries:
-        term = entry["leadershipTermId"]
-        counts[term] += 1
-        ends[term] = entry["endPosition"]
-        if entry["entryType"] == "NEW_LEADERSHIP_TERM":
-            begins[term] = (entry["leaderMemberId"], entry["position"])
-    crcs = (_crc(term, *begins.get(term, ()), ends[term], counts[term]) for term in ends)
-    return {"rows": len(ends), "entries": counts.total(), "hash": sum(crcs)}
+def of_log(spark: SparkSession, job: TableJob, reader: LogReader, end: int) -> Figures:
+    """The figures of the table of ``job`` by the entries of the Log up to position ``end``."""
+    if job.reduction is None:
+        return _of_entries(reader.entries(0, end))
+    entries = reader.to_arrow_reader(0, end, columns=job.columns, entry_types=job.entry_types or None)
+    rows = job.reduction.rows_of(job.reduction.parts_of(entries))
+    return of_table(job.layout.name, spark.createDataFrame(rows))
 
 
 def of_table(name: str, rows: DataFrame) -> Figures:
@@ -130,16 +92,16 @@ def of_table(name: str, rows: DataFrame) -> Figures:
     return {figure: value or 0 for figure, value in found.asDict().items()}
 
 
-def differences(spark: SparkSession, table: str, name: str, reader: LogReader) -> list[str]:
+def differences(spark: SparkSession, table: str, job: TableJob, reader: LogReader) -> list[str]:
     """What of ``table`` is not as the Log says, a line each. Raises DataLoss where that cannot be known."""
     latest = latest_version(spark, table)
     newest = newest_version(spark, table, latest)
     reader.await_token(PositionToken(newest.cluster, newest.position).to_text())
-    wanted = of_log(name, reader.entries(0, newest.position))
-    found = of_table(name, read(spark, table, latest))
+    wanted = of_log(spark, job, reader, newest.position)
+    found = of_table(job.layout.name, read(spark, table, latest))
     return [
         f"{table}: {figure} is {found[figure]:,}, in the Log up to {newest.position:,} {wanted[figure]:,}"
-        for figure in OF_TABLE[name]
+        for figure in wanted
         if found[figure] != wanted[figure]
     ]
 
@@ -160,7 +122,7 @@ def main() -> None:
     with open_reader(SourceOptions.parse(source)) as reader:
         for table, job in tables_meant(spark, given).items():
             check_log(spark, table, log)
-            found = differences(spark, table, job.layout.name, reader)
+            found = differences(spark, table, job, reader)
             wrong += found
             for line in found or [f"{table}: as the Log says"]:
                 say(line)

@@ -16,10 +16,9 @@ import pytest
 
 from jobs.command import JobOptions
 from jobs.delta_table import read
-from jobs.keeping import keep, with_entries
+from jobs.keeping import keep
 from jobs.table_job import TableJob
 from jobs.tables import tables_in
-from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.schema import ROW_COLUMNS, ROW_DDL
 from tests.jobs.without_spark import IN_THREE, run_alone
 from tests.tree import SAFELY
@@ -69,13 +68,6 @@ def member_dir(tmp_path_factory) -> str:
     return str(folder / "member-1")
 
 
-@pytest.fixture(scope="session")
-def log_and_snapshots(log, decoded, member_dir):
-    """The same, and what stands for the timers of the snapshots."""
-    found = TimersOfSnapshots({"clusterDir": member_dir})(True, decoded[-1]["endPosition"])
-    return with_entries(log.select(*LOG_COLUMNS), found, timers_job())
-
-
 @pytest.fixture
 def table(tmp_path) -> str:
     return str(tmp_path / "table")
@@ -101,31 +93,9 @@ def naive(value):
     return value.astimezone().replace(tzinfo=None) if isinstance(value, dt.datetime) else value
 
 
-def expected_sessions(decoded):
-    found = {}
-    for entry in decoded:
-        session_id = entry.get("clusterSessionId", -1)
-        if session_id < 0:
-            continue
-        row = found.setdefault(session_id, {"messages": 0, "bytes": 0, "state": "OPEN", "closeReason": None})
-        match entry["entryType"]:
-            case "SESSION_OPEN":
-                row |= {
-                    "openPosition": entry["position"],
-                    "openedAt": naive(entry["timestamp"]),
-                    "correlationId": entry["correlationId"],
-                    "responseChannel": entry["responseChannel"],
-                }
-                row["lastActivityAt"] = row["openedAt"]
-            case "SESSION_MESSAGE":
-                row["messages"] += 1
-                row["bytes"] += entry["payloadLength"]
-                row["lastActivityAt"] = naive(entry["timestamp"])
-            case "SESSION_CLOSE":
-                row |= {"state": "CLOSED", "closeReason": entry["closeReason"]}
-                row["closePosition"] = entry["position"]
-        row["lastPosition"] = entry["position"]
-    return found
+def naive_rows(rows):
+    """Expected rows by key, with times as Spark hands them to Python."""
+    return {key: {column: naive(value) for column, value in row.items()} for key, row in rows.items()}
 
 
 CUT = 418  # entries of the log are before the snapshot of the cluster that has them

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import shutil
 
 import deltalake
@@ -11,15 +10,15 @@ import pyarrow as pa
 import pytest
 
 from cluster import ConfigurationError, LogReader
-from jobs import delta_rs, reductions, timers, verify
+from jobs import delta_rs, timers, verify
 from jobs.delta_table import read
 from jobs.schemas import PENDING, SESSIONS, SNAPSHOT, TIMERS
 from jobs.sessions import sessions_job
 from jobs.tables import tables_in
-from jobs.timers import LOG_COLUMNS, timers_job
+from jobs.timers import timers_job
 from spark_connector.columns import arrow_schema
-from spark_connector.schema import ROW_COLUMNS
-from tests.jobs.timelines import Timeline
+from tests.jobs import expected
+from tests.jobs.timelines import cut_by_position, drawn_timers
 from tests.jobs.without_spark import IN_THREE, options, rows, run, run_alone
 
 MERGED = ("sessions", "timers", "leadership_terms")
@@ -33,7 +32,8 @@ def test_the_tables_are_those_that_spark_keeps(spark, small, kept, member_dir, n
     assert ours.schema.json() == sparks.schema.json(), "types and comments"
     assert ours.count() == sparks.count() > 1 and ours.exceptAll(sparks).isEmpty()
     with LogReader.open(dir=member_dir) as reader:
-        assert verify.differences(spark, str(small / name), name, reader) == []
+        job = tables_in(str(small))[str(small / name)]
+        assert verify.differences(spark, str(small / name), job, reader) == []
     table = deltalake.DeltaTable(str(small / name))
     assert (table.version(), table.transaction_version(f"cluster.{name}")) == (3, 250_144)
     assert table.protocol() == deltalake.table.ProtocolVersions(1, 2, None, None), "no table features"
@@ -61,7 +61,7 @@ def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(
     with LogReader.open(dir=member_dir) as reader:
         for start, end in reversed(list(itertools.pairwise(ends))):
             part = reader.batches(start, end, columns=list(job.columns))
-            reduced = reductions.sessions(map(reductions.without_payloads, part))
+            reduced = job.reduction.rows_of(job.reduction.parts_of(part))
             delta_rs._merge(table, job, reduced, [], deltalake.CommitProperties())
 
     assert rows(tmp_path / "sessions") == rows(small / "sessions")
@@ -180,29 +180,11 @@ def test_one_job_keeps_one_table(small, member_dir, tmp_path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_however_a_life_of_timers_is_cut_its_table_is_the_same(tmp_path, seed):
-    timeline = Timeline.drawn(seed)
-    schema = arrow_schema({name: (ROW_COLUMNS[name], "") for name in LOG_COLUMNS})
-    entries = [dict(zip(LOG_COLUMNS, entry, strict=True)) for entry in timeline.entries]
-
-    def reduced(rows):
-        return reductions.timers(iter([pa.RecordBatch.from_pylist(rows, schema)]))
-
-    def found(table):
-        return {
-            row["correlationId"]: (
-                row["state"],
-                row["deadline"] and round(row["deadline"].timestamp()),
-                row["firings"],
-            )
-            for row in table.to_pylist()
-        }
-
-    assert found(reduced(entries)) == timeline.expected
+    entries, job = drawn_timers(seed), timers_job()
     table = deltalake.DeltaTable.create(str(tmp_path / "timers"), arrow_schema(TIMERS.columns))
-    cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 3)), 301]
-    for start, end in itertools.pairwise(cut * 32 for cut in cuts):
-        part = [entry for entry in entries if start <= entry["position"] < end]
+    for part in cut_by_position(entries, seed):
         of_snapshots = [entry for entry in part if entry["entryType"] in (SNAPSHOT, PENDING)]
-        job = timers_job()
-        delta_rs._merge(table, job, reduced(part), of_snapshots, deltalake.CommitProperties())
-    assert found(table.to_pyarrow_table()) == timeline.expected
+        parts = job.reduction.parts_of([pa.RecordBatch.from_pylist(part, job.schema)])
+        delta_rs._merge(table, job, job.reduction.rows_of(parts), of_snapshots, deltalake.CommitProperties())
+    found = {row["correlationId"]: row for row in table.to_pyarrow_table().to_pylist()}
+    assert found == expected.timers(entries)

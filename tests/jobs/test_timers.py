@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import itertools
-import random
 import shutil
 from pathlib import Path
 
@@ -21,12 +19,13 @@ from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import Commit, open_table, read
 from jobs.keeping import keep
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
-from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers, timers_job
+from jobs.streaming import ddl
+from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.log import open_reader
 from spark_connector.options.cluster_options import SourceOptions
-from spark_connector.schema import ROW_COLUMNS
-from tests.jobs.conftest import naive, rows_by
-from tests.jobs.timelines import Timeline
+from tests.jobs import expected
+from tests.jobs.conftest import naive, naive_rows, rows_by
+from tests.jobs.timelines import cut_by_position, drawn_timers
 from tests.jobs.without_spark import run
 from tests.spark.simulated import write_out
 
@@ -121,7 +120,7 @@ def kept_as_the_log_grows(keep_them, stages, table):
 
 @pytest.mark.conformance("P-103")
 def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(stages, tmp_path):
-    """By delta-rs, by the same expressions."""
+    """By delta-rs, by the same expressions of a merge."""
     kept_as_the_log_grows(keep_without_spark, stages, str(tmp_path / "timers"))
 
 
@@ -144,7 +143,7 @@ def test_timers_that_are_set_moved_cancelled_and_fired_are_in_sparks_table(spark
     rebuild.rebuild(spark, table, timers_job(), source)
     assert rows_by(read(spark, table), "correlationId") == whole
     with open_reader(SourceOptions.parse(source)) as reader:
-        assert verify.differences(spark, table, "timers", reader) == []
+        assert verify.differences(spark, table, timers_job(), reader) == []
 
 
 def test_a_timer_of_a_real_aeron_cluster_has_the_deadline_that_its_snapshot_says(spark, kept, decoded):
@@ -219,24 +218,10 @@ def test_snapshots_of_members_that_do_not_answer_are_not_taken_for_none():
 @pytest.mark.conformance("P-103")
 @pytest.mark.parametrize("seed", [1])
 def test_however_a_life_of_timers_is_cut_its_table_is_the_same(spark, table, seed):
-    timeline = Timeline.drawn(seed)
-    schema = ", ".join(f"{name} {ROW_COLUMNS[name]}" for name in LOG_COLUMNS)
-    entries = spark.createDataFrame(timeline.entries, schema)
-    assert {state for state, *_ in timeline.expected.values()} == {"SCHEDULED", "CANCELLED", "FIRED"}
-
-    def found(rows):
-        return {
-            row.correlationId: (row.state, row.deadline and round(row.deadline.timestamp()), row.firings)
-            for row in rows.collect()
-        }
-
-    assert found(timers(entries)) == timeline.expected
+    entries, job = drawn_timers(seed), timers_job()
     open_table(spark, table, TIMERS)
-    cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 3)), 301]
-    for batch, (start, end) in enumerate(itertools.pairwise(cut * 32 for cut in cuts)):
-        part = entries.where((entries.position >= start) & (entries.position < end))
-        rows = [dict(zip(LOG_COLUMNS, entry)) for entry in timeline.entries if start <= entry[0] < end]
-        of_snapshots = [row for row in rows if row["entryType"] in (SNAPSHOT, PENDING)]
-        timers_job().update(part, table, Commit("a query", batch, "{}"), of_snapshots)
-    assert found(read(spark, table)) == timeline.expected
-    assert rows_by(read(spark, table), "correlationId") == rows_by(timers(entries), "correlationId")
+    for batch, part in enumerate(cut_by_position(entries, seed)):
+        rows = spark.createDataFrame([tuple(entry.values()) for entry in part], ddl(LOG_COLUMNS))
+        of_snapshots = [entry for entry in part if entry["entryType"] in (SNAPSHOT, PENDING)]
+        job.update(rows, table, Commit("a query", batch, "{}"), of_snapshots)
+    assert rows_by(read(spark, table), "correlationId") == naive_rows(expected.timers(entries))

@@ -15,6 +15,7 @@ from cluster import ClusterError, ConfigurationError, LogReader
 from jobs import as_of, maintenance, rebuild, upkeep, verify
 from jobs.delta_table import Commit, append, delta_table, latest_version, merge, overwrite, read, retried
 from jobs.history import newest_version
+from jobs.log_to_delta import log_job
 from jobs.maintenance import retained
 from jobs.sessions import ON_MATCH
 from jobs.tables import TABLES, tables_in
@@ -49,7 +50,8 @@ def run_main(spark, monkeypatch, capsys):
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_table_that_its_job_kept_is_as_the_log_says(spark, kept, reader, name):
-    assert verify.differences(spark, f"{kept}/{name}", name, reader) == []
+    table = f"{kept}/{name}"
+    assert verify.differences(spark, table, tables_in(kept)[table], reader) == []
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_table_is_compared_as_far_as_it_went_when_its_job_goes_on(spark, place
         return found
 
     monkeypatch.setattr(verify, "newest_version", and_another_batch)
-    assert verify.differences(spark, table, "log", reader) == []
+    assert verify.differences(spark, table, log_job(), reader) == []
 
 
 def test_a_table_of_another_log_is_not_compared_and_named(kept, member_dir, run_main, monkeypatch):

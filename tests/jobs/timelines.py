@@ -1,63 +1,45 @@
-"""Random lives of timers, and what a table of them must have."""
+"""Random lives of timers, as the Log and snapshots say them."""
 
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import random
-from dataclasses import dataclass, field
+from typing import Any
 
 from jobs.schemas import PENDING, SNAPSHOT
+from jobs.timers import LOG_COLUMNS
 
 
-@dataclass
-class Timeline:
-    """A random life of timers: its entries and snapshots, and what a table of them must have."""
-
-    entries: list[tuple] = field(default_factory=list)
-    expected: dict[int, tuple] = field(default_factory=dict)
-
-    @classmethod
-    def drawn(cls, seed: int) -> Timeline:
-        """Sixty timers over 300 steps; every 50th is a snapshot."""
-        drawn, made = random.Random(seed), cls()
-        pending: dict[int, int] = {}
-        snapshots: list[tuple[int, dict[int, int]]] = []
-        fired: dict[int, list[tuple[int, int]]] = {}
-        for step in range(1, 301):
-            position = step * 32
-            timer = drawn.randrange(60)
-            if step % 50 == 0:
-                snapshots.append((position, dict(pending)))
-                made.entries.append((position, None, None, None, SNAPSHOT))
-                made.entries += [(position, None, _time(due), one, PENDING) for one, due in pending.items()]
-            elif timer in pending and drawn.random() < 0.3:
-                del pending[timer]
-            elif timer in pending and drawn.random() < 0.5:
-                due = pending.pop(timer)
-                now = max(step, due)
-                fired.setdefault(timer, []).append((position, now))
-                made.entries.append((position, 0, _time(now), timer, "TIMER"))
-            else:
-                pending[timer] = step + drawn.randrange(100)
-        for timer in fired.keys() | {one for _, of in snapshots for one in of}:
-            made.expected[timer] = _expected(timer, fired.get(timer, []), snapshots)
-        return made
+def drawn_timers(seed: int) -> list[dict[str, Any]]:
+    """The entries of sixty timers over 300 steps of 32 bytes; every 50th is a snapshot."""
+    drawn = random.Random(seed)
+    entries: list[tuple[Any, ...]] = []
+    pending: dict[int, int] = {}
+    for step in range(1, 301):
+        position = step * 32
+        timer = drawn.randrange(60)
+        if step % 50 == 0:
+            entries.append((position, None, None, None, SNAPSHOT))
+            entries += [(position, None, _time(due), one, PENDING) for one, due in pending.items()]
+        elif timer in pending and drawn.random() < 0.3:
+            del pending[timer]
+        elif timer in pending and drawn.random() < 0.5:
+            now = max(step, pending.pop(timer))
+            entries.append((position, step // 100, _time(now), timer, "TIMER"))
+        else:
+            pending[timer] = step + drawn.randrange(100)
+    return [dict(zip(LOG_COLUMNS, entry, strict=True)) for entry in entries]
 
 
-def _time(seconds):
+def cut_by_position(entries: list[dict[str, Any]], seed: int) -> list[list[dict[str, Any]]]:
+    """The same, cut at three of the steps."""
+    cuts = [0, *sorted(random.Random(seed).sample(range(1, 300), 3)), 301]
+    return [
+        [entry for entry in entries if start * 32 <= entry["position"] < end * 32]
+        for start, end in itertools.pairwise(cuts)
+    ]
+
+
+def _time(seconds: int) -> dt.datetime:
     return dt.datetime.fromtimestamp(seconds, dt.UTC)
-
-
-def _expected(timer, firings, snapshots):
-    """State, deadline in seconds, and firings: from one event after another."""
-    state, deadline = None, None
-    events = [(position, 1, at) for position, at in firings] + [(at, 0, of) for at, of in snapshots]
-    for _, is_firing, what in sorted(events, key=lambda event: event[:2]):
-        if is_firing:
-            deadline = deadline if state == "SCHEDULED" and deadline <= what else None
-            state = "FIRED"
-        elif timer in what:
-            state, deadline = "SCHEDULED", what[timer]
-        elif state == "SCHEDULED":
-            state = "CANCELLED"
-    return state, deadline, len(firings)

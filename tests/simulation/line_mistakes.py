@@ -278,13 +278,13 @@ LINE_MISTAKES = {
         "jobs.reductions",
         'side="right"',
         'side="left"',
-        "jobs/test_delta_rs_tables.py::test_however_a_life_of_timers_is_cut_its_table_is_the_same",
+        "jobs/test_reductions.py::test_entries_in_any_order_and_in_any_batches_make_the_same_rows",
     ),
     "close_is_activity": LineMistake(
         "jobs.reductions",
-        'pc.if_else(is_close, None, whole["timestamp"])',
-        'whole["timestamp"]',
-        "jobs/test_delta_rs_tables.py::test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both",
+        "pc.if_else(is_close, None, time)",
+        "time",
+        "jobs/test_reductions.py::test_entries_in_any_order_and_in_any_batches_make_the_same_rows",
     ),
     "restored_position_within_an_entry": LineMistake(
         "jobs.delta_rs",
