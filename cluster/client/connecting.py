@@ -10,7 +10,8 @@ Each ``poll`` takes at most one step and never waits. Egress comes back over the
 goes out on, so there is no egress subscription to make first. The deadline is fixed at the start; nothing
 extends it. Where Aeron's client would only find out by its time-out (a connection lost before the reply,
 a leader that is none), this one asks again: first for the session that the lost request may have opened, so
-that it does not open a second one.
+that it does not open a second one. A leader that is cut off from the others leads on for a while and opens no
+session: where it does not answer, the others are asked who leads.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from cluster.transport.endpoint import format_endpoints
 SAY_AFTER_NS = 1_500_000_000  # of an attempt that nobody answers
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
 ASK_AGAIN_NS = 50_000_000  # after a redirect to nobody, or to whom we asked
+ASK_OTHERS_NS = 1_000_000_000  # without an answer: who leads, once in so long
 
 
 class ConnectState(IntEnum):
@@ -68,7 +70,8 @@ class SessionOpening:
         self._request: Message | None = None
         self._leader_member_id = -1  # whom a redirect named
         self._prefer_until_ns = 0
-        self._not_before_ns = 0
+        self._leader_term_id = -1  # the highest in which somebody was named
+        self._not_before_ns = self._asked_ns = 0
         self._redirects = 0
         self._redirected_to = -1  # by the last one, whether we can reach it or not
         self._may_be_open = False  # a request went out, and its OK may have been lost with its leader
@@ -170,6 +173,7 @@ class SessionOpening:
             return
         stream_id = streams.LINK if isinstance(self._request, link.SessionResume) else streams.INGRESS
         if self.publication.offer(self._request, stream_id) > 0:
+            self._asked_ns = self._world.now_ns()
             self.state = ConnectState.POLL_RESPONSE
 
     def _poll_response(self, now_ns: int) -> None:
@@ -185,6 +189,32 @@ class SessionOpening:
         if publication.is_closed:
             self._may_be_open = True
             self._ask_again(now_ns + ASK_AGAIN_NS)
+        elif now_ns - self._asked_ns >= ASK_OTHERS_NS and not self._context.is_aeron:
+            self._ask_others(publication, now_ns)
+
+    def _ask_others(self, publication: IngressPublication, now_ns: int) -> None:
+        """Ask them for the session, which may be open by now; leave the silent member for a later leader."""
+        self.publications.do_work(now_ns)
+        for other in self.publications.connected():
+            if other is publication:
+                continue
+            if now_ns - other.asked_ns >= ASK_OTHERS_NS:
+                other.asked_ns = now_ns
+                other.offer(self._resume_request(), streams.LINK)
+            for message in other.receive():
+                if not isinstance(message, SessionEvent):
+                    continue
+                if message.code is EventCode.OK and self._is_answer(message):
+                    self.publication = other
+                    self._on_event(message, now_ns)
+                    return
+                is_later = message.leadership_term_id > self._leader_term_id
+                if is_later and message.leader_member_id not in (-1, publication.member_id):
+                    # Behind the end of the connection it forgets a request that is not in its log.
+                    publication.connection.close(f"member {message.leader_member_id} leads instead")
+                    self._may_be_open = True
+                    self._go_to(message, now_ns)
+                    return
 
     def _is_answer(self, event: SessionEvent) -> bool:
         """Whether it answers the request that is out, or names the session that an earlier one opened."""
@@ -217,19 +247,23 @@ class SessionOpening:
             case EventCode.AUTHENTICATION_REJECTED:
                 raise AuthenticationRejected(f"the cluster refused the session: {event.detail}")
             case EventCode.REDIRECT:
-                self._redirects += 1
                 self.publications.adopt(event.detail)
-                assert self.publication is not None
-                asked, leader = self.publication.member_id, event.leader_member_id
-                self._redirected_to = leader
-                is_known = leader in self.publications.endpoints and leader != asked
-                self._leader_member_id = leader if is_known else -1
-                self._prefer_until_ns = now_ns + PREFERRED_TIMEOUT_NS if is_known else 0
-                self._ask_again(0 if is_known else now_ns + ASK_AGAIN_NS)
+                self._go_to(event, now_ns)
             case EventCode.CLOSED:
                 # Dropped by an election, but maybe not by the leader that it brings; or no, it is not open.
                 self._may_be_open = not isinstance(self._request, link.SessionResume)
                 self._ask_again(now_ns + ASK_AGAIN_NS if self._may_be_open else now_ns)
+
+    def _go_to(self, event: SessionEvent, now_ns: int) -> None:
+        """Ask whom the event names next; whoever is there where it names nobody, or whom we asked."""
+        assert self.publication is not None
+        leader = self._redirected_to = event.leader_member_id
+        self._redirects += 1
+        self._leader_term_id = max(self._leader_term_id, event.leadership_term_id if leader >= 0 else -1)
+        is_known = leader in self.publications.endpoints and leader != self.publication.member_id
+        self._leader_member_id = leader if is_known else -1
+        self._prefer_until_ns = now_ns + PREFERRED_TIMEOUT_NS if is_known else 0
+        self._ask_again(0 if is_known else now_ns + ASK_AGAIN_NS)
 
     def _check_lane(self, event: SessionEvent) -> None:
         if self._context.lane is not None:

@@ -167,6 +167,45 @@ def test_redirects_do_not_extend_the_deadline(cluster):
     assert cluster.now_ns() - started_ns < 2.1e9
 
 
+@pytest.mark.parametrize("knows_session", [False, True])
+def test_a_leader_that_is_cut_off_from_the_others_is_left_for_the_one_that_they_follow(
+    cluster, knows_session
+):
+    """It leads its earlier term for 10 s more, and never commits a session (etcd 8660)."""
+    stale = cluster.members[0]
+    stale.on_connect_request = lambda connection, request: None
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
+    while not stale.of_type(SessionConnectRequest):
+        attempt.poll()
+        cluster.wait(0.001)
+    cluster.elect(2)
+    if knows_session:
+        opened = cluster.open_session(request_to(stale).correlation_id)
+        cluster.leader.on_resume = lambda connection, _: cluster.leader.send(connection, opened)
+    while not attempt.poll():
+        cluster.wait(0.001)
+
+    assert (attempt.event.leader_member_id, attempt.publication.member_id) == (2, 2)
+    assert all(connection.is_closed for connection in stale.connections)
+    assert bool(cluster.leader.of_type(SessionConnectRequest)) is not knows_session
+
+
+def test_a_leader_that_is_slow_is_waited_for(cluster):
+    """As where it asks an authenticator elsewhere: to ask again would begin that anew."""
+    leader = cluster.members[0]
+    leader.on_connect_request = lambda connection, request: None
+    attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
+    for _ in range(4000):
+        attempt.poll()
+        cluster.wait(0.001)
+    leader.send(leader.connection, cluster.open_session(request_to(leader).correlation_id))
+    while not attempt.poll():
+        cluster.wait(0.001)
+
+    assert len(leader.of_type(SessionConnectRequest)) == 1
+    assert cluster.members[1].of_type(link.SessionResume)
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 def test_after_a_lost_answer_a_client_asks_for_the_session_that_it_may_have(cluster, is_open):
     first, second = cluster.members[0], cluster.members[2]
