@@ -192,8 +192,11 @@ def test_a_leader_that_is_cut_off_from_the_others_is_left_for_the_one_that_they_
 
 def test_a_leader_that_is_slow_is_waited_for(cluster):
     """As where it asks an authenticator elsewhere: to ask again would begin that anew."""
-    leader = cluster.members[0]
+    cluster.elect(2)
+    leader, stale = cluster.leader, cluster.members[1]
     leader.on_connect_request = lambda connection, request: None
+    not_open = cluster.event(EventCode.CLOSED, 0).replace(leader_member_id=1, leadership_term_id=1)
+    stale.on_resume = lambda connection, request: stale.send(connection, not_open)
     attempt = SessionOpening(ClientContext(ENDPOINTS), cluster)
     for _ in range(4000):
         attempt.poll()
@@ -203,7 +206,7 @@ def test_a_leader_that_is_slow_is_waited_for(cluster):
         cluster.wait(0.001)
 
     assert len(leader.of_type(SessionConnectRequest)) == 1
-    assert cluster.members[1].of_type(link.SessionResume)
+    assert stale.of_type(link.SessionResume) and cluster.members[0].of_type(link.SessionResume)
 
 
 @pytest.mark.parametrize("is_open", [True, False])
