@@ -124,7 +124,7 @@ class LogDamaged(ClusterError):
         super().__init__(f"{where}: {what}" if where else what)
 
     def at(self, path: PathOrNone, offset_of_region: int = 0) -> "LogDamaged":
-        """The same damage, told with its file; ``offset_of_region`` is where the decoded bytes began."""
+        """The same damage with its file; ``offset_of_region`` is where the decoded bytes began."""
         offset = None if self.offset is None else self.offset + offset_of_region
         return LogDamaged(path, offset, self.what)
 
@@ -133,7 +133,7 @@ class DataLoss(ClusterError):
     """A position that was promised cannot be read any more, or belongs to another cluster's log."""
 
     code: ClassVar[str] = "CLUSTER_DATA_LOSS"
-    fix: ClassVar[str] = "Read the log that the position is of, or start again where this one begins."
+    fix: ClassVar[str] = "Read the log that the position belongs to, or start again where this one begins."
 
 
 class LogPurged(DataLoss):
@@ -190,14 +190,14 @@ class ClientClosed(ClusterError):
     """The session is closed, by us or by the cluster."""
 
     code: ClassVar[str] = "CLUSTER_SESSION_CLOSED"
-    fix: ClassVar[str] = "Connect again. What was not acknowledged may be in the log, or not."
+    fix: ClassVar[str] = "Connect again. Unacknowledged messages may or may not be in the log."
 
 
 class AuthenticationRejected(ClusterError):
     """The cluster's authenticator refused the client's credentials."""
 
     code: ClassVar[str] = "CLUSTER_REJECTED"
-    fix: ClassVar[str] = "Show the credentials of a principal that has the right."
+    fix: ClassVar[str] = "Present the credentials of a principal that has the right."
 
 
 class BatchRegistered(ClusterError):
@@ -236,7 +236,7 @@ class MembersApart(ClusterError):
 
 
 class ServiceError(ClusterError):
-    """A callback of a clustered service raised ``__cause__``; the log goes on behind the entry.
+    """A callback of a clustered service raised ``__cause__``; the log goes on after the entry.
 
     Of a service in another process there is no ``__cause__``, but its traceback as text: ``trace``.
     ``log_position`` is that after the entry, ``cluster_session_id`` the client whose entry it was or None.
@@ -275,7 +275,7 @@ class AgentTermination(ClusterError):
     """An agent cannot go on (Aeron: AgentTerminationException): whoever runs it ends the process."""
 
     code: ClassVar[str] = "CLUSTER_AGENT_ENDED"
-    fix: ClassVar[str] = "Start the process again, once what the line names is right."
+    fix: ClassVar[str] = "Correct what the line names, then start the process again."
 
 
 class MemberRestart(AgentTermination):
@@ -311,14 +311,14 @@ class LocalProtocolError(ProtocolError):
     """Our own caller asked for what the protocol does not allow."""
 
     code: ClassVar[str] = "CLUSTER_WRONG_CALL"
-    fix: ClassVar[str] = "Change the call, or the row: the line says what goes."
+    fix: ClassVar[str] = "Change the call or the row: the line says what is allowed."
 
 
 class RemoteProtocolError(ProtocolError):
     """Bytes from a peer break the protocol: drop its connection, keep running."""
 
     code: ClassVar[str] = "CLUSTER_PEER"
-    fix: ClassVar[str] = "See who is at the other end, and of which release."
+    fix: ClassVar[str] = "Check which program is at the other end, and its release."
 
 
 class TlsFailed(RemoteProtocolError):

@@ -27,7 +27,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.verbs import AsJson
-from cluster.errors import ClusterError, NotAClusterDirectory, StorageErrors
+from cluster.errors import ClusterError, StorageErrors
 from cluster.transport.event_logs import LOG_NAMES
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
@@ -99,8 +99,6 @@ def _members(directory: Path) -> list[Path]:
     from cluster.archive.files import OsFiles
     from cluster.reader.member_directory import find_cluster_directory, members_in
 
-    if not directory.is_dir():
-        raise NotAClusterDirectory(f"{directory}: no such directory")
     members = [Path(member) for member in members_in(OsFiles(), str(directory))]
     if not members:
         find_cluster_directory(OsFiles(), str(directory))  # says what is missing

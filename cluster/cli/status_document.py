@@ -213,8 +213,6 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     from cluster.transport.endpoint import parse_endpoints
 
     files = OsFiles()
-    if not directory.is_dir():
-        raise NotAClusterDirectory(f"{directory}: no such directory")
     folders = members_in(files, str(directory)) or [str(directory)]
     known: dict[int, Endpoint] = {}
     for folder in folders:

@@ -149,8 +149,8 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
             errors = [str(member["error"]) for member in members if "error" in member and "dir" not in member]
             text, fix = "no member runs", "Start the members."
             if closed := [str(member["memberId"]) for member in members if member.get("isClosed")]:
-                text = f"no member runs, and members {', '.join(closed)} were closed: they start no more"
-                fix = "Start those that `cluster tool make-members` has made, or makes, of them."
+                text = f"no member runs, and members {', '.join(closed)} were closed: they do not start again"
+                fix = "Start the members that `cluster tool make-members` makes from them."
             if errors:
                 text, fix = (
                     f"no member answers: {'; '.join(errors)}",
@@ -184,7 +184,7 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
     who = "a member" if member_id is None else f"member {member_id}"
     if not member["isAlive"]:
         if error := member.get("error"):
-            fix = "See whether its process runs, its host is reachable and its right `read` is given."
+            fix = "Check that its process runs, its host is reachable, and you have the right `read`."
             if "dir" in member:
                 fix = f"See {member['dir']}/node.log."
             why = Finding("no-answer", WARNING, member_id, f"{who} does not answer: {error}", fix)
@@ -212,7 +212,7 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
         messages.append(Finding("in-election", WARNING, member_id, text, fix))
     elif member.get("commitPosition") is None:
         text = f"what {who} has of the log is not known: {member.get('error', 'its archive does not say')}"
-        fix = "See whether its archive is reached from here."
+        fix = "Check that its archive can be reached from here."
         messages.append(Finding("log-unknown", WARNING, member_id, text, fix))
     elif _lags(member, "commitPosition", committed_before):
         text = f"{who} lags by {committed_before - member['commitPosition']:,} bytes or more"  # type: ignore[operator]
@@ -251,13 +251,13 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
             text = f"the certificate of {who} ends on {end}, in {left.days} days"
             if left < timedelta():
                 text = f"the certificate of {who} has ended on {end}"
-            fix = "Put a new one in its place; the member takes it without a restart."
+            fix = "Replace it with a new one; the member takes it without a restart."
             messages.append(Finding("certificate-ends", WARNING, member_id, text, fix))
     offset_ms = member.get("clockOffsetMs") or 0
     if abs(offset_ms) >= CLOCK_OFFSET_MS_MIN:
         shows = f"{abs(offset_ms) / 1_000:,.1f} s {'more' if offset_ms > 0 else 'less'}"
         text = f"the clock of {who} shows {shows} than those of a majority"
-        fix = "See the NTP client of its host, and set the clock; no member has to be restarted."
+        fix = "Check the NTP client of its host, and set the clock; no member needs a restart."
         messages.append(Finding("clock-off", WARNING, member_id, text, fix))
     replay = member.get("replayBytes")
     if replay is not None and replay > REPLAY_BYTES_MAX:

@@ -65,7 +65,7 @@ class Unreachable(ClusterError):
     """A member did not answer, or its answer broke off: another one may."""
 
     code = "CLUSTER_UNREACHABLE"
-    fix = "See that the members run, and that their endpoints can be reached from here."
+    fix = "Check that the members run, and that their endpoints can be reached from here."
 
 
 class LogClient(Protocol):

@@ -90,7 +90,7 @@ def test_the_configuration_of_a_member_may_lie_elsewhere(run, tmp_path):
     described = json.loads(contents(tmp_path / "one.tar.gz")["member-1/configuration.json"])
     assert {key["key"]: key for key in described["keys"]}["authenticator"]["value"] == "token"
     status, _, err = run("--dir", folder, "--config", moved, "--out", tmp_path / "two.tar.gz")
-    assert status == 2 and "it is of one member" in err and not (tmp_path / "two.tar.gz").exists()
+    assert status == 2 and "give --dir of the one member" in err and not (tmp_path / "two.tar.gz").exists()
 
 
 def test_from_afar_it_has_what_members_tell(run, tmp_path):

@@ -77,7 +77,7 @@ def test_of_members_of_which_nothing_is_known_it_is_not_said_how_many_may_be_los
 @pytest.mark.parametrize(
     "known, fix",
     [
-        ({"error": "db0:9000: Connection refused"}, "See whether its process runs, its host is reachable"),
+        ({"error": "db0:9000: Connection refused"}, "Check that its process runs, its host is reachable"),
         ({"error": "process 7 is stopped", "dir": "d"}, "See d/node.log"),
         ({"dir": "d"}, "cluster node --config FILE; of `cluster up` it is d/node.toml"),
     ],
@@ -113,8 +113,8 @@ def test_errors_are_looked_for_at_the_member_that_counted_them(known, where):
 
 def test_members_that_were_closed_are_not_to_be_started():
     [message] = judge_members([gone(0, isClosed=True), gone(1, isClosed=True), gone(2)], 3, NOW).messages
-    assert message.text == "no member runs, and members 0, 1 were closed: they start no more"
-    assert message.fix == "Start those that `cluster tool make-members` has made, or makes, of them."
+    assert message.text == "no member runs, and members 0, 1 were closed: they do not start again"
+    assert message.fix == "Start the members that `cluster tool make-members` makes from them."
 
 
 def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
