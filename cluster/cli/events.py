@@ -155,7 +155,7 @@ def logs_in(directory: Path, tail_bytes: int = 0, since: datetime = EPOCH) -> li
     """
     from cluster.cli.running_member import member_id_of
 
-    if not directory.is_dir():
+    if not directory.exists():
         raise NotAClusterDirectory(f"{directory}: no such directory")
     folders = sorted(path for path in directory.glob("*") if path.is_dir())
     found = []

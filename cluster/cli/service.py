@@ -16,8 +16,8 @@ Examples:
   cluster service --dir cluster-data/member-0
   cluster service --driver-dir /dev/shm/driver-0 --service-id 1
 
-By default (service_mode = process) a member starts the processes of its services itself. With service_mode =
-external it waits for this command. The class and its configuration come from the member; the working
+By default a member starts the processes of its services itself (service_mode = auto or process). With
+service_mode = external it waits for this command. The class and its configuration come from the member; the working
 directory is searched for the class, too. The process ends when its member ends, or on SIGTERM or Ctrl-C.
 """
 

@@ -108,7 +108,7 @@ class Directories:
         self._ids: dict[Path, int | None] = {} if member_id is None else {directory: member_id}
         self._readers: dict[Path, CountersReader] = {}
         self._gone: set[Path] = set()  # whose process has ended, until there is a new counters file
-        if not directory.is_dir():
+        if not directory.exists():
             raise NotAClusterDirectory(f"{directory}: no such directory")
         if not any(self._file(folder).exists() for folder in self._folders):
             raise NotAClusterDirectory(

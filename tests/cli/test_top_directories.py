@@ -77,7 +77,7 @@ def test_a_backup_is_no_member_minus_one(tmp_path, capsys):
     write_marked(tmp_path / "backup", ClusterComponentType.BACKUP, -1)
     for command in (["top", "--once", "--counters"], ["status"]):
         main([*command, "--dir", str(tmp_path / "backup")])
-        shown = capsys.readouterr().out
+        shown = capsys.readouterr().out.replace(str(tmp_path), "")  # the hundredth run of pytest has a -1
         assert "not running" in shown and "-1" not in shown
     main(["status", "--json", "--dir", str(tmp_path / "backup")])
     assert json.loads(capsys.readouterr().out)["backups"][0]["memberId"] is None
