@@ -17,8 +17,8 @@ Examples:
   cluster service --driver-dir /dev/shm/driver-0 --service-id 1
 
 By default a member starts the processes of its services itself (service_mode = auto or process). With
-service_mode = external it waits for this command. The class and its configuration come from the member; the working
-directory is searched for the class, too. The process ends when its member ends, or on SIGTERM or Ctrl-C.
+service_mode = external it waits for this command. The class and its configuration come from the member; the
+working directory is searched for the class, too. The process ends when its member ends, or on SIGTERM or Ctrl-C.
 """
 
 
