@@ -17,6 +17,7 @@ from cluster.errors import LogPurged, StorageError
 from jobs import as_of, delta_rs, verify
 from jobs.delta_rs import IDENTITY
 from jobs.delta_table import delta_table, open_table, read
+from jobs.log_to_delta import log_job
 from jobs.schemas import DELTA_RS, LOG, SESSIONS, SPARK, WRITER
 from tests.jobs.without_spark import IN_THREE, run
 
@@ -40,7 +41,7 @@ def test_spark_reads_what_delta_rs_wrote_as_it_reads_its_own(spark, small, kept,
     assert ours.exceptAll(sparks).isEmpty() and ours.count() == sparks.count() == 761
     assert as_of(spark, str(small), 205_088).count() == 289 + 319
     with LogReader.open(dir=member_dir) as reader:
-        assert verify.differences(spark, str(small), "log", reader) == []
+        assert verify.differences(spark, str(small), log_job(), reader) == []
 
     detail = delta_table(spark, str(small)).detail().collect()[0]
     assert detail.properties[WRITER] == DELTA_RS

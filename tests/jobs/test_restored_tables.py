@@ -172,12 +172,12 @@ def test_a_restore_while_sparks_job_runs_ends_it_and_refuses_later_starts(spark,
         keep_three({table: job})
         assert read(spark, table).count() == 761
         with LogReader.open(dir=member_dir) as reader:
-            assert verify.differences(spark, table, "log", reader) == []
+            assert verify.differences(spark, table, log_job(), reader) == []
         return
     with pytest.raises(ConfigurationError, match=wrong):
         keep_three({table: job})
     with LogReader.open(dir=member_dir) as reader:
-        assert any("rows is 461" in line for line in verify.differences(spark, table, "log", reader))
+        assert any("rows is 461" in line for line in verify.differences(spark, table, log_job(), reader))
 
 
 @pytest.mark.slow
@@ -226,5 +226,5 @@ def test_a_table_and_a_checkpoint_of_different_times_are_refused(spark, tmp_path
     shutil.rmtree(checkpoint_in(table))
     keep_on(20)
     with LogReader.open(dir=str(log.directory)) as reader:
-        assert verify.differences(spark, table, "log", reader) == []
+        assert verify.differences(spark, table, log_job(), reader) == []
     assert read(spark, table).count() == 80
