@@ -29,7 +29,7 @@ from cluster.errors import NO_SPACE, StorageError
 from cluster.log.checksum import Checksum
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64
-from cluster.log.words import Flag, Word
+from cluster.log.words import Word
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT
 
@@ -76,7 +76,6 @@ class RecordingWriter(StoredRecording):
     segment_base = Word(recording_words.SEGMENT_BASE)
     written_back = Word(recording_words.WRITTEN_BACK)
     unproven_crc = Word(recording_words.UNPROVEN_CRC)
-    is_single_frame = Flag(recording_words.IS_SINGLE_FRAME)
     file_sync_level = Word(recording_words.SYNC_LEVEL)
 
     def __init__(

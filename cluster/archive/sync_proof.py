@@ -45,7 +45,6 @@ from cluster.archive.proof_slots import MAGIC, MARK_OFFSET, PROOF_MODULES, SLOT_
 from cluster.log.checksum import Checksum
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, WORDS_OUT
-from cluster.log.words import Word
 
 _SLOT = struct.Struct("<IIQqqiII")
 _SLOT_OFFSETS = (0, proof_slots.PAGE)
@@ -149,16 +148,13 @@ def _put_first_slot(proof, page, position):  # type: ignore[no-untyped-def]
 class SyncProofFile:
     """The file of one active recording; by ``words`` kernels write its slots (``proof_slots.py``)."""
 
-    single_frames = Word(proof_slots.SINGLE_FRAMES)  # syncs of one frame each since the last of anything else
-
     def __init__(self, file: File, session_id: int) -> None:
         self.file = file
         self.words = np.zeros(proof_slots.PROOF_WORDS, np.int64)
-        self._words = self.words.data
-        self._words[proof_slots.SESSION_ID] = session_id
-        self._words[proof_slots.SINGLE_FRAMES_MIN] = SINGLE_FRAMES_MIN
-        self._words[proof_slots.FILE] = file.fileno()
-        self._words[proof_slots.IS_IN_PLACE] = file.is_pushed_in_place
+        self.words[proof_slots.SESSION_ID] = session_id
+        self.words[proof_slots.SINGLE_FRAMES_MIN] = SINGLE_FRAMES_MIN
+        self.words[proof_slots.FILE] = file.fileno()
+        self.words[proof_slots.IS_IN_PLACE] = file.is_pushed_in_place
 
     @classmethod
     def create(
@@ -180,19 +176,12 @@ class SyncProofFile:
         files.sync_directory(directory)
         return proof
 
-    @property
-    def last(self) -> SyncProof:
-        """What the newest slot says."""
-        sequence, from_position, to_position, session_id, data_crc, checksum = self._words[:6].tolist()
-        found = _CHECKSUMS.get(checksum)
-        return SyncProof(sequence, from_position, to_position, session_id, data_crc, found)
-
     def change_session(self, session_id: int, position: int) -> None:
         """Let a slot prove ``position`` for another session too; the next sync of any file makes it durable.
 
         The other slot proves as much for the session before, as long as the catalog names that one.
         """
-        self._words[proof_slots.SESSION_ID] = session_id
+        self.words[proof_slots.SESSION_ID] = session_id
         page = np.zeros(SLOT_LENGTH, np.uint8)
         offset = _put_first_slot(self.words, page, position)
         self.file.pwrite(page, offset)

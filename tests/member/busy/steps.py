@@ -159,8 +159,7 @@ def _state(life: MemberLife) -> dict[str, Any]:
     recording, cursor = parts.log.recording, parts.processing.adapter.cursor
     assert recording is not None and recording.position_counter is not None
     state: dict[str, Any] = {
-        "recorded": (recording.append_position, recording.synced_position, recording.written_back),
-        "unproven": (recording.unproven_crc, recording.is_single_frame),
+        "recorded": recording.words.tolist(),
         "shown": (recording.position_counter.get(), agent.counters.commit_position.get()),
         "processed": (cursor.read_position, cursor.position),
         "commit position": parts.log.commit_position,
@@ -174,7 +173,7 @@ def _state(life: MemberLife) -> dict[str, Any]:
         ],
     }
     if (proof := recording.proof) is not None:
-        state["proof"] = proof.last, proof.single_frames
+        state["proof"] = proof.words.tolist()
     if isinstance(phase, Leading):
         publication, leader = parts.log.publication, phase.leader
         assert publication is not None
