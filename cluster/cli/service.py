@@ -18,7 +18,8 @@ Examples:
 
 By default a member starts the processes of its services itself (service_mode = auto or process). With
 service_mode = external it waits for this command. The class and its configuration come from the member; the
-working directory is searched for the class, too. The process ends when its member ends, or on SIGTERM or Ctrl-C.
+working directory is searched for the class, too. The process ends when its member ends, or on
+SIGTERM or Ctrl-C.
 """
 
 
