@@ -100,7 +100,7 @@ def test_a_ring_that_is_full_takes_no_command_and_overwrites_none(driver, ring):
             written += 1
     assert written == (RING - 16) // 1008
     assert next(driver.commands()) == (1, b"first")
-    with pytest.raises(LocalProtocolError, match="at most 2048 go"):
+    with pytest.raises(LocalProtocolError, match="takes at most 2048"):
         ring.write(3, bytes(2049))
 
 

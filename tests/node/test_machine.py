@@ -36,7 +36,7 @@ def made(warned: Warnings) -> Machine:
     members = [f"{i},a:{9000 + 10 * i}" + f",a:{9002 + 10 * i}" * 4 for i in range(3)]
     keys = {"members": members, "member_id": 1, "leader_heartbeat_timeout": "30s"}
     config: Any = config_text.load(overrides=keys, environment={})
-    part: Any = SimpleNamespace(on_administered=None)
+    part: Any = SimpleNamespace(on_administered=None, calls=None)
     return Machine(
         config, part, part, part, part, warned, part, tls, part, on_service_error=part, restart=part
     )

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from cluster.archive import recording_words
 from cluster.archive.files import OsFiles
 from cluster.counters import CountersFile
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, NotAClusterDirectory
@@ -591,7 +592,8 @@ def test_frames_without_checksums_behind_ones_with_them_are_read_with_a_warning(
     member.stop()
     shutil.rmtree(tmp_path / "driver", ignore_errors=True)
     member = Member(tmp_path)
-    member.archive.extend(0, SESSION_ID).checksum = None  # as an archive that does not keep what it finds
+    # As an archive that does not keep what it finds.
+    member.archive.extend(0, SESSION_ID)._words[recording_words.CHECKSUM] = 0
     member.write(log)
     member.stop()
     with read(tmp_path) as reader:
