@@ -23,6 +23,7 @@ from tests.simulation.member import Member
 from tests.simulation.network_faults import NetworkFaults
 from tests.simulation.other_lists import OtherLists
 from tests.simulation.power_cuts import PowerCuts
+from tests.simulation.service_faults import ServiceFaults
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.standbys import StandbyOrders
@@ -52,6 +53,7 @@ class Nemesis:
         self.network = network = NetworkFaults(self)
         self._disks = FailingDisks(self)
         self._power_cuts = power_cuts = PowerCuts(self)
+        self._services = ServiceFaults(self)
         faults = self._faults()
         known = [name for name in faults if random.random() < 0.4] or ["kill"]
         if only:
@@ -85,13 +87,12 @@ class Nemesis:
         self._draw_apart("impostor", impostors.strike, impostors.random, 0.2, 1)
         lists = OtherLists(self)
         self._draw_apart("other list", lists.strike, lists.random, 0.2, 2)
-        self._services = history.world.random("processes of services")
         directories = WrongDirectories(self)
         self._draw_apart("wrong directory", directories.strike, directories.random, 0.2, 2)
         snapshots = SnapshotDamage(self)
         self._draw_apart("damaged snapshot", snapshots.strike, snapshots.random, 0.2, 2)
         if history.settings.services_apart:
-            self._draw_apart("end a service", self._end_service, self._services, 0.7, 6)
+            self._draw_apart("end a service", self._services.end, self._services.random, 0.7, 6)
         self._standby_orders: StandbyOrders | None = None
         self._transfers = history.world.random("transfers")
         self._draw_apart("transfer leadership", self._transfer, self._transfers, 0.03, 10)
@@ -114,7 +115,6 @@ class Nemesis:
                 self._pause_ns = 2_500 * MS
             self._weights["depose the leader"] = 3
         self._urging = history.world.random("urging")
-        self._stalls = history.world.random("stalls of services")
         self._operator = history.world.random("operator")
         self._snapshot_pause_ns = self._operator.choice([0, 1_000, 1_000, 4_000]) * MS  # 0: takes none
 
@@ -141,7 +141,7 @@ class Nemesis:
             "clock stop": self._clock_stop,
             "slow disk": self._disks.slow,
             "full disk": self._disks.full,
-            "slow service": self._slow_service,
+            "slow service": self._services.slow,
             "client vanishes": self._client_vanishes,
             "client hangs": self._client_hangs,
             "suspend": self.suspend,
@@ -543,34 +543,7 @@ class Nemesis:
         self.later(self.duration_ns(), f"the clock of member {member_id} goes on", clock.go_on)
         return f"member {member_id}"
 
-    # -- services, clients, operators --
-
-    def _slow_service(self) -> str | None:
-        member = self.any_member()
-        if member is None:
-            return None
-        duration_ns = self.duration_ns()
-        service_id = self._stalls.randrange(self.history.context.service_count)
-        member.services_stalled_until_ns[service_id] = self.world.now_ns + duration_ns
-        return f"service {service_id} of member {member.member_id} for {duration_ns / SECOND:.3f} s"
-
-    def _end_service(self) -> str | None:
-        """Kill the process of a service, now or at one of its next effects, or stop it for a while."""
-        member = self.any_member()
-        random = self._services
-        child = random.choice([*member.children.values()]) if member is not None and member.children else None
-        if child is None or (process := child.process) is None:
-            return None
-        how = random.choice(["kill", "kill in a turn", "stop"])
-        match how:
-            case "kill":
-                process.kill()
-            case "kill in a turn":
-                process.die_soon(random.randint(1, 60))
-            case "stop":
-                process.pause()
-                self.later(self.duration_ns(), f"{process.name} goes on", process.resume)
-        return f"{how}: {process.name}"
+    # -- clients, operators --
 
     def _client_vanishes(self) -> str:
         client = self.random.choice(self.history.clients)
