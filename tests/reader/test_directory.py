@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from cluster.archive import recording_words
 from cluster.archive.files import OsFiles
+from cluster.archive.recording_words import CHECKSUM
 from cluster.counters import CountersFile
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, NotAClusterDirectory
 from cluster.log.checksum import Checksum
@@ -586,14 +586,12 @@ def test_a_recording_that_verify_marked_invalid_is_still_read_with_a_warning(tmp
 
 def test_frames_without_checksums_behind_ones_with_them_are_read_with_a_warning(tmp_path):
     log = a_log(60)
-    half = log.entries[30][1]
     member = Member(tmp_path, checksum="crc32c")
-    member.write(log, half)
+    member.write(log, half := log.entries[30][1])
     member.stop()
     shutil.rmtree(tmp_path / "driver", ignore_errors=True)
     member = Member(tmp_path)
-    # As an archive that does not keep what it finds.
-    member.archive.extend(0, SESSION_ID)._words[recording_words.CHECKSUM] = 0
+    member.archive.extend(0, SESSION_ID)._words[CHECKSUM] = 0  # as an archive that keeps none
     member.write(log)
     member.stop()
     with read(tmp_path) as reader:

@@ -106,7 +106,12 @@ def test_this_release_starts_on_directories_of_the_one_before(previous, members)
     assert [dumped(THIS, folder, members.directory) for folder in folders] == before
     for verb in ("recovery-plan", "recording-log", "describe-latest-cm-snapshot"):
         asked = ("tool", verb, "--json", "--dir", str(folders[0]))
-        assert THIS.run(*asked, cwd=folders[0]) == previous.run(*asked, cwd=folders[0])
+        said, said_before = (json.loads(release.run(*asked, cwd=folders[0])) for release in (THIS, previous))
+        if verb == "recovery-plan":  # the one before knew no end of a recording that was never stopped
+            said, said_before = (
+                plan | {"appendedLogPosition": 0, "log": None} for plan in (said, said_before)
+            )
+        assert said == said_before
 
     for member_id in range(3):
         members.start(member_id, THIS)
