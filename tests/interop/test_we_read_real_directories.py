@@ -71,7 +71,8 @@ def test_the_log_of_a_real_node_is_read_while_it_runs_and_after(tmp_path, name, 
     read = entries_as_told(iter(entries))
     assert read[: len(told)] == told, "the service was told something else"
     if end == "orderly":
-        assert len(read) == len(told)
+        untold = read[len(told) :]  # its consensus module may sequence once more after its service was closed
+        assert all(callback in ("sessionClose", "timer") for callback, *_ in untold), untold
     capsys.readouterr()
     _say_the_same(directory, capsys)
 
