@@ -14,13 +14,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
 from cluster.protocol.token import identity_text, is_one_log, other_history
 from cluster.reader.file_systems import file_system_of, masked
+from cluster.reader.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -114,22 +115,19 @@ class ExportedLog:
         self,
         begin: int,
         end: int,
-        *,
-        columns: Iterable[str] | None = None,
-        entry_types: Iterable[str] | None = None,
+        selection: Selection,
         entry_filter: EntryFilter | None = None,
-        rows_per_batch: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The entries that the files hold, as ``LogReader.batches``. Raises LogDamaged, StorageError."""
         from cluster.log.columns import schema_of
 
         assert self.holds(begin, end)
-        schema = schema_of(None if columns is None else tuple(columns))
-        wanted = _Wanted(begin, end, entry_types, entry_filter)
+        schema = schema_of(selection.columns)
+        wanted = _Wanted(begin, end, selection.entry_types, entry_filter)
         read = list(dict.fromkeys([*schema.names, *wanted.columns]))
         for file in self.files:
             if file.begin < end and begin < file.end:
-                for batch in self._rows(file, begin, end, read, rows_per_batch or ROWS_PER_BATCH):
+                for batch in self._rows(file, begin, end, read, selection.rows_max or ROWS_PER_BATCH):
                     rows = wanted.rows(batch)
                     if rows.num_rows:
                         yield rows.select(schema.names)
@@ -236,10 +234,10 @@ class _Wanted:
     """Which rows of a file are wanted: those of a range, and those that a filter leaves."""
 
     def __init__(
-        self, begin: int, end: int, entry_types: Iterable[str] | None, entry_filter: EntryFilter | None
+        self, begin: int, end: int, types: tuple[str, ...] | None, entry_filter: EntryFilter | None
     ) -> None:
         self._begin, self._end = begin, end
-        self._types = None if entry_types is None else tuple(entry_types)
+        self._types = types
         self._sessions = entry_filter.sessions if entry_filter is not None else ()
         self._template_ids = entry_filter.template_ids if entry_filter is not None else ()
         if entry_filter is not None:

@@ -9,15 +9,15 @@ What the cluster has is read from it, and only what lies before that from files,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, LogPurged
 from cluster.protocol.token import identity_text
 from cluster.reader.exported_log import ExportedLog
-from cluster.reader.log_reader import LogReader, Wait
-from cluster.transport.clock import pause
-from cluster.transport.committed_log import BLOCK_LENGTH, OnDamage
+from cluster.reader.log_reader import LogReader
+from cluster.reader.selection import Selection
+from cluster.transport.committed_log import BlockOptions, OnDamage
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,69 +73,27 @@ class JoinedReader(LogReader):
         self._check_head(position, position + 1)
         return self.exported.boundary_at_or_after(position)
 
-    def batches(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        columns: Iterable[str] | None = None,
-        entry_types: Iterable[str] | None = None,
-        rows_per_batch: int | None = None,
-        max_bytes: int = BLOCK_LENGTH,
-        is_committed: bool = False,
-        on_damage: OnDamage | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        position = self.earliest_position() if from_position is None else from_position
+    def _runs(
+        self, begin: int, to_position: int | None, selection: Selection, how: BlockOptions
+    ) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
         joint = self.log.start_position
         while True:
-            if position < joint:
+            if begin < joint:
                 until = joint if to_position is None else min(joint, to_position)
-                self._check_head(position, until)
-                yield from self.exported.batches(
-                    position,
-                    until,
-                    columns=columns,
-                    entry_types=entry_types,
-                    entry_filter=self.entry_filter,
-                    rows_per_batch=rows_per_batch,
-                )
-                position = until
-            if to_position is not None and position >= to_position:
+                self._check_head(begin, until)
+                yield until, self.exported.batches(begin, until, selection, self.entry_filter)
+                begin = until
+            if to_position is not None and begin >= to_position:
                 return
             try:
-                for at, block in self.blocks(
-                    position, to_position, max_bytes=max_bytes, is_committed=is_committed, on_damage=on_damage
-                ):
-                    yield from self._decode(
-                        at, block, to_position, columns, entry_types, rows_per_batch, on_damage
-                    )
-                    position = at + len(block)
+                for end, decoded in super()._runs(begin, to_position, selection, how):
+                    yield end, decoded
+                    begin = end
                 return
             except LogPurged as error:  # meanwhile
                 joint = error.start_position
-                if position >= joint:
+                if begin >= joint:
                     raise
-
-    def follow(
-        self,
-        from_position: int | None = None,
-        to_position: int | None = None,
-        *,
-        columns: Iterable[str] | None = None,
-        entry_types: Iterable[str] | None = None,
-        wait: Wait = pause,
-        on_damage: OnDamage | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        wanted = None if columns is None else tuple(columns)
-        position = self.earliest_position() if from_position is None else from_position
-        joint = self.log.start_position
-        if position < joint:
-            until = joint if to_position is None else min(joint, to_position)
-            yield from self.batches(position, until, columns=wanted, entry_types=entry_types)
-            position = joint
-        yield from super().follow(
-            position, to_position, columns=wanted, entry_types=entry_types, wait=wait, on_damage=on_damage
-        )
 
     def _check_cluster(self) -> None:
         """Raise ConfigurationError for files of another log, once it is known which this one is."""

@@ -28,6 +28,7 @@ from cluster.protocol.token import (
     parse_token,
 )
 from cluster.reader.entry import Entry
+from cluster.reader.selection import Selection
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, BlockOptions, CommittedLog, OnDamage
 
@@ -333,7 +334,12 @@ class LogReader:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
         how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
-        blocks = self.log.blocks(self._begin(from_position), to_position, how)
+        return self._blocks(self._begin(from_position), to_position, how)
+
+    def _blocks(
+        self, begin: int, to_position: int | None, how: BlockOptions
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        blocks = self.log.blocks(begin, to_position, how)
         if self.entry_filter is None or self.entry_filter.is_by_type:
             return blocks
         applied = self.entry_filter.applied
@@ -381,17 +387,10 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
         """The entries of the range as Arrow record batches with the columns of ``ROW_SCHEMA``, or of some."""
-        blocks = self.blocks(
-            from_position,
-            to_position,
-            max_bytes=max_bytes,
-            is_committed=is_committed,
-            on_damage=on_damage,
-        )
-        for position, block in blocks:
-            yield from self._decode(
-                position, block, to_position, columns, entry_types, rows_per_batch, on_damage
-            )
+        selection = Selection.of(columns, entry_types, rows_per_batch)
+        how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
+        for _, decoded in self._runs(self._begin(from_position), to_position, selection, how):
+            yield from decoded
 
     @property
     def schema(self) -> "pa.Schema":
@@ -470,34 +469,41 @@ class LogReader:
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
         """As ``batches``, going on after the commit position as it moves."""
+        selection, how = Selection.of(columns, entry_types), BlockOptions(on_damage=on_damage)
         position = self._begin(from_position)
         while to_position is None or position < to_position:
             bound = self.commit_position()
             if to_position is not None:
                 bound = min(bound, to_position)
             before = position
-            for begin, block in self.blocks(position, bound, on_damage=on_damage) if bound > position else ():
-                yield from self._decode(begin, block, to_position, columns, entry_types, None, on_damage)
-                position = begin + len(block)
+            for end, decoded in self._runs(position, bound, selection, how) if bound > position else ():
+                yield from decoded
+                position = end
             if position == before:
                 wait(FOLLOW_INTERVAL_S)
+
+    def _runs(
+        self, begin: int, to_position: int | None, selection: Selection, how: BlockOptions
+    ) -> "Iterator[tuple[int, Iterator[pa.RecordBatch]]]":
+        """The batches of each run of entries, with the position at which the run ends."""
+        for position, block in self._blocks(begin, to_position, how):
+            yield position + len(block), self._decode(position, block, to_position, selection, how.on_damage)
 
     def _decode(
         self,
         position: int,
         block: np.ndarray,
         to_position: int | None,
-        columns: Iterable[str] | None,
-        entry_types: Iterable[str] | None,
-        rows_max: int | None,
+        selection: Selection,
         on_damage: OnDamage | None,
     ) -> "Iterator[pa.RecordBatch]":
         """Decode a block of whole messages; one that is no entry is damage. Of fragments, of those."""
         if self._has_fragments:
-            yield from self._decode_fragments(position, block, to_position, columns, entry_types, rows_max)
+            yield from self._decode_fragments(position, block, to_position, selection)
             return
         from cluster.log.columns import log_to_record_batch
 
+        entry_types = selection.entry_types
         if self.entry_filter is not None and entry_types is None:
             entry_types = self.entry_filter.rows
         offset = 0
@@ -509,10 +515,10 @@ class LogReader:
                     len(block),
                     position + offset,
                     to_position,
-                    columns=columns,
+                    columns=selection.columns,
                     entry_types=entry_types,
                     time_unit=self.time_unit,
-                    rows_max=rows_max,
+                    rows_max=selection.rows_max,
                 )
             except LogDamaged as damage:
                 assert damage.offset is not None
@@ -529,24 +535,18 @@ class LogReader:
             offset = decoded.next_position - position
 
     def _decode_fragments(
-        self,
-        position: int,
-        block: np.ndarray,
-        to_position: int | None,
-        columns: Iterable[str] | None,
-        entry_types: Iterable[str] | None,
-        rows_max: int | None,
+        self, position: int, block: np.ndarray, to_position: int | None, selection: Selection
     ) -> "Iterator[pa.RecordBatch]":
         from cluster.log.fragments import fragments_to_record_batch
 
         assert self._recording is not None
         recording = self._recording.recording
-        if self.entry_filter is not None or entry_types is not None:
+        if self.entry_filter is not None or selection.entry_types is not None:
             what = "its fragments have no entry types, sessions or template ids to choose by"
             raise ConfigurationError(f"recording {recording.recording_id} is no log of a cluster: {what}")
-        batch = fragments_to_record_batch(block, position, to_position, columns, recording)
-        for begin in range(0, batch.num_rows, rows_max or max(batch.num_rows, 1)):
-            yield batch.slice(begin, rows_max)
+        batch = fragments_to_record_batch(block, position, to_position, selection.columns, recording)
+        for begin in range(0, batch.num_rows, selection.rows_max or max(batch.num_rows, 1)):
+            yield batch.slice(begin, selection.rows_max)
 
     def __iter__(self) -> Iterator[Entry]:
         return self.entries()
