@@ -52,6 +52,7 @@ budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one ha
 SHARE = $(if $(PART),--part $(PART))
 
 slow: java  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories
+	@.ci/need chromium chromium fonts-dejavu-core
 	@$(PYTHON_BIN) -m pytest -q -n 2 -m slow $(SHARE) $(ARGS)
 
 STYLE = $(PYTHON_BIN) -m ruff check . && $(PYTHON_BIN) -m mypy
@@ -70,7 +71,7 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 	@$(PYTHON_BIN) -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS) --from $(FROM)) $(if $(STORY),--story) $(ARGS)
 
 interop: java  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
-	@.ci/node
+	@.ci/need npm nodejs npm
 	@.ci/promtool
 	@$(PYTHON_BIN) -m pytest -q -m 'interop and not slow' $(ARGS)
 

@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
+from tests.programs import require
+
 TIMEOUT_S = 60.0
 OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
@@ -24,7 +26,7 @@ class Browser:
         theirs_in, self._to = os.pipe()
         self._from, theirs_out = os.pipe()
         command = [
-            "chromium",
+            require("chromium", "chromium", "fonts-dejavu-core"),
             *OPTIONS,
             "--remote-debugging-pipe",
             f"--user-data-dir={profile}",

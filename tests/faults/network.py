@@ -17,7 +17,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Self, TypeVar
 
-from tests.faults.tools import kernel, require
+from tests.faults.tools import kernel
+from tests.programs import require
 
 CLONE_NEWNET = 0x40000000
 NOBODY = "02:00:00:00:00:fe"  # no host has it

@@ -13,7 +13,8 @@ import pytest
 from benchmarks.load import Load
 from benchmarks.real_members import RealMembers, await_that
 from tests.faults.conftest import check_everything
-from tests.faults.tools import kernel, require
+from tests.faults.tools import kernel
+from tests.programs import require
 
 pytestmark = pytest.mark.faults
 

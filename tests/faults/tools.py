@@ -1,24 +1,10 @@
-"""What tests of faults need beside Python: programs of the system, and what its kernel allows."""
+"""What tests of faults need of the system's kernel."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 
 import pytest
-
-
-def require(program: str, package: str) -> str:
-    """The program's path; installed by apt where it is missing and can be, as set-up does with Java."""
-    path = shutil.which(program)
-    if path is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", package]):
-            subprocess.run(command, check=False, env=environment, capture_output=True, timeout=90)
-        path = shutil.which(program)
-    assert path is not None, f"{program} is needed for this test: apt install {package}"
-    return path
 
 
 def kernel(*command: str) -> str:

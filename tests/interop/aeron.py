@@ -23,6 +23,7 @@ from typing import Any
 import pytest
 
 from cluster.cli.aeron import VERSION, fetch_jar
+from tests.programs import require
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -79,14 +80,7 @@ def _java() -> str:
 def _javac() -> str:
     """The compiler beside the Java that runs, or any; installed where that is possible."""
     beside = Path(os.path.realpath(shutil.which(_java()) or _java())).parent / "javac"
-    found = str(beside) if beside.exists() else shutil.which("javac")
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
-        environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
-        _run(["apt-get", "update", "-qq"], env=environment)
-        _run(["apt-get", "install", "-y", "-qq", "openjdk-17-jdk-headless"], env=environment)
-        found = shutil.which("javac")
-    assert found is not None, "a Java compiler is needed: apt install openjdk-17-jdk-headless"
-    return found
+    return str(beside) if beside.exists() else require("javac", "openjdk-17-jdk-headless")
 
 
 def _run(command: Sequence[str], **options: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -20,6 +19,7 @@ from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.supervisor import RESTART_STATUS
 from jobs.command import parser
+from tests.programs import require
 from tests.tree import ROOT
 
 DEPLOY = ROOT / "conf" / "deploy"
@@ -39,12 +39,10 @@ def test_systemd_finds_nothing_wrong_with_the_unit() -> None:
     assert service["RestartForceExitStatus"] == str(RESTART_STATUS)
     assert service["RestartPreventExitStatus"] == "2"  # ConfigurationError's
     assert unit["Unit"]["AssertPathExists"].endswith(f"/cluster/{IDENTITY_FILE_NAME}")
-    if (program := shutil.which("systemd-analyze")) is not None:
-        said = subprocess.run(
-            [program, "verify", str(UNIT)], capture_output=True, text=True, timeout=60
-        ).stderr
-        of_us = [line for line in said.splitlines() if UNIT.name in line]
-        assert [line for line in of_us if "/opt/cluster/bin/cluster is not executable" not in line] == []
+    command = [require("systemd-analyze", "systemd"), "verify", str(UNIT)]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+    of_us = [line for line in said.splitlines() if UNIT.name in line]
+    assert [line for line in of_us if "/opt/cluster/bin/cluster is not executable" not in line] == []
 
 
 def test_logs_are_rotated_by_the_signal_that_opens_them_again() -> None:
