@@ -115,8 +115,8 @@ def live(up: Up, cwd: Path) -> None:
         time.sleep(2)
         press(up.leader, "kill")
         browser.await_that(
-            "[...document.querySelectorAll('.moved')].some(moved => moved.textContent === 'Vote'"
-            " && moved.getAnimations()[0]?.effect.getComputedTiming().progress > 0.4)"
+            "[...document.querySelectorAll('.names text')].some(name => /^Vote/.test(name.textContent)"
+            " && name.parentNode.getAnimations()[0]?.effect.getComputedTiming().progress > 0.2)"
         )
         screenshot(browser, "election")
         serving.signal(signal.SIGINT)
