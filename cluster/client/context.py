@@ -106,8 +106,9 @@ class ClientContext:
             )
         for name in ("message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < float("inf"):
-                raise ConfigurationError(f"{name} is {value}, expected more than 0, and an end")
+            is_number = isinstance(value, int | float)
+            if value is not None and not (is_number and 0 < value < float("inf")):
+                raise ConfigurationError(f"{name} is {value!r}, expected more than 0, and an end")
         if self.reopen and not self.dispatch.hears_of_lost_sessions:
             raise ConfigurationError(
                 f"reopen: expected a listener with on_session_lost, got {self.egress_listener!r}"

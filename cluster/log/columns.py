@@ -5,14 +5,14 @@ the range in which its first frame begins, so that ranges which share their boun
 none. What an entry does not have is null, and so is what it has with SBE's null value.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
 
-from cluster.errors import LogDamaged
+from cluster.errors import ConfigurationError, LogDamaged
 from cluster.log import column_kernels as k
 from cluster.log.frames import FRAME_ALIGNMENT, MALFORMED
 from cluster.protocol.frame import DATA_FRAME_HEADER
@@ -118,6 +118,8 @@ class _Plan:
 def _plan(columns: tuple[str, ...] | None, entry_types: tuple[str, ...] | None) -> _Plan:
     known = [*ROW_SCHEMA, *FRAME_SCHEMA]
     names = [field.name for field in known]
+    _check_known("columns", columns or (), names)
+    _check_known("entry_types", entry_types or (), ENTRY_TYPES)
     wanted = tuple(range(k.COLUMN_COUNT)) if columns is None else tuple(names.index(name) for name in columns)
     decoded = tuple(column for column in wanted if column < k.COLUMN_COUNT)
     if decoded != wanted and k.POSITION not in decoded:
@@ -125,6 +127,12 @@ def _plan(columns: tuple[str, ...] | None, entry_types: tuple[str, ...] | None) 
     kinds = ENTRY_TYPES if entry_types is None else entry_types
     mask = sum(1 << ENTRY_TYPES.index(kind) for kind in set(kinds))
     return _Plan(wanted, decoded, pa.schema([known[column] for column in wanted]), mask)
+
+
+def _check_known(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    for name in names:
+        if name not in known:
+            raise ConfigurationError(f"{what}: {name!r} is unknown; expected some of {', '.join(known)}")
 
 
 def schema_of(columns: Iterable[str] | None) -> pa.Schema:

@@ -1,9 +1,13 @@
-"""The type of an entry of the log as ``LogReader.entries`` yields it."""
+"""An entry of the log as ``LogReader.entries`` yields it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Required, TypedDict
+from typing import TYPE_CHECKING, Required, TypedDict, cast
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Entry(TypedDict, total=False):
@@ -40,3 +44,13 @@ class Entry(TypedDict, total=False):
     frameSessionId: int
     streamId: int
     reservedValue: int
+
+
+def rows(batch: pa.RecordBatch) -> Iterator[Entry]:
+    """The rows of a record batch, each without the columns that it does not have."""
+    names = [
+        name for name, column in zip(batch.schema.names, batch.columns) if column.null_count < batch.num_rows
+    ]
+    values = [batch.column(name).to_pylist() for name in names]
+    for row in zip(*values):
+        yield cast(Entry, {name: value for name, value in zip(names, row) if value is not None})

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
 from cluster.protocol.token import identity_text, is_one_log, other_history
+from cluster.reader.arguments import Selection
 from cluster.reader.file_systems import file_system_of, masked
-from cluster.reader.selection import Selection
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError, LogPurged
 from cluster.protocol.token import identity_text
+from cluster.reader.arguments import Selection
 from cluster.reader.exported_log import ExportedLog
 from cluster.reader.log_reader import LogReader
-from cluster.reader.selection import Selection
 from cluster.transport.committed_log import BlockOptions, OnDamage
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ range of positions is half-open, and an entry belongs to the range in which its 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -27,8 +27,8 @@ from cluster.protocol.token import (
     other_history,
     parse_token,
 )
-from cluster.reader.entry import Entry
-from cluster.reader.selection import Selection
+from cluster.reader.arguments import Path, Selection, begin_of, end_of, path_of, paths_of
+from cluster.reader.entry import Entry, rows
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, BlockOptions, CommittedLog, OnDamage
 
@@ -68,10 +68,10 @@ class LogReader:
     def open(
         cls,
         *,
-        dir: str | Sequence[str] | None = None,
-        archive_dir: str | Sequence[str] | None = None,
-        cluster_dir: str | None = None,
-        aeron_dir: str | None = None,
+        dir: Path | Sequence[Path] | None = None,
+        archive_dir: Path | Sequence[Path] | None = None,
+        cluster_dir: Path | None = None,
+        aeron_dir: Path | None = None,
         endpoints: str | None = None,
         consensus_endpoints: str | None = None,
         aeron_archive: str | None = None,
@@ -115,11 +115,13 @@ class LogReader:
         elif aeron_archive is not None:
             from cluster.aeron.aeron_recording import AeronRecording
 
+            aeron_dir = path_of("aeron_dir", aeron_dir)
             recording = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
             reader = cls(recording, entry_filter, recording=recording)
         else:
             from cluster.aeron.aeron_log import AeronLog
 
+            aeron_dir = path_of("aeron_dir", aeron_dir)
             reader = cls(AeronLog(over_aeron[0], aeron_dir=aeron_dir, **options), entry_filter)
         if at_least is not None:
             try:
@@ -132,10 +134,10 @@ class LogReader:
     @classmethod
     def _open(
         cls,
-        dir: str | Sequence[str] | None,
-        archive_dir: str | Sequence[str] | None,
-        cluster_dir: str | None,
-        aeron_dir: str | None,
+        dir: Path | Sequence[Path] | None,
+        archive_dir: Path | Sequence[Path] | None,
+        cluster_dir: Path | None,
+        aeron_dir: Path | None,
         endpoints: str | None,
         consumer_group: str | None,
         entry_filter: "EntryFilter | None",
@@ -155,6 +157,8 @@ class LogReader:
             return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter, group)
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
+        dir, archive_dir = paths_of("dir", dir), paths_of("archive_dir", archive_dir)
+        cluster_dir, aeron_dir = path_of("cluster_dir", cluster_dir), path_of("aeron_dir", aeron_dir)
         if not isinstance(dir, str | None):
             if cluster_dir is not None or aeron_dir is not None or isinstance(archive_dir, str):
                 raise ConfigurationError("beside several directories give archive_dir alone, as many")
@@ -270,10 +274,15 @@ class LogReader:
             raise ConfigurationError("the reader was opened without consumer_group")
         return self._reader_group
 
+    def _range(self, from_position: int | None, to_position: int | None) -> tuple[int, int | None]:
+        """Raises ConfigurationError for what is no position, LogPurged as ``_begin``."""
+        end = None if to_position is None else end_of("to_position", to_position)
+        return self._begin(from_position), end
+
     def _begin(self, from_position: int | None) -> int:
         """Where a range begins. Raises LogPurged for a group without a report in a log without its head."""
         if from_position is not None:
-            return from_position
+            return begin_of("from_position", from_position)
         start = self.earliest_position()
         if self._reader_group is None:
             return start
@@ -334,16 +343,34 @@ class LogReader:
     ) -> Iterator[tuple[int, np.ndarray]]:
         """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
         how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
-        return self._blocks(self._begin(from_position), to_position, how)
+        return self._blocks(*self._range(from_position, to_position), how)
 
     def _blocks(
         self, begin: int, to_position: int | None, how: BlockOptions
     ) -> Iterator[tuple[int, np.ndarray]]:
-        blocks = self.log.blocks(begin, to_position, how)
+        blocks = self._from_entry(begin, self.log.blocks(begin, to_position, how))
         if self.entry_filter is None or self.entry_filter.is_by_type:
             return blocks
         applied = self.entry_filter.applied
         return ((position, applied(block)) for position, block in blocks)
+
+    def _from_entry(
+        self, begin: int, blocks: Iterator[tuple[int, np.ndarray]]
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """``blocks``, unless no entry begins at their begin, which else looks like damage."""
+        try:
+            first = next(blocks, None)
+        except LogDamaged:
+            after = begin
+            with contextlib.suppress(ClusterError):
+                after = self.boundary_at_or_after(begin)
+            if after == begin:
+                raise
+            why = f"no entry begins there, the next one begins at {after}"
+            raise ConfigurationError(f"from_position is {begin}: {why}") from None
+        if first is not None:
+            yield first
+            yield from blocks
 
     def boundary_at_or_after(
         self,
@@ -389,7 +416,7 @@ class LogReader:
         """The entries of the range as Arrow record batches with the columns of ``ROW_SCHEMA``, or of some."""
         selection = Selection.of(columns, entry_types, rows_per_batch)
         how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
-        for _, decoded in self._runs(self._begin(from_position), to_position, selection, how):
+        for _, decoded in self._runs(*self._range(from_position, to_position), selection, how):
             yield from decoded
 
     @property
@@ -470,7 +497,7 @@ class LogReader:
     ) -> "Iterator[pa.RecordBatch]":
         """As ``batches``, going on after the commit position as it moves."""
         selection, how = Selection.of(columns, entry_types), BlockOptions(on_damage=on_damage)
-        position = self._begin(from_position)
+        position, to_position = self._range(from_position, to_position)
         while to_position is None or position < to_position:
             bound = self.commit_position()
             if to_position is not None:
@@ -562,16 +589,6 @@ class LogReader:
             return
         with contextlib.suppress(ClusterError):  # what went wrong first is the one to tell
             self.close()
-
-
-def rows(batch: "pa.RecordBatch") -> Iterator[Entry]:
-    """The rows of a record batch, each without the columns that it does not have."""
-    names = [
-        name for name, column in zip(batch.schema.names, batch.columns) if column.null_count < batch.num_rows
-    ]
-    values = [batch.column(name).to_pylist() for name in names]
-    for row in zip(*values):
-        yield cast(Entry, {name: value for name, value in zip(names, row) if value is not None})
 
 
 def message_end(block: np.ndarray, offset: int) -> int:

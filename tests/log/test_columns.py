@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from cluster.errors import LogDamaged
+from cluster.errors import ConfigurationError, LogDamaged
 from cluster.log.columns import ENTRY_TYPES, ROW_SCHEMA, log_to_record_batch
 from cluster.log.frames import LogParams
 from cluster.protocol.enums import ClusterTimeUnit
@@ -186,7 +186,7 @@ def test_columns_and_entry_types_can_be_pruned():
     assert decode(log, columns=[], entry_types=["TIMER"]).record_batch.schema == pa.schema([])
     assert decode(log, columns=["appVersion"]).record_batch.column(0).to_pylist() == [None] * 3
     assert decode(log, entry_types=[]).record_batch.num_rows == 0
-    with pytest.raises(ValueError):
+    with pytest.raises(ConfigurationError, match="columns: 'nope' is unknown; expected some of position"):
         decode(log, columns=["nope"])
 
 
