@@ -29,7 +29,7 @@ from cluster.client.environment import context_of
 from cluster.client.gathering import LOOK_S, Gathering
 from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
-from cluster.client.payloads import Payloads, as_columns, joined
+from cluster.client.payloads import Payloads, as_columns
 from cluster.client.requests import Request, Requests
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.client.standing import ClientStanding, Standing
@@ -37,7 +37,7 @@ from cluster.errors import ClientClosed, LocalProtocolError, TimedOut, need
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
-from cluster.service.payload import Payload, check_length
+from cluster.service.payload import Payload, check_length, joined
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent

@@ -100,10 +100,9 @@ class ClientContext:
         object.__setattr__(self, "endpoints", endpoints)
         object.__setattr__(self, "dispatch", as_dispatch(self.egress_listener))
         object.__setattr__(self, "credentials_supplier", as_supplier(self.credentials))
-        if len(self.client_name) > CLIENT_NAME_LENGTH_MAX:
-            raise ConfigurationError(
-                f"client_name: {len(self.client_name)} characters, expected at most {CLIENT_NAME_LENGTH_MAX}"
-            )
+        if not isinstance(self.client_name, str) or len(self.client_name) > CLIENT_NAME_LENGTH_MAX:
+            expected = f"a text of at most {CLIENT_NAME_LENGTH_MAX} characters"
+            raise ConfigurationError(f"client_name: expected {expected}, got {self.client_name!r:.120}")
         for name in ("message_timeout_s", "new_leader_timeout_s", "keep_alive_interval_s"):
             value = getattr(self, name)
             is_number = isinstance(value, int | float)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from cluster.errors import LocalProtocolError
 from cluster.log.session_frames import join_payloads
 from cluster.protocol.arrays import np
-from cluster.service.payload import Payload
+from cluster.service.payload import not_bytes
 
 # A sequence of bytes, (buffer, offsets, lengths), or a pyarrow array of binary or string values.
 Payloads: TypeAlias = Sequence[bytes] | tuple[np.ndarray, np.ndarray, np.ndarray] | Any
@@ -33,27 +33,7 @@ def as_columns(payloads: Payloads) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     try:
         return join_payloads(payloads)
     except TypeError:
-        raise _no_bytes(payloads) from None
-
-
-def joined(parts: Sequence[Payload]) -> bytes:
-    """One message from its parts. TypeError for a part that is no buffer of bytes."""
-    try:
-        return b"".join(parts)  # type: ignore[arg-type]  # arrays are buffers too
-    except TypeError:
-        raise _no_bytes(parts) from None
-
-
-def _no_bytes(payloads: Any) -> TypeError:
-    """What is wrong with the first that is not bytes, or with a batch that is no sequence of them."""
-    if isinstance(payloads, bytes | str) or not isinstance(payloads, Sequence):
-        return TypeError(f"payloads: expected a sequence of bytes, got {payloads!r:.60}")
-    for row, payload in enumerate(payloads):
-        if isinstance(payload, str):
-            return TypeError(f"payload {row}: expected bytes, got the text {payload!r:.60}: encode it")
-        if not hasattr(payload, "__buffer__") and not isinstance(payload, bytes | bytearray | memoryview):
-            return TypeError(f"payload {row}: expected bytes, got {payload!r:.60}")
-    return TypeError("payloads: expected buffers of bytes")
+        raise not_bytes(payloads) from None
 
 
 def _of_arrow(array: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

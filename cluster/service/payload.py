@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from cluster.errors import LocalProtocolError
 from cluster.protocol.arrays import np
@@ -13,9 +13,29 @@ Payload: TypeAlias = bytes | bytearray | memoryview | np.ndarray
 
 def gathered(payload: Sequence[Payload], length_max: int) -> bytes:
     """The buffers as one message. Raises LocalProtocolError when it is longer than ``length_max`` bytes."""
-    message = b"".join(payload)  # type: ignore[arg-type]  # arrays are buffers too
+    message = joined(payload)
     check_length(len(message), length_max)
     return message
+
+
+def joined(parts: Sequence[Payload]) -> bytes:
+    """One message from its parts. TypeError for a part that is no buffer of bytes."""
+    try:
+        return b"".join(parts)  # type: ignore[arg-type]  # arrays are buffers too
+    except TypeError:
+        raise not_bytes(parts) from None
+
+
+def not_bytes(payloads: Any) -> TypeError:
+    """What is wrong with the first that is not bytes, or with a batch that is no sequence of them."""
+    if isinstance(payloads, bytes | str) or not isinstance(payloads, Sequence):
+        return TypeError(f"payloads: expected a sequence of bytes, got {payloads!r:.60}")
+    for row, payload in enumerate(payloads):
+        if isinstance(payload, str):
+            return TypeError(f"payload {row}: expected bytes, got the text {payload!r:.60}: encode it")
+        if not hasattr(payload, "__buffer__") and not isinstance(payload, bytes | bytearray | memoryview):
+            return TypeError(f"payload {row}: expected bytes, got {payload!r:.60}")
+    return TypeError("payloads: expected buffers of bytes")
 
 
 def check_length(length: int, length_max: int) -> None:

@@ -485,6 +485,23 @@ def test_a_container_that_is_no_responder_connects_nobody():
     assert results == [-1, -1]
 
 
+def test_a_text_is_no_message_and_the_service_learns_what_to_do():
+    container = a_leader(service := Recorder())
+    outcomes = []
+
+    def send(session, *_):
+        for offer in (session.offer, service.cluster.offer):
+            with pytest.raises(TypeError, match="payload 1: expected bytes, got the text 'b': encode it"):
+                offer(b"a", "b")
+            outcomes.append(offer(b"a"))
+
+    service.do["on_session_message"] = send
+    container.log.opened(1)
+    container.log.message(1, b"")
+    container.commit()
+    assert len(outcomes) == 2
+
+
 def test_a_message_that_is_too_long_is_refused():
     container = a_leader(service := Recorder(), max_message_length=100)
     outcomes = []
