@@ -36,7 +36,7 @@ from cluster.protocol.response_channel import as_supervised
 from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
-from cluster.transport.endpoint import format_endpoints
+from cluster.transport.endpoint import describe_member, format_endpoints
 
 SAY_AFTER_NS = 1_500_000_000  # of an attempt that nobody answers
 PREFERRED_TIMEOUT_NS = 500_000_000  # how long to hold out for the leader that a redirect named
@@ -98,10 +98,10 @@ class SessionOpening:
         try:
             if now_ns > self._deadline_ns:
                 raise TimedOut(self._describe())
-            if now_ns > self._say_ns and (failures := self.publications.describe_failures()):
+            if now_ns > self._say_ns:
                 self._say_ns = self._deadline_ns
                 left_s = (self._deadline_ns - now_ns) / 1e9
-                self._world.warn(f"no session yet: {failures}; tried for {left_s:.2g} s more")
+                self._world.warn(f"no session yet: {self._why_none()}; trying for another {left_s:.2g} s")
             match self.state:
                 case ConnectState.CREATE_INGRESS_PUBLICATIONS:
                     self.publications.do_work(now_ns)
@@ -290,14 +290,21 @@ class SessionOpening:
 
     def _describe(self) -> str:
         endpoints = format_endpoints(self.publications.endpoints)
-        parts = [f"no session within {self._context.message_timeout_s:g} s ({self.state.name})"]
-        parts.append(f"ingress endpoints {endpoints}")
+        return (
+            f"no session within {self._context.message_timeout_s:g} s: {self._why_none()} "
+            f"({self.state.name}, ingress endpoints {endpoints})"
+        )
+
+    def _why_none(self) -> str:
+        parts = []
+        if self.state is ConnectState.POLL_RESPONSE and self.publication is not None:
+            asked = describe_member(self.publication.member_id, self.publication.endpoint)
+            parts.append(f"{asked} opens none; the cluster may be suspended, or lack a majority")
         if self._redirects:
             parts.append(f"redirected {self._redirects} times, last to {self._describe_leader()}")
-        failures = self.publications.describe_failures()
-        if failures:
+        if failures := self.publications.describe_failures():
             parts.append(failures)
-        return "; ".join(parts)
+        return "; ".join(parts) or "no member answers"
 
     def _describe_leader(self) -> str:
         """Who leads by the last redirect. Not every member knows where the others take this medium."""

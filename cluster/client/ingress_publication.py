@@ -285,12 +285,13 @@ class IngressPublications:
     def describe_failures(self) -> str:
         """Why members could not be reached, by member; empty when nothing failed."""
         silent = {
-            member_id: "connected, but no Hello is answered"
+            member_id: "connected, but not answered: a busy member, or another program"
             for member_id, publication in self._publications.items()
             if publication.connection.is_connected and not publication.is_connected
         }
         parts = []
-        for member_id, why in sorted((silent | self.why_failed).items()):
+        failed = (silent | self.why_failed).items()
+        for member_id, why in sorted(failed, key=lambda item: (item[0] < 0, abs(item[0]))):  # as given
             if (endpoint := self.endpoints.get(member_id)) is not None:
                 at = f" at {endpoint}" if member_id >= 0 else ""
                 parts.append(f"{describe_member(member_id, endpoint)}{at}: {why}")
