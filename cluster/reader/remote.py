@@ -133,7 +133,7 @@ class RemoteLog:
             if not is_said and now_ns > begin_ns + SAY_AFTER_NS:
                 is_said, left_s = True, (deadline_ns - now_ns) / 1e9
                 logger.warning(
-                    "no member answers yet: %s; asked for %.0f s more", _describe(failures), left_s
+                    "no member answers yet: %s; asking for another %.0f s", _describe(failures), left_s
                 )
             self._wait(RETRY_INTERVAL_S)
 

@@ -571,7 +571,8 @@ def test_that_nobody_answers_is_said_once_before_it_is_given_up(members, caplog)
         open_reader(members)
     [said] = caplog.messages
     assert (
-        said == "no member answers yet: member 0: down; member 1: down; member 2: down; asked for 19 s more"
+        said
+        == "no member answers yet: member 0: down; member 1: down; member 2: down; asking for another 19 s"
     )
 
 
