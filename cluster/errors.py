@@ -355,4 +355,4 @@ def need(extra: str) -> None:
         if find_spec(name) is None:
             raise ExtraNeeded(
                 f"{name} is not installed; expected pip install 'pyspark-cluster[{extra}]'", name=name
-            )
+            ) from None  # the reader needs no trace of the import that has failed

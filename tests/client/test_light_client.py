@@ -51,6 +51,7 @@ def test_an_import_of_what_is_not_installed_says_which_extra_brings_it(statement
     last = run.stderr.splitlines()[-1]
     assert last.endswith(f"is not installed; expected pip install 'pyspark-cluster[{extra}]'")
     assert last.startswith("cluster.errors.ExtraNeeded: numba is")
+    assert run.stderr.count("Traceback") == 1, "that of the failed import is of no use"
 
 
 def test_the_command_says_which_extra_brings_it_in_one_line():
