@@ -88,7 +88,7 @@ def send(
     ] = False,
 ) -> None:
     """Send lines or records as one session; print what is answered."""
-    source = sys.stdin.buffer.fileno() if file == "-" else _open(file)
+    source = sys.stdin.buffer.fileno() if file == "-" else _open(file, endpoints)
     from cluster.client import ClusterClient
 
     answers = None if no_wait else _Answers(binary)
@@ -119,15 +119,15 @@ def _listed(errors: list[str]) -> str:
     return errors[0] if len(errors) == 1 else f"{errors[0]}; and {len(errors) - 1} more errors like it"
 
 
-def _open(file: str) -> int:
+def _open(file: str, endpoints: str) -> int:
     path = Path(file)
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
         return os.open(path, os.O_RDONLY)
     except OSError as error:
-        hint = "; to send text: echo hello | cluster send" if error.errno == errno.ENOENT else ""
-        raise ClusterError(f"{file}: {error.strerror}{hint}") from None
+        hint = f"; to send text: echo hello | cluster send --endpoints {endpoints}"
+        raise ClusterError(f"{file}: {error.strerror}{hint * (error.errno == errno.ENOENT)}") from None
 
 
 class _Messages(Protocol):

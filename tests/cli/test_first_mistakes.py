@@ -14,7 +14,8 @@ ENDPOINTS = "0=h:9000,1=h:9010,2=h:9020"
 def test_a_text_in_the_place_of_a_file_is_answered_with_how_to_send_it(capsys):
     assert main(["send", "--endpoints", "127.0.0.1:1", "hello"]) == 1
     said = capsys.readouterr().err
-    assert said == "hello: No such file or directory; to send text: echo hello | cluster send\n"
+    again = "echo hello | cluster send --endpoints 127.0.0.1:1"
+    assert said == f"hello: No such file or directory; to send text: {again}\n"
 
 
 def test_a_key_of_set_that_is_nearly_one_is_answered_with_that(capsys, tmp_path):
