@@ -84,8 +84,8 @@ def default_directory() -> Path:
     directory = Path(named or DEFAULT_DIRECTORY)
     if not named and not directory.exists():
         raise NotAClusterDirectory(
-            f"{directory}: no such directory; expected a cluster's, a member's or a backup's, by --dir or "
-            f"{DIRECTORY_VARIABLE}, or running members, by --endpoints or {ENDPOINTS_VARIABLE}"
+            f"{directory}: no such directory; start a cluster here with `cluster up`, or name a directory "
+            f"with --dir ({DIRECTORY_VARIABLE}), or members with --endpoints ({ENDPOINTS_VARIABLE})"
         )
     return directory
 

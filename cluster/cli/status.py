@@ -126,9 +126,10 @@ def _text(document: dict[str, Any]) -> str:
     elif may_fail["withoutLoss"] is None:
         lines = [f"{document['verdict']}: nothing is known of {members}"]
     else:
+        may_stop = f"{may_fail['withoutStopping']} may stop without stopping the cluster, "
         lines = [
             f"{document['verdict']}: {members}, {leads}, {term}{committed} committed",
-            f"  {may_fail['withoutStopping']} may stop without stopping the cluster, "
+            f"  {may_stop * (document['verdict'] != UNAVAILABLE)}"
             f"{may_fail['withoutLoss']} may lose their disks without losing what was acknowledged",
         ]
     lines += [f"  {line}" for line in table_lines([*document["members"], *document["backups"]])]

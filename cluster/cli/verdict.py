@@ -147,7 +147,8 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     if leader is None:
         if not alive:
             errors = [str(member["error"]) for member in members if "error" in member and "dir" not in member]
-            text, fix = "no member runs", "Start the members."
+            text = "no member runs"
+            fix = "Start the members as before: `cluster up`, or `cluster node --config FILE` for each."
             if closed := [str(member["memberId"]) for member in members if member.get("isClosed")]:
                 text = f"no member runs, and members {', '.join(closed)} were closed: they do not start again"
                 fix = "Start the members that `cluster tool make-members` makes from them."
@@ -194,7 +195,7 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
             return [Finding("not-readable", ERROR, member_id, text, "See docs/damage.md.")]
         fix = "Start it: cluster node --config FILE"
         if "dir" in member:
-            fix += f"; of `cluster up` it is {member['dir']}/node.toml"
+            fix += f"; `cluster up` made {member['dir']}/node.toml"
         return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
     return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
 

@@ -339,7 +339,7 @@ def test_a_log_that_was_not_stopped_in_order_is_printed_with_a_warning(run, tmp_
         (
             ["dump"],
             1,
-            "cluster-data: no such directory; expected a cluster's, a member's or a backup's, by --dir",
+            "cluster-data: no such directory; start a cluster here with `cluster up`, or name a directory",
         ),
         (["dump", "--dir", "{tmp}", "--endpoints", "0=h:1"], 2, "give either --dir or --endpoints"),
         (["dump", "--dir", "{tmp}", "--payload", "rot13"], 2, "payload"),

@@ -296,7 +296,7 @@ def test_a_service_that_is_linked_is_described_once(run, tmp_path):
     ("arguments", "status", "what"),
     [
         (["fly", "--dir", "."], 2, "fly"),
-        (["describe"], 1, "cluster-data: no such directory; expected a cluster's"),
+        (["describe"], 1, "cluster-data: no such directory; start a cluster here"),
         (["sort-recording-log"], 2, "--dir"),
         (["describe", "--dir", "{tmp}/nowhere"], 1, "nowhere: no such directory"),
         (["pid", "--dir", "{tmp}"], 1, "not a member's directory, no recording.log is in it"),

@@ -79,7 +79,7 @@ def test_of_members_of_which_nothing_is_known_it_is_not_said_how_many_may_be_los
     [
         ({"error": "db0:9000: Connection refused"}, "Check that its process runs, its host is reachable"),
         ({"error": "process 7 is stopped", "dir": "d"}, "See d/node.log"),
-        ({"dir": "d"}, "cluster node --config FILE; of `cluster up` it is d/node.toml"),
+        ({"dir": "d"}, "cluster node --config FILE; `cluster up` made d/node.toml"),
     ],
 )
 def test_what_to_do_about_a_member_goes_by_what_is_known_of_it(known, fix):
