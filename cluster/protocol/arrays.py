@@ -122,7 +122,7 @@ def _full(length: int, value: int, kind: type) -> Any:
     return kind([value] * length)
 
 
-if np is None:
+if not TYPE_CHECKING and np is None:
     np = SimpleNamespace(
         ndarray=_Bytes,
         uint8=_Bytes,
