@@ -25,13 +25,13 @@ class AeronOptions(ConnectionOptions):
     consensus_endpoints: str | None = option_field(
         "consensusEndpoints",
         checked_by(parse_consensus_endpoints),
-        "consensus endpoints of a real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is met over "
-        "its own medium while it runs",
+        "consensus endpoints of a running real Aeron Cluster, `host:port,…`, instead of `endpoints`: it is "
+        "reached through a media driver",
     )
     aeron_dir: str | None = option_field(
         "aeronDir",
         parse_text,
-        "of what goes over Aeron's medium: directory of the media driver on every host",
+        "for a real Aeron Cluster or Archive: directory of the media driver on every host",
         shown="`/dev/shm/aeron-USER`",
     )
 
@@ -59,37 +59,39 @@ class AeronSourceOptions(AeronOptions):
     aeron_archive: str | None = option_field(
         "aeronArchive",
         checked_by(parse_archive_endpoint),
-        "control endpoint of an Aeron Archive, `host:port`, instead of `endpoints`: one recording is read as "
-        "far as it is recorded, fragment by fragment where it is no cluster's log",
+        "control endpoint of an Aeron Archive, `host:port`, instead of `endpoints`: reads one recording to "
+        "its end, as fragments if it is not a cluster's log",
     )
     recording_id: int | None = option_field(
-        "recordingId", parse_number, "of `aeronArchive`: which recording; without it an error lists them"
+        "recordingId",
+        parse_number,
+        "with `aeronArchive`: the recording to read; without it an error lists them",
     )
     cluster_id: int = option_field(
         "clusterId",
         parse_number,
-        "of `consensusEndpoints`: the id that the cluster is configured with, which stands in offsets",
+        "with `consensusEndpoints`: the id that the cluster is configured with; part of offsets",
         0,
         "0",
     )
     aeron_replays_max: int = option_field(
         "aeronReplaysMax",
         parse_count,
-        "of `consensusEndpoints` and `aeronArchive`: tasks at most, each of which is one replay",
+        "with `consensusEndpoints` or `aeronArchive`: maximum number of tasks; each is one replay",
         8,
         "8",
     )
     aeron_file_io_max: int | None = option_field(
         "aeronFileIoMax",
         parse_size,
-        "of `consensusEndpoints` and `aeronArchive`: bytes that an archive reads at once for a task",
+        "with `consensusEndpoints` or `aeronArchive`: bytes that an archive reads at once for a task",
         shown="the archive's own",
     )
     aeron_rate_max: int | None = option_field(
         "aeronRateMax",
         parse_size,
-        "of `consensusEndpoints` and `aeronArchive`: bytes that a task reads a second at most",
-        shown="all that comes",
+        "with `consensusEndpoints` or `aeronArchive`: maximum number of bytes per second and task",
+        shown="no limit",
     )
 
     AERON_PLACES: ClassVar = "consensusEndpoints or aeronArchive"

@@ -121,128 +121,128 @@ class SourceOptions(AeronSourceOptions):
     cluster_dirs: tuple[str, ...] | None = option_field(
         "clusterDir",
         parse_directories,
-        "a member's directory on this host, instead of `endpoints`; of a comma list of members' and backups' "
-        "what one lacks is read from the next",
+        "a member's directory on this host, instead of `endpoints`; or a comma list of directories of "
+        "members and backups, where each supplies what those before it lack",
     )
     archive_dirs: tuple[str, ...] | None = option_field(
         "archiveDir",
         parse_directories,
-        "its archive, where it does not lie beside the cluster directory; one for each of `clusterDir`",
+        "the archive's directory, if it is not beside the cluster directory; one for each `clusterDir`",
     )
     export_dir: str | None = option_field(
         "exportDir",
         parse_text,
-        "folder of files of `cluster log export --append`, on this host or as `s3://…`, `hdfs://…`: what the "
-        "cluster has purged is read from there",
+        "folder that `cluster log export --append` writes, on this host or as `s3://…`, `hdfs://…`; supplies "
+        "what the cluster has purged",
         repr=False,  # it may have credentials
     )
     read_preference: ReadPreference | None = option_field(  # noqa: RUF009 - a field, as all of these
         "readPreference",
         parse_read_preference,
-        "whom to ask first of `endpoints` or `consensusEndpoints`: a `follower`, the `leader`, `any` member, "
-        "or the member of an id; others when that one fails",
+        "which of `endpoints` or `consensusEndpoints` to ask first: a `follower`, the `leader`, `any` "
+        "member, or a member's id; if it fails, the others are asked",
         shown="`follower`",
     )
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
         parse_milliseconds,
-        "how long one of these, or an archive, may take to answer before another is asked",
+        "how long a member or an archive may take to answer before another one is asked",
         shown="5000",
     )
     starting_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "startingOffsets",
         parse_offsets,
-        '`earliest`, `latest`, `group`, `{"position": n}`, `{"term": n}` or an offset; of a stream only '
-        "without a checkpoint",
+        'where a read begins: `earliest`, `latest`, `group`, `{"position": n}`, `{"term": n}` or an offset; '
+        "a stream with a checkpoint ignores it",
         shown="`latest` for a stream, `earliest` for a batch",
     )
     starting_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
         "startingTimestamp",
         parse_instant,
-        "begin with the first entry of this time or later, whatever `startingOffsets` says: milliseconds "
-        "since 1970, or as `2026-11-22T09:30:00Z`",
+        "begin with the first entry of this time or later, in place of `startingOffsets`: milliseconds "
+        "since 1970, or a time such as `2026-11-22T09:30:00Z`",
     )
     starting_strategy: str = option_field(
         "startingOffsetsByTimestampStrategy",
         one_of(ERROR, LATEST_STRATEGY),
-        "where the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
+        "if the log has no entry of `startingTimestamp` or later: `error`, or begin at `latest`",
         ERROR,
         "`error`",
     )
     ending_offsets: Place | None = option_field(  # noqa: RUF009 - a field, as all of these
         "endingOffsets",
         parse_end,
-        'where a batch read ends, excluded: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
+        'where a batch read ends, exclusive: `latest`, `{"position": n}`, `{"term": n}` or an offset; a '
         "stream has no end",
         shown="`latest`",
     )
     ending_timestamp: Instant | None = option_field(  # noqa: RUF009 - a field, as all of these
         "endingTimestamp",
         parse_instant,
-        "end a batch read before the first entry of this time or later, whatever `endingOffsets` says",
+        "end a batch read before the first entry of this time or later, in place of `endingOffsets`",
     )
     at_least: str | None = option_field(
         "atLeast",
         parse_at_least,
-        "a client's position token: planning begins when the log is committed that far, within 20 s",
+        "a client's position token: wait up to 20 s until the log is committed that far",
     )
     consumer_group: str | None = option_field(
         "consumerGroup",
         parse_group,
-        "report to the cluster how far the stream is, under this name: members keep what the group has not "
-        "read",
+        "report the stream's progress to the cluster under this name: members keep what the group has "
+        "not read",
     )
     fail_on_data_loss: bool = option_field(
         "failOnDataLoss",
         parse_flag,
-        "fail when what is to be read was purged; with `false` go on where the log begins, and warn with the "
+        "fail if the log to be read is purged; with `false` continue where the log begins, and print the "
         "range that is lost",
         True,
         "true",
     )
     max_entries_per_trigger: int | None = option_field(
-        "maxEntriesPerTrigger", parse_count, "a micro-batch holds at most so many entries"
+        "maxEntriesPerTrigger", parse_count, "maximum number of entries in a micro-batch"
     )
     max_bytes_per_trigger: int = option_field(
         "maxBytesPerTrigger",
         parse_size,
-        "a micro-batch covers at most so many bytes of log, but always one entry",
+        "maximum bytes of log in a micro-batch, which always has at least one entry",
         256 << 20,
         "`256m`",
     )
     min_entries_per_trigger: int | None = option_field(
         "minEntriesPerTrigger",
         parse_count,
-        "let a micro-batch wait until there are so many entries, or `maxTriggerDelay` is over",
+        "minimum number of entries that a micro-batch waits for, at most for `maxTriggerDelay`",
     )
     max_trigger_delay_ms: int = option_field(
         "maxTriggerDelay",
         parse_duration,
-        "but not longer than this after the last one: `500ms`, `30s`, `15m`, `2h`; a number alone is "
-        "milliseconds",
+        "with `minEntriesPerTrigger`: longest time since the last micro-batch, as `500ms`, `30s`, `15m`, "
+        "`2h`; a number alone is in milliseconds",
         15 * 60_000,
         "`15m`",
     )
     min_partitions: int = option_field(
-        "minPartitions", parse_count, "cut a range into at least so many tasks", 1, "1"
+        "minPartitions", parse_count, "minimum number of tasks in a micro-batch or a batch read", 1, "1"
     )
     max_bytes_per_partition: int = option_field(
-        "maxBytesPerPartition", parse_size, "bytes of log for one task", 64 << 20, "`64m`"
+        "maxBytesPerPartition", parse_size, "target size of a task, in bytes of log", 64 << 20, "`64m`"
     )
     max_partitions: int = option_field(
-        "maxPartitions", parse_count, "but never into more tasks than this", 200, "200"
+        "maxPartitions", parse_count, "maximum number of tasks, whatever their size", 200, "200"
     )
     entry_types: tuple[str, ...] = option_field(
         "entryTypes",
         parse_entry_types,
-        "comma list of the entry types wanted: " + ", ".join(f"`{name}`" for name in ENTRY_TYPES),
+        "comma list of the entry types to read: " + ", ".join(f"`{name}`" for name in ENTRY_TYPES),
         ENTRY_TYPES,
         "all",
     )
     columns: tuple[str, ...] | None = option_field(
         "columns",
         parse_names,
-        "comma list of the columns wanted, in this order; others are never decoded",
+        "comma list of the columns to read, in this order; others are not decoded",
         shown="all",
     )
     has_frame_header: bool = option_field(
@@ -255,63 +255,62 @@ class SourceOptions(AeronSourceOptions):
     decode: Decoding | None = option_field(  # noqa: RUF009 - a field, as all of these
         "decode",
         parse_decode,
-        "add column `decoded`, made of the payload: `json:COLUMNS`, `arrow:COLUMNS`, `dtype:DTYPE` or "
-        "`sbe:FILE`",
+        "add the column `decoded`, computed from the payload: `json:COLUMNS`, `arrow:COLUMNS`, `dtype:DTYPE` "
+        "or `sbe:FILE`",
     )
     decode_mode: str = option_field(
         "decodeMode",
         one_of(*DECODE_MODES),
-        "what becomes of a payload that does not decode: `PERMISSIVE`, its `decoded` is null, or `FAILFAST`",
+        "if a payload cannot be decoded: `PERMISSIVE` sets `decoded` to null, `FAILFAST` fails the task",
         PERMISSIVE,
         "`PERMISSIVE`",
     )
     sessions: tuple[int, ...] = option_field(
         "sessions",
         parse_session_ids,
-        "comma list of the cluster session ids wanted: their messages, opens and closes",
+        "comma list of the cluster session ids to read: their messages, opens and closes",
         (),
         "all",
     )
     template_ids: tuple[int, ...] = option_field(
         "templateIds",
         parse_template_ids,
-        "comma list of the SBE template ids wanted: messages whose payload begins with the header of one",
+        "comma list of SBE template ids: read the messages whose payload begins with such a header",
         (),
         "all",
     )
     push_filters: bool = option_field(
         "pushFilters",
         parse_flag,
-        "let a batch read no more of the log than the query's filters on `position`, `timestamp`, "
-        "`entryType` and `clusterSessionId` leave; Spark then wants "
-        "`spark.sql.python.filterPushdown.enabled`",
+        "apply the query's filters on `position`, `timestamp`, `entryType` and `clusterSessionId` before a "
+        "batch reads the log; needs `spark.sql.python.filterPushdown.enabled`",
         False,
         "false",
     )
     read_uncommitted: bool = option_field(
         "readUncommitted",
         parse_flag,
-        "let a stream over the directory of a member that crashed go to the recording's end, "
+        "in a stream over the directory of a crashed member, read to the recording's end, "
         "past what is known to be committed",
         False,
         "false",
     )
     rows_per_batch: int = option_field(
-        "rowsPerBatch", parse_count, "rows of one Arrow record batch, at most", 32768, "32768"
+        "rowsPerBatch", parse_count, "maximum number of rows in one Arrow record batch", 32768, "32768"
     )
 
     service: str | None = option_field(
         "service",
         parse_text,
-        "a service, `module:ClassName`: the rows of a stream are then what it sends when it is given the log",
+        "a service, `module:ClassName`: the rows of the stream are what it sends as it processes the log",
     )
     service_id: int = option_field(
-        "serviceId", parse_service_id, "of `service`: its id in the cluster", 0, "0"
+        "serviceId", parse_service_id, "with `service`: its id in the cluster", 0, "0"
     )
     kinds: tuple[str, ...] = option_field(
         "kinds",
         parse_stream_kinds,
-        "of `service`: comma list of the kinds of rows wanted: "
+        "with `service`: comma list of the kinds of rows to read: "
         + ", ".join(f"`{kind}`" for kind in (*STREAM_KINDS, "STATE")),
         STREAM_KINDS,
         "all but `STATE`",
@@ -432,45 +431,49 @@ class SinkOptions(AeronOptions):
     commit_timeout_ms: int = option_field(
         "commitTimeoutMs",
         parse_milliseconds,
-        "fail a task when the cluster has committed none of its rows for so long",
+        "fail a task if the cluster has committed none of its rows for this long",
         60_000,
         "60000",
     )
     delivery_mode: str | None = option_field(
         "deliveryMode",
         one_of(*DELIVERY_MODES),
-        "`exactly-once`: what an attempt of a task has in the log is not sent again; or `at-least-once`",
+        "`exactly-once`: rows that an earlier attempt has in the log are not sent again; or `at-least-once`",
         shown="`exactly-once`; for a batch write without `txnAppId` `at-least-once`",
     )
     check_order: bool = option_field(
         "checkOrder",
         parse_flag,
-        "read back rows that are not sent again, and fail where the task has others; takes the right to read",
+        "read back rows that are not sent again, and fail if the task's rows differ; needs the right to read",
         True,
         "true",
     )
     fail_on_unknown_query: bool = option_field(
         "failOnUnknownQuery",
         parse_flag,
-        "fail a micro-batch that is not the query's first where the cluster does not know the query",
+        "fail a micro-batch that is not the query's first if the cluster does not know the query",
         True,
         "true",
     )
     txn_app_id: str | None = option_field(
-        "txnAppId", parse_text, "whose batch write it is, with `txnVersion`: it is in the log once then"
+        "txnAppId",
+        parse_text,
+        "application that writes the batch: each `txnVersion` of it is in the log once",
     )
     txn_version: int | None = option_field(
-        "txnVersion", parse_version, "its number, which rises from one write of `txnAppId` to the next"
+        "txnVersion",
+        parse_version,
+        "number of the batch write, which rises from one write of `txnAppId` to the next",
     )
 
     route_by: tuple[str, ...] | None = option_field(
-        "routeBy", parse_names, "columns whose values say which of several named clusters a row goes to"
+        "routeBy", parse_names, "columns whose values choose the cluster, among several named ones, for a row"
     )
 
     aeron_search_max: int | None = option_field(
         "aeronSearchMax",
         parse_size,
-        "of `consensusEndpoints`: bytes of log, back from its end, in which the first micro-batch of a query "
+        "with `consensusEndpoints`: bytes at the end of the log in which the first micro-batch of a query "
         "looks for rows of earlier attempts",
         shown="all",
     )

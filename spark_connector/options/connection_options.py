@@ -89,18 +89,18 @@ class ConnectionOptions(Options):
     tls_ca_file: str = option_field(
         "tlsCaFile",
         parse_text,
-        "authorities (PEM) to check members by that speak TLS; a path on every host",
+        "CA certificates (PEM) to verify members that use TLS; a path on every host",
         "",
     )
     tls_certificate_file: str = option_field(
-        "tlsCertificateFile", parse_text, "certificate (PEM) to show where the members ask for one", ""
+        "tlsCertificateFile", parse_text, "the client's certificate (PEM), if members ask for one", ""
     )
     tls_key_file: str = option_field("tlsKeyFile", parse_text, "its key (PEM)", "")
     auth_token_file: str | None = option_field(
-        "authTokenFile", parse_text, "file of the token to show; a path on every host"
+        "authTokenFile", parse_text, "file with the token to present; a path on every host"
     )
-    user: str | None = option_field("user", parse_text, "user to be, with `passwordFile`")
-    password_file: str | None = option_field("passwordFile", parse_text, "file of the user's password")
+    user: str | None = option_field("user", parse_text, "user to log in as, with `passwordFile`")
+    password_file: str | None = option_field("passwordFile", parse_text, "file with the user's password")
 
     @property
     def tls(self) -> TlsFiles | None:
