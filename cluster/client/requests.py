@@ -17,13 +17,14 @@ TIMEOUT_S = 5.0
 class Request:
     """One message that waits for its answer."""
 
-    __slots__ = ("_tell", "answer", "error", "number")
+    __slots__ = ("_tell", "answer", "error", "number", "reported")
 
     def __init__(self, number: int, tell: Callable[[], None] | None) -> None:
         """``tell`` is called once it is over, by whatever thread hears of that."""
         self.number = number
         self.answer: Answer | None = None
         self.error: BaseException | None = None
+        self.reported = ""  # the last error that the cluster reported to the session meanwhile
         self._tell = tell
 
     def result(self) -> Answer | None:
@@ -71,6 +72,11 @@ class Requests:
                 request.end(batch.answer(row))
         return batch if len(others) == len(batch) else batch.chosen(others)
 
+    def report(self, detail: str) -> None:
+        """The cluster reports an error to the session, as of a service that raised; not on which message."""
+        for request in self._waiting.values():
+            request.reported = detail
+
     def fail(self, error: BaseException) -> None:
         """No answer will come any more."""
         waiting, self._waiting = self._waiting, {}
@@ -83,6 +89,8 @@ class Requests:
         what = f"no answer to message {request.number} of the session in {timeout_s:g} s"
         if request.number > acknowledged:
             return TimedOut(f"{what}: it is not known to be committed")
+        if request.reported:
+            return TimedOut(f"{what}: it is committed, and the cluster reported: {request.reported}")
         if request.number < self._answered:
             return TimedOut(f"{what}: it is committed, and so is a later one that was answered")
         return TimedOut(f"{what}: it is committed, and the service gave none, or a leader died with it")

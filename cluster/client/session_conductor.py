@@ -255,6 +255,8 @@ class SessionConductor:
                 if message.code is EventCode.CLOSED:
                     self.why_closed = message.detail or "closed by the cluster"
                     self.state = ClientState.PENDING_CLOSE
+                elif message.code is EventCode.ERROR:
+                    self._requests.report(message.detail)
                 self._held.hold(message)
             case AdminResponse():
                 self._held.hold(message)

@@ -73,6 +73,20 @@ def test_a_request_without_an_answer_says_what_is_known_of_its_message(cluster):
         client.request(b"quiet", timeout_s=0.1)
 
 
+def test_a_request_on_which_the_service_raised_says_what_the_cluster_reported(cluster):
+    client = connect(cluster)
+    raised = cluster.event(EventCode.ERROR, 0, "a service raised; see node.log of member 0", session_id=7)
+    answering(
+        cluster, lambda: (cluster.leader.send(cluster.leader.connection, raised), cluster.acknowledge(1))
+    )
+    with pytest.raises(TimedOut, match=r"it is committed, and the cluster reported: .*see node\.log"):
+        client.request(b"nonsense", timeout_s=0.1)
+
+    answering(cluster, lambda: cluster.acknowledge(2))
+    with pytest.raises(TimedOut, match="and the service gave none"):
+        client.request(b"quiet", timeout_s=0.1)
+
+
 def test_a_request_waits_until_its_message_is_taken_and_says_why_it_was_not(cluster):
     client = connect(cluster)
     cluster.leader.stop()
