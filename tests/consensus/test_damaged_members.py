@@ -109,6 +109,7 @@ def test_without_an_end_known_it_takes_no_cluster_for_a_new_one():
     driven.work_for(120 * SECOND, step_ns=SECOND)
 
     assert driven.state is S.CANVASS
+    assert not driven.promises.has_say
 
 
 # ---- its candidacy

@@ -80,6 +80,27 @@ def test_an_answer_counts_no_more_when_its_link_has_broken():
     assert promises.waits_for == [1]
 
 
+def test_the_highest_term_that_was_heard_stays_whatever_the_next_life_of_a_member_tells():
+    promises = the_promises()
+    say(promises, 1, 9, 2)
+    say(promises, 2, 4, 2)
+    promises.on_link_down(1)
+
+    say(promises, 1, 3, 2)
+
+    assert promises.confirmed_term_id == 9
+
+
+@pytest.mark.parametrize("jump", [TERM_JUMP_MAX, TERM_JUMP_MAX + 1])
+def test_a_term_is_believed_up_to_so_far_beyond_that_of_another(jump):
+    promises = the_promises()
+
+    say(promises, 1, 3, 2)
+    say(promises, 2, 3 + jump, 2)
+
+    assert promises.may_follow is (jump == TERM_JUMP_MAX)
+
+
 def test_a_term_that_one_alone_tells_of_is_not_believed():
     promises = the_promises(5)
     for member_id, term in ((1, 5), (2, 5), (3, 1 << 37)):
@@ -155,7 +176,16 @@ def test_a_cluster_is_new_when_all_have_answered_that_they_are_empty():
 
     assert promises.is_new_cluster(-1, -1)
     assert not promises.is_new_cluster(0, -1)
-    assert not the_promises(had_log=True).is_new_cluster(-1, -1)
+
+
+def test_who_had_a_log_takes_no_cluster_for_a_new_one():
+    promises = the_promises(had_log=True)
+
+    say(promises, 1, state=EMPTY)
+    say(promises, 2, state=EMPTY)
+
+    assert not promises.is_new_cluster(-1, -1)
+    assert promises.statement(-1, -1).state is LOST
 
 
 def test_a_member_of_a_new_cluster_is_empty_until_its_first_vote():
@@ -221,7 +251,8 @@ def test_who_asks_is_named_from_then_on_until_it_says_otherwise():
 def test_what_others_know_of_third_ones_is_not_forgotten_with_the_own_disk():
     promises = the_promises(5)
 
-    promises.on_statement(1, PromiseStatement(11, 3, 3, KEPT, False, (KnownPromises(99, 2),)))
+    known = KnownPromises(99, 2), KnownPromises(10, 1)  # of itself it tells the present ones
+    promises.on_statement(1, PromiseStatement(11, 3, 3, KEPT, False, known))
 
     assert promises.held.known == {(1, 11), (2, 99)}
 

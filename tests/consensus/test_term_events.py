@@ -114,6 +114,14 @@ def test_a_majority_of_others_agrees_on_one_other_history():
     assert majority_elsewhere(own, {}, 1) is None
 
 
+def test_a_log_that_two_histories_go_on_from_makes_no_majority_of_both():
+    own, begin = a_log(event(0, 0, 2)), a_log(A)
+    told = {1: begin, 2: a_log(A, B), 3: a_log(A, event(1, 400, 1))}
+
+    assert majority_elsewhere(own, told, 2) == [1, 2]
+    assert majority_elsewhere(own, told, 3) is None
+
+
 @pytest.mark.parametrize(
     ("told", "fault"),
     [
