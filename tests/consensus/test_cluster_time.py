@@ -153,6 +153,7 @@ def test_of_the_readings_of_ten_seconds_the_quickest_counts():
     assert heard.best(400)[1].error_ns == 2
     assert heard.best(400)[1].ahead_ns == EPOCH + 2 - 204
     assert heard.best(205 + 10 * SECOND)[1].error_ns == 20
+    assert heard.best(340 + 10 * SECOND)[1].error_ns == 20
     assert heard.best(341 + 10 * SECOND) == {}
 
 

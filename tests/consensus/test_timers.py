@@ -173,6 +173,17 @@ def test_a_timer_that_was_moved_after_its_lost_event_keeps_the_new_deadline():
     assert dict(timers) == {7: 900, 8: 90}
 
 
+def test_an_event_that_ends_where_the_commit_does_is_known_when_leadership_is_lost():
+    timers = timers_of(t7=100, t8=100)
+    ends = iter((320, 352))
+    timers.poll(100, lambda _: next(ends))
+
+    timers.restore_uncommitted(commit_position=320)
+    timers.on_schedule(7, 100, log_position=160)  # by a service that has not come to it
+
+    assert dict(timers) == {8: 100}
+
+
 class Module:
     """A leader's timers, its log, and a service that hears of both late."""
 
@@ -269,6 +280,18 @@ def test_a_snapshot_sees_each_timer_once_however_often_it_was_moved():
 
     assert sorted(timers) == [(id_, 990 + id_) for id_ in range(10)]
     assert len(timers) == 10
+
+
+def test_a_snapshot_has_timers_by_deadline_and_id_in_whatever_order_they_were_set(monkeypatch):
+    monkeypatch.setattr("cluster.consensus.timers.RUN_LENGTH", 4)
+    timers = PriorityHeapTimerService()
+    for id_ in range(10, 0, -1):
+        timers.schedule(id_, 100 + id_ % 2)
+
+    captured = timers.capture()
+    assert len(list(captured.sort())) == 3
+
+    assert list(captured) == sorted((100 + id_ % 2, id_) for id_ in range(1, 11))
 
 
 def test_any_history_of_requests_fires_what_a_plain_table_would():
