@@ -69,6 +69,9 @@ def test_what_was_taken_unsent_makes_no_room_for_what_is_in_flight():
 
 def test_an_answer_that_is_given_again_or_that_the_client_has_is_not_kept():
     answers = kept(3)
+    for number in (1, 2, 3):
+        answers.keep(SESSION, an_answer(number))
+    assert answers.byte_count(SESSION) == 300
     answers.take(SESSION, SERVICE, 5)  # of another leader, whose service was further
 
     for number in (2, 3, 4, 5, 6):
@@ -91,6 +94,7 @@ def test_services_are_counted_apart():
 def test_a_snapshot_has_all_that_is_kept_whatever_its_length():
     answers = kept(2, length=PIECE_LENGTH + 1)
     answers.keep(SESSION, KeptAnswer(answer_id_of(0, 1), 9, b"", answered=3))
+    assert next(answers.due(SESSION)).number == 1  # in flight, it is kept, too
     other = KeptAnswers(10_000)
 
     other.load([decode(record) for record in answers.records()])
