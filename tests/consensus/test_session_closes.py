@@ -5,7 +5,7 @@ import pytest
 from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import SECOND
 from cluster.log import session_table
-from cluster.protocol.enums import CloseReason
+from cluster.protocol.enums import CloseReason, EventCode
 from tests.consensus.session_language import LEADER, TERM, Sessions
 
 
@@ -46,3 +46,14 @@ def test_a_close_for_silence_that_was_not_committed_is_not_written_in_a_new_term
 
     sessions.tick(at=sessions.now_ns + 11 * SECOND)
     assert sessions.outside.log == [("close", session_id, CloseReason.TIMEOUT)]
+
+
+@pytest.mark.parametrize("reason", CloseReason)
+def test_a_client_is_told_of_the_close_of_its_session_unless_it_asked_for_it(reason):
+    sessions = Sessions()
+    session_id = sessions.opens(1)
+
+    sessions.manager.close(session_id, reason, TERM, LEADER)
+
+    told = [] if reason is CloseReason.CLIENT_ACTION else [(EventCode.CLOSED, reason.name)]
+    assert sessions.outside.events(1)[1:] == told

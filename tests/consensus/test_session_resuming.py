@@ -2,8 +2,9 @@
 
 import pytest
 
+from cluster.protocol.enums import CloseReason
 from cluster.protocol.resume import with_resume_hash
-from tests.consensus.session_language import TOKEN, Sessions, Watching
+from tests.consensus.session_language import LEADER, TERM, TOKEN, Sessions, Watching
 
 
 def test_a_session_goes_on_only_with_the_right_credentials():
@@ -13,6 +14,18 @@ def test_a_session_goes_on_only_with_the_right_credentials():
     assert sessions.finds(session_id, credentials=b"wrong") is None
     assert sessions.finds(session_id, credentials=b"secret").id == session_id
     assert sessions.finds(99, credentials=b"secret") is None
+
+
+def test_who_wants_a_session_back_is_judged_by_the_certificate_that_it_shows_now():
+    watching = Watching(lambda session: session.authenticate(b"me"))
+    sessions = Sessions(watching)
+    session = sessions.manager.sessions[sessions.opens(1)]
+    sessions.outside.names = {1: "of the lost one", 2: "of this one"}
+    watching.may_resume = lambda *given: given
+
+    given = sessions.manager.admission.may_resume(session, 2, b"secret", 5)
+
+    assert given == (b"me", b"secret", 5, "of this one")
 
 
 @pytest.mark.parametrize(("connection_id", "is_held"), [(1, True), (2, False)])
@@ -61,6 +74,25 @@ def test_a_session_is_found_again_only_by_its_own_token(token):
     assert sessions.finds(session_id, token=token) is None
     assert sessions.finds(-1, token=token) is None
     assert sessions.finds(session_id).id == sessions.finds(-1).id == session_id
+
+
+def test_of_several_sessions_of_a_token_the_last_is_found():
+    sessions = Sessions()
+    first, last = sessions.opens(1), sessions.opens(2)
+
+    assert sessions.finds(first).id == first
+    assert sessions.finds(-1).id == last
+
+
+def test_a_session_that_is_to_be_closed_is_found_by_nobody():
+    sessions = Sessions()
+    session_id = sessions.opens()
+    sessions.outside.takes_log = False
+
+    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, TERM, LEADER)
+
+    assert session_id in sessions.manager.sessions
+    assert sessions.finds(session_id) is None
 
 
 @pytest.mark.parametrize("token", [b"", TOKEN])

@@ -67,6 +67,16 @@ def test_the_leader_opens_a_session_in_the_log_and_tells_its_client():
     assert sessions.manager.pending_count == 0
 
 
+def test_of_those_that_wait_the_newest_opens_first():
+    sessions = Sessions()
+    for connection_id in (1, 2, 3):
+        sessions.connects(connection_id)
+
+    sessions.tick()
+
+    assert sessions.outside.log == [("open", 3), ("open", 2), ("open", 1)]
+
+
 def test_a_client_is_told_of_its_session_only_when_the_open_is_committed():
     sessions = Sessions()
     sessions.is_committing = False
@@ -145,6 +155,34 @@ def test_a_challenged_session_is_looked_after_until_its_response_is_decided():
     assert watching.asked[-2:] == [("challenged", 1), ("challenged", 1)]
     sessions.manager.on_challenge_response(1, 78, b"me", sessions.now_ns, 0)
     assert watching.asked[-1] == ("response", 1, b"me")
+
+
+def test_nobody_is_asked_about_a_client_that_could_not_be_answered():
+    watching = Watching(lambda session: session.authenticate(b"me"))
+    sessions = Sessions(watching)
+    sessions.connects(9)
+    sessions.tick()
+    assert watching.asked == [("connect", 1, b"secret")]
+
+    sessions.outside.connected.add(9)
+    sessions.tick()
+
+    assert watching.asked[1:] == [("connected", 1)]
+
+
+def test_a_response_to_a_challenge_is_what_is_judged_and_has_time_of_its_own():
+    watching, seen = Watching(lambda session: session.challenge(b"?")), []
+    watching.on_challenged_session = lambda session, _: seen.append(session.encoded_credentials)
+    sessions = Sessions(watching)
+    timeout_ns = sessions.context.session_timeout_ns
+    sessions.connects(1)
+    sessions.tick(at=timeout_ns)
+
+    sessions.manager.on_challenge_response(1, 78, b"me", sessions.now_ns, 0)
+    sessions.tick(at=2 * timeout_ns)
+
+    assert seen == [b"me"]
+    assert sessions.manager.pending_count == 1
 
 
 @pytest.mark.conformance("C-195")

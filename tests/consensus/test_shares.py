@@ -106,6 +106,19 @@ def test_principals_have_shares_of_their_own_wherever_they_come_from():
     assert opens_at(sessions, [31], "10.0.0.2", b"eve") == 0
 
 
+def test_a_session_that_waits_for_the_log_is_no_more_in_its_own_way():
+    sessions = by_credentials(max_sessions=16)
+    assert opens_at(sessions, [20], "10.0.0.1", b"alice") == 1
+    assert opens_at(sessions, range(1, 12), "10.0.0.1", b"eve") == 11
+    sessions.outside.takes_log = False
+    assert opens_at(sessions, [12], "10.0.0.1", b"eve") == 0
+
+    sessions.outside.takes_log = True
+    sessions.tick()
+
+    assert len(sessions.manager.sessions) == 13
+
+
 def test_who_is_not_known_yet_leaves_pending_sessions_to_other_addresses():
     sessions = anybody(authenticator=Watching(lambda session: None), max_sessions=16)
     opens_at(sessions, range(1, 21), "10.0.0.1")
@@ -129,6 +142,19 @@ def test_one_principal_leaves_a_quarter_of_the_lanes_to_others():
     assert opened(11, Lane("b", 0, 1), b"eve") == (EventCode.ERROR, f"{told} (lanes_max)")
     assert opened(12, Lane("c", 0, 1), b"alice")[0] is EventCode.OK
     assert opened(13, Lane("a", 1, 2), b"eve")[0] is EventCode.OK  # a lane that it has
+
+
+def test_lanes_that_are_not_committed_yet_are_in_the_share_of_their_principal():
+    sessions = by_credentials(lanes_max=8, max_sessions=100)
+    sessions.is_committing = False
+    for connection_id in range(1, 8):
+        lane = Lane(f"a{connection_id}", 0, 1)
+        sessions.connects(connection_id, credentials=with_lane(b"eve", lane))
+        sessions.tick()
+    sessions.tick()
+
+    assert len(sessions.manager.sessions) == 6
+    assert "principal 'eve' has 6, and 2 are free" in sessions.outside.events(7)[-1][1]
 
 
 def test_registrations_of_further_applications_count_towards_the_lanes():
