@@ -130,6 +130,7 @@ def test_a_group_never_goes_back_and_a_refused_report_is_not_in_the_log():
 def test_a_position_that_is_not_committed_is_refused():
     told = "consumer group billing: position 1001 is beyond the commit position 1000"
     assert Groups().reports(1, "billing", 1001) == (EventCode.ERROR, told)
+    assert Groups().reports(1, "billing", 1000)[0] is EventCode.OK
 
 
 def test_a_group_is_its_first_principals():
@@ -160,6 +161,18 @@ def test_groups_are_bounded_and_forgotten_ones_make_room():
     groups.now_ns = 101 * SECOND
     assert groups.reports(3, "audit", 0)[0] is EventCode.OK
     assert groups.positions == {"audit": 0}
+
+
+def test_a_group_that_is_not_committed_yet_has_its_place():
+    groups = Groups(consumers_max=1)
+    groups.is_committing = False
+    for connection_id, group in ((1, "billing"), (2, "audit")):
+        groups.connects(connection_id, credentials=with_consumer(b"", Consumer(group, 0)))
+        groups.tick()
+    groups.tick()
+
+    assert groups.outside.log == [("open", 1)]
+    assert groups.outside.events(2)[-1][1].startswith("consumer group audit: 1 groups are kept")
 
 
 def test_a_report_waits_for_the_last_one_of_its_group_to_be_committed():
@@ -210,6 +223,25 @@ def test_what_is_forgotten_follows_from_the_log():
     assert groups.positions == {"audit": 64, "billing": 640}
     groups.reads("audit", 96, timestamp=61, retention=50)
     assert groups.positions == {"audit": 96}
+
+
+@pytest.mark.conformance("S-234")
+def test_a_group_is_kept_as_long_as_its_last_report_says():
+    groups = Groups()
+    groups.reads("billing", 640, timestamp=10, retention=50)
+    groups.reads("billing", 640, timestamp=20, retention=500)
+    groups.reads("audit", 64, timestamp=520, retention=50)
+    assert groups.positions == {"audit": 64, "billing": 640}
+    groups.reads("audit", 64, timestamp=521, retention=50)
+    assert groups.positions == {"audit": 64}
+
+
+def test_a_group_does_not_fall_by_what_is_in_the_log():
+    groups = Groups()
+    for position in (320, 640, 320):
+        groups.reads("billing", position, timestamp=10)
+
+    assert groups.positions == {"billing": 640}
 
 
 def test_a_leader_that_knows_of_a_jump_says_so_and_no_reader_of_the_log_forgets_by_it():

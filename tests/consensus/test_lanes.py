@@ -14,6 +14,7 @@ from cluster.protocol.lane import (
     Lane,
     LanePrincipal,
     LaneStanding,
+    registered_text,
     split_lane,
     with_lane,
 )
@@ -232,6 +233,19 @@ def test_a_registration_ends_the_sessions_of_the_application_and_no_others():
 
 
 @pytest.mark.conformance("S-192")
+def test_of_a_batch_that_is_registered_no_lane_is_opened_again():
+    lanes = Lanes()
+    lanes.asks(1, LANE)
+    lanes.asks(2, Lane("orders", REGISTRATION, 17, 5))
+    lanes.asks(3, LANE)
+    lanes.asks(4, Lane("orders", 4, 17))  # which had no rows
+    lanes.asks(5, Lane("orders", 3, 18))
+
+    assert [lanes.refusal(id_)[1] for id_ in (3, 4)] == [registered_text(LANE, 17)] * 2
+    assert lanes.outside.log[-1] == ("open", 5)
+
+
+@pytest.mark.conformance("S-192")
 def test_rows_that_are_appended_and_not_committed_stand_against_a_registration_without_them():
     lanes = Lanes()
     lanes.asks(1, LANE)
@@ -293,9 +307,12 @@ def test_an_authenticator_gives_nobody_a_lane():
 
 def test_a_principal_that_is_too_long_with_its_lane_is_refused():
     lanes = Lanes(authenticator=by_credentials())
-    lanes.asks(1, LANE, b"a" * 4090)
+    longest = 4096 - len(LanePrincipal(b"", LANE, lanes.manager.lanes.retention).encode())
+    lanes.asks(1, LANE, b"a" * longest)
+    lanes.asks(2, LANE, b"a" * (longest + 1))
 
-    assert lanes.refusal(1)[0] is EventCode.AUTHENTICATION_REJECTED
+    assert list(lanes.manager.sessions) == [1]
+    assert lanes.refusal(2)[0] is EventCode.AUTHENTICATION_REJECTED
 
 
 def test_an_administrator_forgets_an_application_that_no_session_writes_for():
@@ -475,6 +492,36 @@ def test_an_open_forgets_others_and_not_its_own_application():
     lanes.reads_close(1)
     lanes.reads_open(2, LANE, 2000, timestamp=1000, retention=7)
     assert lanes.manager.lanes.standing(2).rows == 4
+
+
+def test_a_lane_of_an_application_that_is_to_be_known_waits_while_that_is_not_committed():
+    lanes = Lanes()
+    lanes.is_committing = False
+    lanes.asks(1, LANE)
+    lanes.asks(2, Lane("orders", 4, 18, is_known=True))
+    assert lanes.outside.log == [("open", 1)]
+
+    lanes.is_committing = True
+    lanes.tick()
+    lanes.tick()
+
+    assert lanes.outside.log == [("open", 1), ("open", 2)]
+
+
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_of_several_applications_each_is_kept_by_its_own_last_open(is_loaded):
+    lanes = Lanes()
+    for session_id, application, timestamp in ((1, "a", 1), (2, "b", 2), (3, "a", 9)):
+        lanes.reads_open(session_id, Lane(application, 0, session_id), 1000 * session_id, timestamp)
+        lanes.reads_close(session_id)
+    if is_loaded:
+        found, lanes = records(lanes), Lanes()
+        lanes.manager.lanes.load(found, 4000)
+
+    lanes.reads_open(4, Lane("c", 0, 1), 5000, timestamp=10, retention=5)
+
+    assert [record.application for record in records(lanes)] == [b"a", b"c"]
+    assert len(lanes.manager.lanes) == 2
 
 
 def test_an_application_is_kept_by_the_last_open_of_it():
