@@ -69,6 +69,17 @@ def after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more(
         assert operations(disk) == HANDED_OVER
 
 
+def syncs_of_two_frames_are_no_streak_of_single_ones() -> None:
+    with patch.object(sync_proof, "SINGLE_FRAMES_MIN", MIN):
+        disk = FaultyDisk()
+        recording = recording_in(open_archive(disk, 1, "crc32c"))
+        for at in ENDS[1 : 2 * (MIN + 3) : 2]:
+            operations(disk)
+            recording.append(recording.append_position, LOG.frames(recording.append_position, at))
+            recording.sync()
+            assert operations(disk) == HANDED_OVER
+
+
 def frames_without_checksums_are_always_proven_before_they_are_synced() -> None:
     for level in (1, 2):
         disk = FaultyDisk()
@@ -102,6 +113,7 @@ def frames_are_whole_for_whoever_finds_them() -> None:
 
 RUNS: tuple[Callable[[], None], ...] = (
     after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more,
+    syncs_of_two_frames_are_no_streak_of_single_ones,
     frames_without_checksums_are_always_proven_before_they_are_synced,
     the_device_begins_with_all_that_is_to_be_synced,
     frames_are_whole_for_whoever_finds_them,

@@ -31,6 +31,31 @@ def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, 
     assert asked == [(file_calls.SYNC_DATA, 5)] * calls
 
 
+@pytest.mark.parametrize(
+    ("results", "errors", "error", "asked"),
+    [
+        ([40, 60], [], 0, [(1000, 100, 7000), (1040, 60, 7040)]),
+        ([40, -1, 60], [errno.EINTR], 0, [(1000, 100, 7000), (1040, 60, 7040), (1040, 60, 7040)]),
+        ([40, -1], [errno.ENOSPC], errno.ENOSPC, [(1000, 100, 7000), (1040, 60, 7040)]),
+        ([0], [0], errno.EIO, [(1000, 100, 7000)]),
+    ],
+    ids=["in part", "interrupted", "no room", "nothing"],
+)
+def test_all_is_written_or_there_is_an_error(monkeypatch, results, errors, error, asked):
+    calls, results, errors = [], iter(results), iter(errors)
+    monkeypatch.setattr(file_calls, "call_4", lambda call, *given: calls.append(given) or next(results))
+    monkeypatch.setattr(file_calls, "error_number", lambda _: next(errors))
+
+    assert plain(file_calls.write_file)(range(CALLS), 5, 1000, 100, 7000) == error
+    assert calls == [(5, *piece) for piece in asked]
+
+
+def test_a_c_library_without_a_call_for_ranges_is_not_asked(monkeypatch):
+    monkeypatch.delattr(file_calls, "call_4")
+
+    assert plain(file_calls.sync_range)([0] * CALLS, 5, 0, 96, file_calls.START_WRITING) == 0
+
+
 @pytest.fixture
 def appended(monkeypatch):
     """Appends a frame of 96 bytes with a checksum; ``begun`` is what the device is asked to begin with."""
