@@ -1,16 +1,18 @@
 """Which cluster a member is of, and what of its log is whole: the parts that keep it, without a member."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 
 from cluster.archive.identity_file import FoundIdentity
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.errors import OtherMembers
 from cluster.member.disk import identity_keeper, promise_keeper
 from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
-from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 
 CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
@@ -43,17 +45,50 @@ def test_where_the_log_began_is_taken_from_others_by_who_does_not_know_it_and_by
     assert written == [UNKNOWN, KNOWN]
 
 
-@pytest.mark.parametrize(("is_empty", "begun"), [(True, UNKNOWN), (False, KNOWN)])
+@pytest.mark.parametrize(("end", "begun"), [(None, UNKNOWN), (0, UNKNOWN), (96, KNOWN)])
 def test_a_log_that_is_empty_has_not_begun_whatever_its_directory_had(
-    keeper, written, monkeypatch, is_empty, begun
+    keeper, written, monkeypatch, end, begun
 ):
     """It is filled again, or begins with a snapshot; the same cluster and members it stays."""
     found = FoundIdentity(KNOWN, "identity.dat", (), is_in_both=True)
+    stored = None if end is None else SimpleNamespace(append_position=end)
     monkeypatch.setattr(identity_keeper, "read_identity", lambda *_: found)
-    monkeypatch.setattr(keeper, "_is_log_empty", lambda: is_empty)
+    monkeypatch.setattr(identity_keeper, "_first_event", lambda stored: None)
+    monkeypatch.setattr(keeper, "_stored_log", lambda: nullcontext(stored))
 
     assert keeper.begin(None, has_promises=True) is False
     assert keeper.identity == begun
+
+
+@pytest.mark.parametrize("identity", [None, ClusterIdentity(7)], ids=["older", "restored"])
+def test_a_directory_without_a_list_that_speaks_of_others_is_not_started_alone(keeper, monkeypatch, identity):
+    found = FoundIdentity(identity, "identity.dat", (), is_in_both=True)
+    monkeypatch.setattr(identity_keeper, "read_identity", lambda *_: found)
+    monkeypatch.setattr(keeper, "_context", ConsensusModuleContext(member_id=0, member_ids=(0,)))
+
+    with pytest.raises(OtherMembers, match="is of several members"):
+        keeper.begin(None, has_promises=True)
+
+
+def test_a_directory_that_was_made_for_one_member_is_not_started_with_others(keeper, monkeypatch):
+    one = ClusterIdentity(0).with_members(0, (ANY_MEMBER_ID,))
+    found = FoundIdentity(one, "identity.dat", (), is_in_both=True)
+    monkeypatch.setattr(identity_keeper, "read_identity", lambda *_: found)
+
+    with pytest.raises(OtherMembers, match="expected one member"):
+        keeper.begin(None, has_promises=False)
+
+
+def test_where_the_log_began_is_learned_once_and_not_before_it_is_committed(keeper, written, monkeypatch):
+    event = SimpleNamespace(timestamp=1_000, log_session_id=5)
+    monkeypatch.setattr(identity_keeper, "_first_event", lambda stored: event)
+    keeper.identity = UNKNOWN
+    assert not keeper.learn_first_term(SimpleNamespace(), 0)
+
+    assert keeper.learn_first_term(SimpleNamespace(), 96)
+    assert not keeper.learn_first_term(SimpleNamespace(), 192)
+
+    assert written == [KNOWN]
 
 
 def test_who_turns_out_to_be_of_another_cluster_counts_no_more_and_all_hear_what_this_one_is(monkeypatch):
