@@ -548,9 +548,7 @@ class SessionManager:
             self.end_egress(session.connection_id)
         for session in self:
             session.has_new_leader_event_pending = False
-            if session.connection_id == NULL_VALUE:
-                session.has_open_event_pending = True
-            elif self.clients_kept_until_ns is None:
+            if session.connection_id != NULL_VALUE and self.clients_kept_until_ns is None:
                 self.clients_kept_until_ns = now_ns + self._context.election_timeout_ns
 
     def _drop_unopened(self, commit_position: int) -> list[ClusterSession]:
@@ -594,5 +592,4 @@ class SessionManager:
             self.end_egress(connection_id)
         for session in served:
             session.connection_id = NULL_VALUE
-            session.has_open_event_pending = True
         return len(served)
