@@ -1,8 +1,12 @@
 """When a stream's micro-batches are due and how much they hold, call by call, without Spark."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from spark_connector.source.admission import Room, end_within
 from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
 
 
@@ -38,6 +42,8 @@ def test_fewer_entries_than_wanted_wait_for_more(live, monkeypatch):
     assert trigger() is None
     sent += live.lines(live.session_id, 9, 1)
     assert trigger() == sent
+    live.lines(live.session_id, 10, 9)
+    assert trigger() is None, "what the last one had is not counted again"
 
 
 @pytest.mark.conformance("P-51")
@@ -137,3 +143,26 @@ def test_a_limit_of_bytes_admits_the_entry_that_ends_at_it(live):
         of_bytes = stream(live, maxBytesPerTrigger=str(limit))
         found = of_bytes.latestOffset(start, of_bytes.getDefaultReadLimit())["position"]
         assert (found == end) is is_fourth_in and found <= end
+
+
+@pytest.mark.parametrize(("room", "left"), [(Room(2, None), Room(0, None)), (Room(None, 96), Room(None, 0))])
+def test_a_room_is_taken_when_nothing_is_left_of_it(room, left):
+    assert room.is_bounded and not room.is_taken
+
+    room.take(2, 96)
+
+    assert (room, room.is_taken) == (left, True)
+    assert not Room(None, None).is_taken
+
+
+def test_of_a_room_for_less_than_there_are_logs_each_has_a_part():
+    assert Room(4, None).part(3) == Room(1, None)
+    assert Room(2, 96).part(5) == Room(1, 19)
+    assert Room(None, 3).part(5) == Room(None, 1)
+
+
+@pytest.mark.parametrize(("most", "end"), [(1, 32), (2, 64), (3, 96), (4, 128), (5, 128)])
+def test_a_batch_ends_at_its_last_entry_wherever_blocks_of_the_log_end(most, end):
+    log = SimpleNamespace(entry_ends=lambda *_: iter([np.array([32, 64]), np.array([96, 128])]))
+
+    assert end_within(log, 0, 128, Room(most, None)) == end
