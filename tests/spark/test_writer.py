@@ -2,12 +2,13 @@
 
 import itertools
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from cluster.errors import ClientClosed, LocalProtocolError, LogDamaged, TimedOut
+from cluster.errors import BatchRegistered, ClientClosed, LocalProtocolError, LogDamaged, TimedOut
 from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding
 from spark_connector.options.cluster_options import SinkOptions
 from spark_connector.sink import sending, writers
@@ -47,6 +48,15 @@ def test_rows_go_out_in_their_order_and_the_task_tells_how_many_are_committed(cl
     assert writer().write(rows) == RowsCommitted(rows=4, committed_position=384)
     assert client.log == [b"a", b"b", b"c", b""]
     assert client.was_closed
+
+
+def test_a_task_whose_rows_are_all_in_the_log_says_where_they_end(client, monkeypatch):
+    properties = {"sql.streaming.queryId": "q", "streaming.sql.batchId": "7"}
+    monkeypatch.setattr("spark_connector.task.TaskContext.get", lambda: PlayedTask(**properties))
+    client.lane_standing = LaneStanding(rows=2, begin=0, end=960, session_id=1)
+    task = writer(deliveryMode="exactly-once", checkOrder="false").write(batches([b"a", b"b"]))
+
+    assert (task.rows, task.committed_position, client.log) == (2, 960, [])
 
 
 def test_damage_in_the_log_is_told_with_the_task_that_reads_its_rows_back(client, monkeypatch):
@@ -120,10 +130,10 @@ def test_an_error_names_the_task_the_batch_and_the_query(client, monkeypatch, pr
 @pytest.mark.conformance("P-95")
 def test_a_row_longer_than_the_log_takes_is_named_with_its_length(client):
     with pytest.raises(
-        LocalProtocolError, match=r"row 1 of the task has a payload of 1001 bytes.*at most 1000"
+        LocalProtocolError, match=r"row 2 of the task has a payload of 1001 bytes.*at most 1000"
     ):
-        writer().write(batches([b"a", b"x" * 1001]))
-    assert client.log == []
+        writer().write(batches([b"a"], [b"b", b"x" * 1001]))
+    assert client.log == [b"a"], "nothing of the batch with the wrong row was sent"
 
 
 @pytest.mark.conformance("P-90")
@@ -200,11 +210,36 @@ def test_a_batch_is_registered_that_is_the_first_or_has_rows_or_was_registered_b
     lanes = []
     session = SimpleNamespace(close=lambda: None)
     monkeypatch.setattr(writers, "open_session", lambda options, lane: lanes.append(lane) or session)
-    ClusterStreamWriter(SinkOptions("0=a:9000")).commit([task], batch)
+    ClusterStreamWriter(SinkOptions("0=a:9000")).commit([task, None], batch)
 
-    assert [(lane.application, lane.batch, lane.rows) for lane in lanes] == (
-        [("app", batch, task.rows)] if is_registered else []
+    assert [(lane.application, lane.batch, lane.partitions, lane.rows) for lane in lanes] == (
+        [("app", batch, 2, task.rows)] if is_registered else []
     )
+
+
+def test_a_batch_of_a_real_cluster_is_registered_from_where_the_first_of_its_tasks_was_planned(monkeypatch):
+    found = []
+    monkeypatch.setattr("spark_connector.sink.aeron_sending.register", lambda *given: found.append(given[2:]))
+    options = SinkOptions(consensus_endpoints="a:20110")
+    tasks = [RowsCommitted(1, 960, "app", planned_at=320), RowsCommitted(0, -1, "app", planned_at=96)]
+    ClusterStreamWriter(options).commit(tasks, 0)
+
+    assert found == [(96, 960)]
+
+
+def test_a_task_whose_batch_is_registered_reads_its_input_to_the_end(monkeypatch):
+    """Of a worker that has not, Spark makes no more use."""
+
+    def send(_):
+        raise BatchRegistered("batch 3 of app is in the log")
+
+    sender = SimpleNamespace(send=send, poll=lambda: None)
+    task = writer()
+    monkeypatch.setattr(task, "_sender", lambda lane: nullcontext(sender))
+    rows = batches(*[[b"a"]] * 10)
+
+    assert task.write(rows) == RowsCommitted(0, -1, is_registered=True)
+    assert next(rows, None) is None
 
 
 def test_who_fetches_ahead_ends_with_the_task():
@@ -226,17 +261,19 @@ def test_the_time_of_a_commit_runs_from_when_rows_are_owed():
 
 
 def test_rows_are_compared_with_those_of_the_lanes_own_sessions():
-    lane, other = Lane("app", 0, 7), Lane("app", 1, 7)
+    lane = Lane("app", 0, 7)
+    others = Lane("app", 1, 7), Lane("another", 0, 7), Lane("app", 0, 6)
     entries = [
         {
             "entryType": "SESSION_OPEN",
             "clusterSessionId": id_,
             "encodedPrincipal": LanePrincipal(b"", of).encode(),
         }
-        for id_, of in ((2, other), (3, lane))
+        for id_, of in ((3, lane), *enumerate(others, 4))
     ]
     entries += [
-        {"entryType": "SESSION_MESSAGE", "clusterSessionId": id_, "payload": b"%d" % id_} for id_ in (1, 2, 3)
+        {"entryType": "SESSION_MESSAGE", "clusterSessionId": id_, "payload": b"%d" % id_}
+        for id_ in range(1, 7)
     ]
     reader = SimpleNamespace(entries=lambda *_, **__: entries)
     assert list(payloads_of(reader, lane, LaneStanding(2, 0, 960, 1))) == [b"1", b"3"]
