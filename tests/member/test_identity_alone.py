@@ -1,6 +1,7 @@
 """Which cluster a member is of, and what of its log is whole: the parts that keep it, without a member."""
 
 from contextlib import nullcontext
+from random import Random
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
 from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
+from cluster.protocol.link import PromiseState, PromiseStatement
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 
 CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
@@ -106,6 +108,21 @@ def test_who_turns_out_to_be_of_another_cluster_counts_no_more_and_all_hear_what
     assert unrelated == {1: "another generation"}
     assert dropped == [1]
     assert sent == [(1, b"statement"), (2, b"statement")]
+
+
+@pytest.mark.parametrize("end", [None, 960])
+def test_who_knows_how_far_its_damaged_log_was_acknowledged_has_its_promises(end):
+    kept = PromiseKeeper.__new__(PromiseKeeper)
+    kept._context, kept._random, kept._is_identity_lost = CONTEXT, Random(1), False
+    kept._repair = SimpleNamespace(is_needed=True, acknowledged_end=end)
+    kept._files = SimpleNamespace(node_state=SimpleNamespace(candidate_term_id=3))
+    kept._identity = SimpleNamespace(stated=(), settle=lambda is_new: None)
+    kept._peers = SimpleNamespace(ids=())
+    kept._show_waiting = lambda: None
+
+    kept._recall(PromiseStatement(7, 3, -1, PromiseState.KEPT, False, ()), is_damaged=False)
+
+    assert kept.promises.has_say is (end is not None)
 
 
 class Archive:
