@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from spark_connector.offsets import Offset, batch_range
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.source.admission import Room, end_within
-from tests.spark.readers import batch, joined, micro_batches, payloads, rows, stream
+from spark_connector.source.readers import ClusterStreamReader
+from tests.spark.readers import COLUMNS, batch, joined, micro_batches, payloads, rows, stream
 
 
 class Trigger:
@@ -166,3 +169,19 @@ def test_a_batch_ends_at_its_last_entry_wherever_blocks_of_the_log_end(most, end
     log = SimpleNamespace(entry_ends=lambda *_: iter([np.array([32, 64]), np.array([96, 128])]))
 
     assert end_within(log, 0, 128, Room(most, None)) == end
+
+
+def test_a_log_that_is_purged_beyond_the_end_of_a_query_leaves_an_empty_batch():
+    reader = ClusterStreamReader(SourceOptions.parse({"clusterDir": "member-0"}), COLUMNS)
+    reader._log = SimpleNamespace(
+        cluster="0:1:2",
+        start_position=960,
+        retained=lambda _: 960,
+        term_before=lambda _: None,
+        check_history=lambda _: None,
+    )
+    start = Offset("0:1:2", 96)
+
+    end = reader.advance(start.to_json(), 640, Room(None, None))
+
+    assert batch_range(start, Offset.from_json(end)) == (640, 640)

@@ -47,6 +47,12 @@ def test_an_offset_of_version_1_is_read(offset, text):
     assert Offset.from_json(json.loads(text)) == offset
 
 
+def test_a_plan_may_say_exactly_how_many_tasks_there_are():
+    offset = Offset(CLUSTER, 320, 96, PlanLimits(4096, min_partitions=5, max_partitions=5))
+
+    assert Offset.from_json(offset.to_json()) == offset
+
+
 @pytest.mark.conformance("P-19")
 def test_an_offset_of_a_newer_version_is_refused():
     with pytest.raises(ConfigurationError, match=r"version 4.*newer release.*up to version 3"):
