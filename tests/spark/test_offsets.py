@@ -112,6 +112,11 @@ def test_a_checkpoint_taken_before_the_first_entry_fits_the_log_that_then_began(
         check_cluster(END, None)
 
 
+def test_a_place_within_a_log_that_is_not_known_fits_none():
+    with pytest.raises(DataLoss, match="cluster None"):
+        check_cluster(Offset(None, 96), CLUSTER)
+
+
 def test_a_log_whose_head_was_purged_is_known_by_what_it_still_tells():
     purged = identity_text(0, None, None)
 
@@ -135,6 +140,12 @@ def test_the_first_batch_runs_from_where_its_end_says_even_if_latest_has_moved()
 
 
 @pytest.mark.conformance("P-27")
+def test_a_batch_after_a_purge_that_was_no_failure_begins_behind_it():
+    later = Offset(CLUSTER, END.position + 960, END.position + 320, LIMITS)
+
+    assert batch_range(END, later) == (later.from_position, later.position)
+
+
 def test_a_batch_between_initial_offsets_is_empty():
     moved = Offset(CLUSTER, 300000)
 
