@@ -88,3 +88,15 @@ def test_another_process_plans_the_same():
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert printed.stdout.strip() == str(eval(f"plan({arguments})"))
+
+
+def test_an_edge_of_a_quarter_is_a_task_of_its_own_and_a_smaller_one_is_not():
+    assert plan(96, 288, max_bytes=128) == [(96, 128), (128, 256), (256, 288)]
+    assert plan(128, 288, max_bytes=160) == [(128, 288)]
+
+
+def test_as_many_tasks_as_there_may_be_need_no_coarser_grid():
+    wanted = [(0, 128), (128, 256), (256, 384), (384, 512)]
+
+    assert plan(0, 512, max_bytes=128, max_partitions=4) == wanted
+    assert len(plan(0, 544, max_bytes=128, max_partitions=4)) < 4
