@@ -4,9 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.recording_log import SNAPSHOT, TERM
-from cluster.reader.standing import by_log
+from cluster.reader.standing import by_counters, by_log
 
 
 def entry(entry_type, log_position, timestamp):
@@ -32,3 +33,9 @@ def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(positions
         "replayBytes": replayed,
         "logBytesPerDay": a_day,
     }
+
+
+def test_the_lag_of_services_is_that_of_the_slowest():
+    types = [CounterTypeId.COMMIT_POSITION, *[CounterTypeId.SERVICE_POSITION] * 2]
+
+    assert by_counters(types, [960, 320, 640])["serviceLag"] == 640

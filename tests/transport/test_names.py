@@ -39,6 +39,24 @@ def test_the_last_good_answer_is_dialled_until_there_is_another():
         "db0 resolves again: 10.0.0.2",
     ]
 
+    server.now_ns += REST_MAX_NS
+    hosts(server, of("db0"))
+    server.answer(why="refused")
+    assert server.told[2:] == ["db0 does not resolve: refused, 10.0.0.2 is dialled meanwhile"]
+    assert server.names.why(of("db0")) == "db0 does not resolve: refused"
+
+
+def test_a_name_is_asked_for_again_soon_after_an_answer_that_is_another_one():
+    server = NameServer()
+    hosts(server, of("db0"))
+    first, second = ("10.0.0.1",), ("10.0.0.2",)
+    for answer, rest_s in (((), 2), ((), 4), (first, 1), (first, 2), (second, 1)):
+        server.answer(*answer, why="" if answer else "no such name")
+        due_ns = server.names._names["db0"].due_ns
+        assert due_ns - server.now_ns == rest_s * SECOND_NS
+        server.now_ns = due_ns
+        hosts(server, of("db0"))
+
 
 def test_a_name_is_asked_for_once_at_a_time_and_ever_more_rarely():
     server = NameServer()
