@@ -64,7 +64,7 @@ def test_endpoints_that_cannot_be_meant_are_refused_before_anything_is_sent(endp
 def test_a_client_name_has_at_most_100_characters():
     ClientContext(ENDPOINTS, client_name="x" * 100)
     for name in ("x" * 101, 5):
-        with pytest.raises(ConfigurationError, match="client_name: expected a text of at most 100 characters"):
+        with pytest.raises(ConfigurationError, match="client_name: expected a text of at most 100 char"):
             ClientContext(ENDPOINTS, client_name=name)
 
 
