@@ -83,8 +83,8 @@ class Batch:
     def frame_egress(self) -> tuple[int, list[list[int]]]:
         rows = self.delivered
         return frame_egress(
-            *(self.egress, 0, rows.session_ids, rows.timestamps, rows.offsets, rows.lengths),
-            *(rows.numbers, rows.buffer, 0, TERM_ID, self.table),
+            *(self.egress, rows.session_ids, rows.timestamps, rows.offsets, rows.lengths),
+            *(rows.numbers, rows.buffer, 0, TERM_ID, TERM_ID, self.table),
         )
 
     def parse_egress(self) -> tuple[int, int]:

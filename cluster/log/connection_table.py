@@ -13,10 +13,9 @@ from cluster.protocol.arrays import np
 
 ROW_WORDS = 16
 KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
-ACKS_BEGIN, ACKS_END = range(5, 7)  # within a turn; 0 outside
-PART_LENGTH, PART_ROW = range(7, 9)  # half a frame that waits in ``parts`` for its rest
-IS_PART_NEW = 9  # a kernel has begun another frame, since the owner has cleared this
-HEARD_NS = 10  # when something came last
+PART_LENGTH, PART_ROW = range(5, 7)  # half a frame that waits in ``parts`` for its rest
+IS_PART_NEW = 7  # a kernel has begun another frame, since the owner has cleared this
+HEARD_NS = 8  # when something came last
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER, SERVICE_LINK = range(6)

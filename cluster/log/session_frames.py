@@ -113,9 +113,9 @@ def _sort_by_connection(table, begin, end):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _put_ranges(table, slots_begin, slots_end, begin, ranges):  # type: ignore[no-untyped-def]
+def _put_ranges(table, slots_begin, slots_end, ranges):  # type: ignore[no-untyped-def]
     """Sessions of one connection lie side by side: one range; returns how many there are."""
-    count = 0
+    begin = count = 0
     for j in range(slots_begin, slots_end):
         slot = table[j]
         connection_id = table[slot + CONNECTION_ID]
@@ -129,14 +129,31 @@ def _put_ranges(table, slots_begin, slots_end, begin, ranges):  # type: ignore[n
     return count
 
 
+@routine
+def _touched_slot(table, i):  # type: ignore[no-untyped-def]
+    return table[SLOTS_AT] + table[table[TOUCHED_AT] + i] * SLOT_WORDS
+
+
+@routine
+def _put_ack(out, begin, leadership_term_id, table, slot):  # type: ignore[no-untyped-def]
+    """Write what is committed of a session in one frame, a CommitAck; return its aligned end."""
+    put_header(out, begin, COMMIT_ACK_FRAME_LENGTH, DATA_UNFRAGMENTED, 0, 0, LINK_STREAM, 0)
+    put_i64(out, begin + 32, COMMIT_ACK_SBE_HEADER)
+    put_i64(out, begin + 40, table[slot + CLUSTER_SESSION_ID])
+    put_i64(out, begin + 48, leadership_term_id)
+    put_i64(out, begin + 56, table[slot + COMMITTED])
+    put_i64(out, begin + 64, table[slot + COMMITTED_POSITION])
+    zero_bytes(out, begin + COMMIT_ACK_FRAME_LENGTH, ACK_LENGTH - COMMIT_ACK_FRAME_LENGTH)
+    return begin + ACK_LENGTH
+
+
 @kernel(
     types.UniTuple(I64, 2)(
-        BYTES_OUT, I64, WORDS, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, WORDS_OUT, WORDS_OUT
+        BYTES_OUT, WORDS, WORDS, WORDS, WORDS, WORDS, BYTES, I64, I64, I64, WORDS_OUT, WORDS_OUT
     )
 )
-def frame_answers(  # type: ignore[no-untyped-def]
+def frame_answers_and_acks(  # type: ignore[no-untyped-def]
     out,
-    out_offset,
     session_ids,
     timestamps,
     offsets,
@@ -144,12 +161,14 @@ def frame_answers(  # type: ignore[no-untyped-def]
     numbers,
     buffer,
     row,
-    leadership_term_id,
+    answers_term_id,
+    acks_term_id,
     table,
     ranges,
 ):
     # First how much each session gets, so that each has its place; then the frames, in the rows' order.
-    room = out.size - out_offset
+    touched = table[TOUCHED_COUNT]
+    room = out.size - touched * ACK_LENGTH
     slots_begin = slots_end = table[EGRESS_SLOTS_AT]
     rows_end = row
     slot = -1
@@ -170,9 +189,19 @@ def frame_answers(  # type: ignore[no-untyped-def]
                 slots_end += 1
             table[slot + EGRESS_END] += framed
         rows_end = i + 1
+    if rows_end < session_ids.size:
+        touched = 0  # they are acknowledged behind the last answers
+    for i in range(touched):
+        slot = _touched_slot(table, i)
+        if table[slot + EGRESS_END] > 0:
+            table[slot + EGRESS_END] += ACK_LENGTH
+        elif session_ids.size == 0 and table[slot + CONNECTION_ID] != NULL_VALUE:
+            table[slots_end] = slot
+            slots_end += 1
+            table[slot + EGRESS_END] = ACK_LENGTH
     _sort_by_connection(table, slots_begin, slots_end)
 
-    begin = out_offset
+    begin = 0
     for j in range(slots_begin, slots_end):  # from lengths to begins
         length = table[table[j] + EGRESS_END]
         table[table[j] + EGRESS_END] = begin
@@ -188,7 +217,7 @@ def frame_answers(  # type: ignore[no-untyped-def]
             out,
             begin,
             EGRESS_STREAM,
-            leadership_term_id,
+            answers_term_id,
             session_ids[i],
             timestamps[i] if timestamps.size > 1 else timestamps[0],
             buffer,
@@ -197,42 +226,22 @@ def frame_answers(  # type: ignore[no-untyped-def]
         )
         put_i64(out, begin + ANSWERED_NUMBER, numbers[i] if numbers.size > 1 else numbers[0])
 
-    return rows_end, _put_ranges(table, slots_begin, slots_end, out_offset, ranges)
-
-
-@kernel(I64(BYTES_OUT, I64, WORDS_OUT, WORDS_OUT))
-def frame_acks(out, leadership_term_id, table, ranges):  # type: ignore[no-untyped-def]
-    """Frame what is committed of each session that was touched, and touch none; returns how many ranges.
-
-    They are as those of ``frame_egress``. ``out`` has ``ACK_LENGTH`` bytes for each session of the table.
-    """
-    slots_begin = slots_end = table[EGRESS_SLOTS_AT]
-    for i in range(table[TOUCHED_AT], table[TOUCHED_AT] + table[TOUCHED_COUNT]):
-        slot = table[SLOTS_AT] + table[i] * SLOT_WORDS
+    left = 0
+    for i in range(touched):
+        slot = _touched_slot(table, i)
+        if session_ids.size > 0 and table[slot + EGRESS_END] == 0:
+            table[table[TOUCHED_AT] + left] = table[table[TOUCHED_AT] + i]
+            left += 1
+            continue
         table[slot + TOUCHED] = 0
         if table[slot + CONNECTION_ID] != NULL_VALUE:
-            table[slots_end] = slot
-            slots_end += 1
-    table[TOUCHED_COUNT] = 0
-    _sort_by_connection(table, slots_begin, slots_end)
-    begin = 0
-    for j in range(slots_begin, slots_end):
-        slot = table[j]
-        put_header(out, begin, COMMIT_ACK_FRAME_LENGTH, DATA_UNFRAGMENTED, 0, 0, LINK_STREAM, 0)
-        put_i64(out, begin + 32, COMMIT_ACK_SBE_HEADER)
-        put_i64(out, begin + 40, table[slot + CLUSTER_SESSION_ID])
-        put_i64(out, begin + 48, leadership_term_id)
-        put_i64(out, begin + 56, table[slot + COMMITTED])
-        put_i64(out, begin + 64, table[slot + COMMITTED_POSITION])
-        zero_bytes(out, begin + COMMIT_ACK_FRAME_LENGTH, ACK_LENGTH - COMMIT_ACK_FRAME_LENGTH)
-        begin += ACK_LENGTH
-        table[slot + EGRESS_END] = begin
-    return _put_ranges(table, slots_begin, slots_end, 0, ranges)
+            table[slot + EGRESS_END] = _put_ack(out, table[slot + EGRESS_END], acks_term_id, table, slot)
+    table[TOUCHED_COUNT] -= touched - left
+    return rows_end, _put_ranges(table, slots_begin, slots_end, ranges)
 
 
 def frame_egress(
     out: np.ndarray,
-    out_offset: int,
     session_ids: np.ndarray,
     timestamps: np.ndarray,
     offsets: np.ndarray,
@@ -240,25 +249,27 @@ def frame_egress(
     numbers: np.ndarray,
     buffer: np.ndarray,
     row: int,
-    leadership_term_id: int,
+    answers_term_id: int,
+    acks_term_id: int,
     table: SessionTable,
 ) -> tuple[int, list[list[int]]]:
-    """Frame the answers from ``row`` on into ``out[out_offset:]``; return (rows taken, ranges).
+    """Frame the answers from ``row`` on into ``out``; return (rows taken, ranges).
 
     A range ``[connection_id, begin, end]`` of ``out`` is all that one connection gets; ranges ascend by
-    connection, rows of one session keep their order. Columns are int64; ``timestamps`` may have one value for
-    all, and so may ``numbers``, those of the messages that are answered. Rows of sessions that are closed or
-    not connected are dropped and counted (Aeron: the egress of such a session is mocked). Fewer rows than
-    there are were taken when ``out`` is full: send, and call again. Raises LocalProtocolError for a row whose
-    payload lies outside ``buffer``; nothing is framed then.
+    connection, rows of one session keep their order. Behind the last row a session that was touched gets a
+    CommitAck of what is committed of it, and is touched no more: those that get answers, and with no rows at
+    all the others. ``out`` has ``ACK_LENGTH`` bytes for each that was touched.
+    Columns are int64; ``timestamps`` may have one value for all, and so may ``numbers``, those of the
+    messages that are answered. Rows of sessions that are closed or not connected are dropped and counted
+    (Aeron: the egress of such a session is mocked). Fewer rows than there are were taken when ``out`` is
+    full: send, and call again. Raises LocalProtocolError for a row whose payload lies outside ``buffer``;
+    nothing is framed then.
     """
-    assert 0 <= out_offset <= out.size
     assert 0 <= row <= session_ids.size == offsets.size == lengths.size
     assert timestamps.size in (1, session_ids.size)
     assert numbers.size in (1, session_ids.size)
-    rows_end, count = frame_answers(
+    rows_end, count = frame_answers_and_acks(
         out,
-        out_offset,
         session_ids,
         timestamps,
         offsets,
@@ -266,7 +277,8 @@ def frame_egress(
         numbers,
         buffer,
         row,
-        leadership_term_id,
+        answers_term_id,
+        acks_term_id,
         table.words,
         table.ranges,
     )

@@ -12,7 +12,6 @@ from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
 from cluster.log.session_frames import (
     ACK_LENGTH,
     EgressMessages,
-    frame_acks,
     frame_egress,
     frame_ingress,
     join_payloads,
@@ -29,7 +28,7 @@ from tests.log import logs, naive
 from tests.log.logs import PARAMS, array, room, seeds
 from tests.log.naive import session_message
 
-TERM_ID = 3
+TERM_ID, ACKS_TERM_ID = 3, 12
 
 
 def egress_frame(payload: bytes, session: int, timestamp: int) -> bytes:
@@ -54,13 +53,12 @@ def answers(rows: list[tuple[int, int, bytes]], table: SessionTable, *, length: 
     while row < len(rows):
         out = room(length)
         taken, ranges = frame_egress(
-            out, 32, sessions, timestamps, offsets, lengths, NO_NUMBERS, buffer, row, TERM_ID, table
+            out, sessions, timestamps, offsets, lengths, NO_NUMBERS, buffer, row, TERM_ID, ACKS_TERM_ID, table
         )
         assert taken > row, "no progress"
         row = taken
-        assert [begin for _, begin, _ in ranges] == [32, *(end for _, _, end in ranges)][: len(ranges)]
-        assert (out[:32] == 0xEE).all()
-        assert (out[ranges[-1][2] if ranges else 32 :] == 0xEE).all()
+        assert [begin for _, begin, _ in ranges] == [0, *(end for _, _, end in ranges)][: len(ranges)]
+        assert (out[ranges[-1][2] if ranges else 0 :] == 0xEE).all()
         sent += [(connection, out[begin:end].tobytes()) for connection, begin, end in ranges]
     assert (table.slots["egress_end"] == 0).all()
     return sent
@@ -88,7 +86,7 @@ def test_one_timestamp_serves_all_rows():
         NO_NUMBERS,
     )
 
-    taken, ranges = frame_egress(out, 0, *columns, array(b"x"), 0, TERM_ID, a_table({1: 5}))
+    taken, ranges = frame_egress(out, *columns, array(b"x"), 0, TERM_ID, TERM_ID, a_table({1: 5}))
 
     assert (taken, ranges) == (2, [[5, 0, 192]])
     assert out[:192].tobytes() == egress_frame(b"x", 1, 99) * 2
@@ -106,7 +104,7 @@ def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
     table = a_table({1: 5, 2: 6})
     rows = [(1 + i % 2, i, b"%d" % i * 20) for i in range(10)]
 
-    sent = answers(rows, table, length=32 + 4 * 96)
+    sent = answers(rows, table, length=4 * 96)
 
     assert len(sent) == 6, "three times two connections"
     for session, connection in ((1, 5), (2, 6)):
@@ -115,26 +113,46 @@ def test_a_full_output_takes_the_first_rows_and_the_rest_comes_next():
         )
 
 
+def committed_in(table: SessionTable, *sessions: int) -> dict[int, bytes]:
+    """Have messages of these sessions committed; the acknowledgement of each session then."""
+    log = naive.log_of([session_message(b"", session=session) for session in sessions], PARAMS)
+    follow_log(array(log), 0, len(log), 0, table)
+    acks = [
+        CommitAck(row["cluster_session_id"], ACKS_TERM_ID, row["committed"], row["committed_position"])
+        for row in table.slots
+    ]
+    return {ack.cluster_session_id: link_frame(ack) for ack in acks}
+
+
+def acks_in(table: SessionTable) -> list[tuple[int, bytes]]:
+    """What connections get beside all answers."""
+    nothing, out = np.zeros(0, np.int64), room(16 * ACK_LENGTH)
+    columns = nothing, nothing, nothing, nothing, NO_NUMBERS, array(b"")
+    taken, ranges = frame_egress(out, *columns, 0, TERM_ID, ACKS_TERM_ID, table)
+    assert taken == 0
+    return [(connection, out[begin:end].tobytes()) for connection, begin, end in ranges]
+
+
 def test_each_connection_gets_one_run_with_the_acknowledgements_of_its_touched_sessions():
     table = a_table({3: 7, 5: 6, 4: 7, 9: NULL_VALUE, 1: 6})
-    log = naive.log_of([session_message(b"", session=session) for session in (3, 9, 4, 5, 3)], PARAMS)
-    follow_log(array(log), 0, len(log), 0, table)
-    committed = {row["cluster_session_id"]: row for row in table.slots}
-    out = np.full(8 * ACK_LENGTH, 255, np.uint8)
+    acks = committed_in(table, 3, 9, 4, 5, 3)
 
-    count = frame_acks(out, 12, table.words, table.ranges)
+    assert acks_in(table) == [(6, acks[5]), (7, acks[3] + acks[4])]
+    assert acks_in(table) == []
+    acks = committed_in(table, 3)
+    assert acks_in(table) == [(7, acks[3])], "whatever is touched again"
 
-    ranges = table.ranges[: 3 * count].reshape(-1, 3).tolist()
-    assert ranges == [[6, 0, ACK_LENGTH], [7, ACK_LENGTH, 3 * ACK_LENGTH]]
-    acks = [
-        CommitAck(session, 12, committed[session]["committed"], committed[session]["committed_position"])
-        for session in (5, 3, 4)
-    ]
-    assert out[: 3 * ACK_LENGTH].tobytes() == b"".join(map(link_frame, acks))
-    assert frame_acks(out, 12, table.words, table.ranges) == 0
-    more = naive.log_of([session_message(b"", session=3)], PARAMS)
-    follow_log(array(more), 0, len(more), 0, table)
-    assert frame_acks(out, 12, table.words, table.ranges) == 1, "whatever is touched again"
+
+def test_a_session_that_gets_answers_is_acknowledged_behind_the_last_of_them():
+    table = a_table({1: 5, 2: 6, 3: 7})
+    acks = committed_in(table, 2, 1)
+    rows = [(session, i, b"%d" % i) for i, session in enumerate((1, 1, 1, 1, 3, 1))]
+
+    sent = answers(rows, table, length=2 * 96 + 2 * ACK_LENGTH)
+
+    one, two, three, four, of_3, last = (egress_frame(payload, s, i) for s, i, payload in rows)
+    assert sent == [(5, one + two), (5, three + four), (5, last + acks[1]), (7, of_3)]
+    assert acks_in(table) == [(6, acks[2])]
 
 
 @pytest.mark.parametrize(
@@ -146,7 +164,7 @@ def test_a_row_that_lies_outside_its_buffer_is_the_callers_mistake(offset, lengt
     table = a_table({1: 5})
 
     with pytest.raises(LocalProtocolError, match="row 1"):
-        frame_egress(room(4096), 0, *columns, numbers, array(b"abc"), 0, TERM_ID, table)
+        frame_egress(room(4096), *columns, numbers, array(b"abc"), 0, TERM_ID, TERM_ID, table)
     assert (table.slots["egress_end"] == 0).all()
     with pytest.raises(LocalProtocolError, match="row 1"):
         frame_ingress(room(4096), 0, *columns[2:], array(b"abc"), 0, TERM_ID, 1)
@@ -246,7 +264,7 @@ def test_an_answer_has_the_number_of_its_message_where_a_frame_of_the_log_has_te
     out, batch = room(1 << 10), EgressMessages()
 
     _, ((_, _, end),) = frame_egress(
-        out, 0, sessions, timestamps, offsets, lengths, numbers, buffer, 0, TERM_ID, a_table({7: 5})
+        out, sessions, timestamps, offsets, lengths, numbers, buffer, 0, TERM_ID, TERM_ID, a_table({7: 5})
     )
     parse_egress(out, 0, end, batch)
 

@@ -1,23 +1,14 @@
 """What clients get in a busy turn: answers of services, and acknowledgements of commits.
 
-As ``clients/egress_publisher.py``: one send a client, its answers and behind them its acknowledgements.
+As ``clients/egress_publisher.py``: one send a client, of what ``frame_answers_and_acks`` frames for it.
 """
 
 from cluster.consensus import quorum
-from cluster.log.connection_table import (
-    ACKS_BEGIN,
-    ACKS_END,
-    CLIENT,
-    INDEX_LENGTH,
-    KIND,
-    OWNER,
-    ROW_WORDS,
-    STRANGER,
-)
+from cluster.log.connection_table import CLIENT, INDEX_LENGTH, KIND, OWNER, ROW_WORDS, STRANGER
 from cluster.log.kernel import routine
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
-from cluster.log.session_frames import FRAME_OVERHEAD, frame_acks, frame_answers
-from cluster.log.session_table import NULL_VALUE
+from cluster.log.session_frames import ACK_LENGTH, FRAME_OVERHEAD, frame_answers_and_acks
+from cluster.log.session_table import NULL_VALUE, SLOT_LIMIT
 from cluster.member.busy import words as at
 from cluster.member.busy.envelopes import offer
 
@@ -46,19 +37,17 @@ def _is_of(t, descriptor, connection_id):  # type: ignore[no-untyped-def]
 @routine
 def fits_egress(t, length):  # type: ignore[no-untyped-def]
     """Whether an answer of so many bytes can be framed; a longer one is Python's."""
-    return length + FRAME_OVERHEAD + 32 <= t.egress.size
+    return length + FRAME_OVERHEAD + 32 <= t.egress.size - t.sessions[SLOT_LIMIT] * ACK_LENGTH
 
 
 @routine
-def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped-def]
-    """Send each client its answers, each of which fits."""
-    w = t.words
+def send_egress(t, columns, buffer, count):  # type: ignore[no-untyped-def]
+    """Send each client its answers, each of which fits, and acknowledgements: with no answers, all."""
     rows = columns.size // COLUMNS
     row = 0
-    while row < count:
-        taken, ranges = frame_answers(
+    while True:
+        row, ranges = frame_answers_and_acks(
             t.egress,
-            0,
             columns[SESSION_IDS * rows : SESSION_IDS * rows + count],
             columns[TIMESTAMPS * rows : TIMESTAMPS * rows + count],
             columns[OFFSETS * rows : OFFSETS * rows + count],
@@ -66,49 +55,15 @@ def send_answers(t, columns, buffer, count, is_last):  # type: ignore[no-untyped
             columns[NUMBERS * rows : NUMBERS * rows + count],
             buffer,
             row,
-            w[at.SERVICE_LEADERSHIP_TERM_ID],
+            t.words[at.SERVICE_LEADERSHIP_TERM_ID],
+            t.leadership[quorum.LEADERSHIP_TERM_ID],
             t.sessions,
             t.ranges,
         )
         for i in range(ranges):
             descriptor = descriptor_of(t, t.ranges[3 * i])
-            if descriptor < 0:
-                continue
-            begin, length = t.ranges[3 * i + 1], t.ranges[3 * i + 2] - t.ranges[3 * i + 1]
-            row_at = descriptor * ROW_WORDS
-            acks_begin = acks_end = 0
-            if is_last and taken == count:
-                acks_begin, acks_end = t.connections[row_at + ACKS_BEGIN], t.connections[row_at + ACKS_END]
-                t.connections[row_at + ACKS_BEGIN] = acks_end
-            offer(t, descriptor, t.egress, begin, length, t.acks, acks_begin, acks_end - acks_begin)
-        row = taken
-
-
-@routine
-def put_acks(t):  # type: ignore[no-untyped-def]
-    """Frame the acknowledgements of the sessions that were touched; where each client's are is in its row.
-
-    Returns how many clients get some; their descriptors are in ``ready``.
-    """
-    clients = 0
-    for i in range(frame_acks(t.acks, t.leadership[quorum.LEADERSHIP_TERM_ID], t.sessions, t.ranges)):
-        descriptor = descriptor_of(t, t.ranges[3 * i])
-        if descriptor >= 0:
-            row_at = descriptor * ROW_WORDS
-            t.connections[row_at + ACKS_BEGIN] = t.ranges[3 * i + 1]
-            t.connections[row_at + ACKS_END] = t.ranges[3 * i + 2]
-            t.ready[clients] = descriptor
-            clients += 1
-    return clients
-
-
-@routine
-def send_acks(t, clients):  # type: ignore[no-untyped-def]
-    """Send those that went with no answer."""
-    for i in range(clients):
-        descriptor = t.ready[i]
-        row_at = descriptor * ROW_WORDS
-        begin, end = t.connections[row_at + ACKS_BEGIN], t.connections[row_at + ACKS_END]
-        if end > begin:
-            offer(t, descriptor, t.acks, begin, end - begin, t.acks, 0, 0)
-        t.connections[row_at + ACKS_BEGIN] = t.connections[row_at + ACKS_END] = 0
+            if descriptor >= 0:
+                begin, end = t.ranges[3 * i + 1], t.ranges[3 * i + 2]
+                offer(t, descriptor, t.egress, begin, end - begin, t.egress, 0, 0)
+        if row == count:
+            break

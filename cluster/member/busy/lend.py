@@ -27,7 +27,6 @@ from cluster.log.connection_table import (
     ConnectionTable,
 )
 from cluster.log.deliver import DeliveredMessages
-from cluster.log.session_frames import ACK_LENGTH
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
 from cluster.member.busy.services import LentCounters, LentServices
@@ -43,7 +42,6 @@ from cluster.transport.message_frames import link_frame
 
 RECEIVE_BYTES = 1024 * 1024
 FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
-EGRESS_BYTES = 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 SERVICE_ROWS = 4096
 NO_WORDS = np.zeros(0, np.int64)
@@ -131,15 +129,14 @@ class BusyTurns:
             answers=NO_WORDS,
             numbers=NO_WORDS,
             limits=NO_WORDS,
-            ready=np.zeros(max(at.READY_MAX, sessions.max_sessions), np.int64),
+            ready=np.zeros(at.READY_MAX, np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
             parts=poller.table.parts,
             keepers=poller.table.keepers,
             log=nothing,
             side=self._messages.side,
             answer_bytes=nothing,
-            egress=np.empty(EGRESS_BYTES, np.uint8),
-            acks=np.empty(sessions.max_sessions * ACK_LENGTH, np.uint8),
+            egress=agent.parts.egress.buffer,
             # All that a turn may send to members, and as much for clients; who would need more is closed.
             unsent=np.empty(
                 (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8

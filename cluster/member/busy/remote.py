@@ -15,7 +15,7 @@ from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
 from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
-from cluster.member.busy.egress import fits_egress, send_answers
+from cluster.member.busy.egress import fits_egress, send_egress
 from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
@@ -106,7 +106,7 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
         return False
     w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
     t.limits[ANSWERED] += rows
-    send_answers(t, t.columns, t.received, rows, False)
+    send_egress(t, t.columns, t.received, rows)
     return True
 
 

@@ -10,9 +10,9 @@ from cluster.log.kernel import routine
 from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
 from cluster.log.message_columns import EXTRA, LENGTHS, NUMBERS, SESSION_IDS, TIMESTAMPS
 from cluster.log.message_numbers import number_messages, take_back_messages
-from cluster.log.session_table import SUPERVISED, find_slot
+from cluster.log.session_table import SUPERVISED, TOUCHED_COUNT, find_slot
 from cluster.member.busy import words as at
-from cluster.member.busy.egress import fits_egress, put_acks, send_acks, send_answers
+from cluster.member.busy.egress import fits_egress, send_egress
 from cluster.member.busy.remote import give_log
 from cluster.member.log.log_words import BASE
 
@@ -26,11 +26,10 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
         return
     if w[at.SERVICE] == at.REMOTE_SERVICE:
         give_log(t)
-    acks = put_acks(t) if w[at.ROLE] == at.LEADER_ROLE else 0
     if w[at.SERVICE] == at.COMPILED_SERVICE:
         _deliver(t)
-    if acks > 0:
-        send_acks(t, acks)
+    if w[at.ROLE] == at.LEADER_ROLE and t.sessions[TOUCHED_COUNT] > 0:
+        send_egress(t, t.columns, t.log, 0)
 
 
 @routine
@@ -52,9 +51,9 @@ def _deliver(t):  # type: ignore[no-untyped-def]
             session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + taken]
             number_messages(t.numbers, session_ids, t.columns[NUMBERS * rows : NUMBERS * rows + taken])
             if w[at.SERVICE_FUNCTION] == at.ECHO:
-                served = _echo(t, payloads, taken, status != OUT_FULL)
+                served = _echo(t, payloads, taken)
             else:
-                served = _serve(t, payloads, taken, status != OUT_FULL)
+                served = _serve(t, payloads, taken)
             if served > 0:
                 w[at.SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
                 cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.columns[EXTRA * rows + served - 1]
@@ -85,27 +84,27 @@ def _unsupervised(t, count):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _echo(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
+def _echo(t, payloads, count):  # type: ignore[no-untyped-def]
     """Answer each message with itself; returns how many are served: none where one of them is too long."""
     rows = t.words[at.SERVICE_ROWS]
-    if t.words[at.IS_SERVING]:
+    if t.words[at.IS_SERVING] and count > 0:
         for row in range(count):
             if not fits_egress(t, t.columns[LENGTHS * rows + row]):
                 return 0
-        send_answers(t, t.columns, payloads, count, is_last)
+        send_egress(t, t.columns, payloads, count)
     return count
 
 
 @routine
-def _serve(t, payloads, count, is_last):  # type: ignore[no-untyped-def]
+def _serve(t, payloads, count):  # type: ignore[no-untyped-def]
     """Give the messages to the service's function; returns how many are served, before one for Python."""
     w, call = t.words, t.service_call
     set_columns(call, t.columns, w[at.SERVICE_ROWS])
     served = 0
     while served < count:
         served = call_rows(w[at.SERVICE_FUNCTION], call, payloads, served, count)
-        if w[at.IS_SERVING]:
-            send_answers(t, t.answers, t.answer_bytes, call[ANSWERED], is_last and served == count)
+        if w[at.IS_SERVING] and call[ANSWERED] > 0:
+            send_egress(t, t.answers, t.answer_bytes, call[ANSWERED])
         if call[STATUS] != TAKEN:
             break
     return served

@@ -52,7 +52,6 @@ class Tables(NamedTuple):
     side: Bytes  # payloads of fragmented messages
     answer_bytes: Bytes  # payloads of its answers
     egress: Bytes
-    acks: Bytes
     unsent: Bytes  # what sockets did not take, for Python to offer
     scratch: Bytes  # places below
 

@@ -1,14 +1,13 @@
 """Answers of services and acknowledgements of commits to clients: one send a client and turn.
 
-commit advances ── touched sessions ── CommitAck ──┐
-service's batches ── frame_egress ── ranges ───────┴── clients.send(connection, range, ack)
-            to supervised sessions ── Supervision ── clients.send
+service's batches, sessions that were touched ── frame_egress ── ranges ── clients.send(connection, range)
+                       to supervised sessions ── Supervision ── clients.send
 """
 
 import numpy as np
 
 from cluster.consensus.replica import ReplicatedState
-from cluster.log.session_frames import ACK_LENGTH, frame_acks, frame_egress
+from cluster.log.session_frames import ACK_LENGTH, frame_egress
 from cluster.log.session_table import (
     COMMITTED,
     COMMITTED_POSITION,
@@ -20,10 +19,12 @@ from cluster.member.clients.supervision import Supervision
 from cluster.member.ports import Clients
 from cluster.member.status import MemberStatus
 from cluster.protocol.link import CommitAck
-from cluster.service.channel import ServiceChannel, ServiceEgress
+from cluster.service.channel import NO_NUMBERS, ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 
 BUFFER_BYTES = 1024 * 1024
+_NO_ROWS = np.zeros(0, np.int64)
+_NO_ANSWERS = ServiceEgress(0, _NO_ROWS, _NO_ROWS, _NO_ROWS, _NO_ROWS, np.zeros(0, np.uint8), NO_NUMBERS)
 
 
 class EgressPublisher:
@@ -43,31 +44,24 @@ class EgressPublisher:
         self._status = status
         self._channels = channels
         self.supervision = supervision
-        self._buffer = np.zeros(BUFFER_BYTES, np.uint8)
-        self._view = self._buffer.data
-        self._acks = np.empty(self._table.max_sessions * ACK_LENGTH, np.uint8)
+        self.buffer = np.zeros(BUFFER_BYTES + self._table.max_sessions * ACK_LENGTH, np.uint8)
 
     def poll(self) -> int:
         """Take what services answered since the last turn, and send it with the acks that are due."""
         is_leader = self._status.is_leading
-        acks: dict[int, memoryview] = {}
-        if is_leader and self._table.words[TOUCHED_COUNT]:
-            acks = self._take_acks()
         work_count = 0
         for channel in self._channels:
-            while channel.has_egress:
-                batch = channel.poll_egress()
-                assert batch is not None
+            while (batch := channel.poll_egress()) is not None:
                 work_count += 1
                 if batch.answer_ids is not None:
                     batch = self.supervision.keep(batch)
-                if is_leader:
-                    self._send(batch, acks)
+                if is_leader and len(batch):
+                    self._send(batch)
         if is_leader:
             work_count += self.supervision.send()
-        for connection_id, ack in acks.items():
-            self._clients.send(connection_id, ack)
-            work_count += 1
+            if self._table.words[TOUCHED_COUNT]:
+                self._send(_NO_ANSWERS)
+                work_count += 1
         return work_count
 
     def acknowledge(self, session_id: int) -> None:
@@ -78,20 +72,11 @@ class EgressPublisher:
             ack = CommitAck(session_id, term_id, row[COMMITTED], row[COMMITTED_POSITION])
             self._clients.send(row[CONNECTION_ID], link_frame(ack))
 
-    def _take_acks(self) -> dict[int, memoryview]:
-        """One run of ack frames a connection; they hold until the next call."""
-        table = self._table
-        count = frame_acks(self._acks, self._replica.leadership_term_id, table.words, table.ranges)
-        ranges = table.ranges[: 3 * count].reshape(count, 3).tolist()
-        return {connection_id: self._acks.data[begin:end] for connection_id, begin, end in ranges}
-
-    def _send(self, batch: ServiceEgress, acks: dict[int, memoryview]) -> None:
+    def _send(self, batch: ServiceEgress) -> None:
         row = 0
-        rows = len(batch)
-        while row < rows:
+        while True:
             taken, ranges = frame_egress(
-                self._buffer,
-                0,
+                self.buffer,
                 batch.session_ids,
                 batch.timestamps,
                 batch.offsets,
@@ -100,15 +85,13 @@ class EgressPublisher:
                 batch.buffer,
                 row,
                 batch.leadership_term_id,
+                self._replica.leadership_term_id,
                 self._table,
             )
             for connection_id, begin, end in ranges:
-                ack = acks.pop(connection_id, None) if taken == rows else None
-                if ack is None:
-                    self._clients.send(connection_id, self._view[begin:end])
-                else:
-                    self._clients.send(connection_id, self._view[begin:end], ack)
+                self._clients.send(connection_id, self.buffer.data[begin:end])
+            if taken == len(batch):
+                return
             if taken == row:
-                self._buffer = np.zeros(2 * len(self._buffer), np.uint8)  # an answer longer than the buffer
-                self._view = self._buffer.data
+                self.buffer = np.zeros(2 * len(self.buffer), np.uint8)  # for an answer longer than it
             row = taken

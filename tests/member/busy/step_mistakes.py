@@ -48,9 +48,7 @@ MISTAKES = (
     Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
     Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
     Mistake("leading", "        t.followers[row + at.STREAM_POSITION] = piece\n", ""),
-    Mistake(
-        "egress", "[row_at + ACKS_END] = t.ranges[3 * i + 2]", "[row_at + ACKS_END] = t.ranges[3 * i + 1]"
-    ),
+    Mistake("egress", "t.egress, begin, end - begin, t", "t.egress, begin, end - begin - 32, t"),
     # what is taken and committed
     Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
     Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),

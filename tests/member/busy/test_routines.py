@@ -8,7 +8,6 @@ import pytest
 from cluster.archive import recording_words as of_recording
 from cluster.consensus import quorum
 from cluster.log.connection_table import (
-    ACKS_END,
     CLIENT,
     HEARD_NS,
     INDEX_LENGTH,
@@ -380,23 +379,9 @@ def test_the_connection_of_a_client_is_not_the_link_of_a_member_with_its_number(
     assert [descriptor_of(t, connection_id) for connection_id in (2, 5, 9, -1)] == [2, 1, -1, -1]
 
 
-@pytest.mark.parametrize(("is_last", "acks"), [(True, [0, 96]), (False, [0, 0])])
-def test_acknowledgements_come_after_all_answers_of_a_turn(monkeypatch, is_last, acks):
-    t, taken, sent = tables(connections=connections((CLIENT, 5))), iter((1, 2)), []
-    t.connections[ACKS_END] = 96
-    t.egress = t.acks = t.sessions = None
-    t.ranges = [5, 0, 64]
-    monkeypatch.setattr(egress, "frame_answers", lambda *_: (next(taken), 1))
-    monkeypatch.setattr(egress, "descriptor_of", lambda t, connection_id: 0)
-    monkeypatch.setattr(egress, "offer", lambda *given: sent.append(given[-1]))
-    plain(egress.send_answers)(t, np.zeros(2 * egress.COLUMNS, np.int64), None, 2, is_last)
-
-    assert sent == acks
-
-
-def test_an_answer_that_cannot_be_framed_is_left_to_python():
-    t = tables(egress=SimpleNamespace(size=1024))
-    longest = 1024 - egress.FRAME_OVERHEAD - 32
+def test_an_answer_that_cannot_be_framed_beside_the_acknowledgements_is_left_to_python():
+    t = tables(egress=SimpleNamespace(size=1024), sessions=[2])
+    longest = 1024 - 2 * egress.ACK_LENGTH - egress.FRAME_OVERHEAD - 32
     assert [plain(egress.fits_egress)(t, length) for length in (longest, longest + 1)] == [True, False]
 
 
