@@ -8,23 +8,37 @@ behind a gap.
 from cluster.log.calls import address_of
 from cluster.log.connection_table import CRC, IS_CUT, IS_QUEUED, ROW_WORDS, STATE
 from cluster.log.crc import extend_crc_32
-from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH
+from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, SBE_HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64, put_i64
 from cluster.member.busy import words as at
 from cluster.member.busy.system import send
+from cluster.protocol.consensus import AppendPosition, CommitPosition
+from cluster.protocol.frame import align
+from cluster.protocol.sbe import Message
+from cluster.protocol.streams import CONSENSUS
 from cluster.transport.envelopes import put_envelope
 
 FLAGS_AND_TYPE_AT, STREAM_AT = 4, 16
 
 # Messages of every turn, in a frame of their own: SBE header, then the block.
-SBE_AT = HEADER_LENGTH
-LEADERSHIP_TERM_AT, POSITION_AT, MEMBER_AT, REPORT_FLAGS_AT = 40, 48, 56, 60
-APPEND_POSITION_KIND = 54 << 16 | 111 << 32  # template and schema, bits 16 to 47 of the SBE header
-COMMIT_POSITION_KIND = 55 << 16 | 111 << 32
+SBE_AT, BLOCK_AT = HEADER_LENGTH, HEADER_LENGTH + SBE_HEADER_LENGTH
 KIND_MASK = 0xFFFF_FFFF << 16
-POSITION_FRAME_LENGTH_MIN, POSITION_FRAME_LENGTH = 60, 64
-CONSENSUS_STREAM = 108
+
+
+def kind_of(message: type[Message]) -> int:
+    """Template and schema, as ``KIND_MASK`` leaves them of its SBE header."""
+    template_id, schema_id = message.KIND
+    return template_id << 16 | schema_id << 32
+
+
+# Of both term and position lie in the same place.
+APPEND_POSITION_KIND, COMMIT_POSITION_KIND = kind_of(AppendPosition), kind_of(CommitPosition)
+LEADERSHIP_TERM_AT = BLOCK_AT + AppendPosition.offset_of("leadership_term_id")
+POSITION_AT = BLOCK_AT + AppendPosition.offset_of("log_position")
+REPORT_FLAGS_AT = BLOCK_AT + AppendPosition.offset_of("flags")
+POSITION_FRAME_LENGTH_MIN = HEADER_LENGTH + CommitPosition.ENCODED_LENGTH
+POSITION_FRAME_LENGTH = align(HEADER_LENGTH + AppendPosition.ENCODED_LENGTH)
 
 
 @routine
@@ -90,7 +104,7 @@ def is_position_message(buffer, offset, end, kind):  # type: ignore[no-untyped-d
     return (
         get_i32(buffer, offset) >= POSITION_FRAME_LENGTH_MIN
         and get_i32(buffer, offset + FLAGS_AND_TYPE_AT) == DATA_UNFRAGMENTED
-        and get_i32(buffer, offset + STREAM_AT) == CONSENSUS_STREAM
+        and get_i32(buffer, offset + STREAM_AT) == CONSENSUS
         and offset + POSITION_FRAME_LENGTH <= end
         and get_i64(buffer, offset + SBE_AT) & KIND_MASK == kind
     )

@@ -20,6 +20,7 @@ from cluster.member.busy.envelopes import (
     COMMIT_POSITION_KIND,
     LEADERSHIP_TERM_AT,
     POSITION_AT,
+    POSITION_FRAME_LENGTH,
     STREAM_AT,
     is_position_message,
     send_sealed,
@@ -78,7 +79,7 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
             position += log_end - begin
             begin = log_end
             continue
-        told = get_i64(buffer, begin + POSITION_AT) if end - begin >= 64 else -1
+        told = get_i64(buffer, begin + POSITION_AT) if end - begin >= POSITION_FRAME_LENGTH else -1
         if (
             not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
             or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.follower[quorum.FOLLOWED_TERM_ID]

@@ -9,27 +9,24 @@ ServicePosition    from it, shown in its counters
 All else that it says is Python's, and what follows it too.
 """
 
-from cluster.log.frames import DATA_UNFRAGMENTED, align_frame
+from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, LINK_STREAM, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
-from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, send_egress
-from cluster.member.busy.envelopes import KIND_MASK, SBE_AT, offer
+from cluster.member.busy.envelopes import BLOCK_AT, KIND_MASK, SBE_AT, STREAM_AT, kind_of, offer
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
+from cluster.protocol.service_link import ServiceAnswers, ServicePosition
 
-LINK_STREAM = 1000
-STREAM_AT = 16
-BLOCK_AT = SBE_AT + 8
-SERVICE_POSITION = 10 << 16 | 1112 << 32  # template and schema, bits 16 to 47 of the SBE header
-SERVICE_ANSWERS = 11 << 16 | 1112 << 32
-POSITION_FRAME_LENGTH = BLOCK_AT + 24
+SERVICE_POSITION, SERVICE_ANSWERS = kind_of(ServicePosition), kind_of(ServiceAnswers)
+POSITION_FRAME_LENGTH = HEADER_LENGTH + ServicePosition.ENCODED_LENGTH
 # Behind the block of ServiceAnswers: the length of its columns, and they.
-COLUMNS_LENGTH_AT, COLUMNS_AT = BLOCK_AT + 8, BLOCK_AT + 12
-ROW_BYTES = 48  # of six columns
-
+COLUMNS_LENGTH_AT = BLOCK_AT + ServiceAnswers.BLOCK_LENGTH
+COLUMNS_AT = COLUMNS_LENGTH_AT + 4
+ROW_BYTES = 8 * COLUMNS
 
 # A follower's service is nobody's answer: it is given the log of so long at once, or so much of it.
 FOLLOWER_PAUSE_NS = 5_000_000
@@ -106,37 +103,34 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
         return False
     w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
     t.limits[ANSWERED] += rows
-    send_egress(t, t.columns, t.received, rows)
+    send_egress(t, t.columns[: COLUMNS * rows], t.received, rows)
     return True
 
 
 @routine
 def _read_answers(t, frame):  # type: ignore[no-untyped-def]
     """Columns of the answers in ``received``; 0 where one is to a supervised session, too long, or wrong."""
-    w, buffer, columns = t.words, t.received, t.columns
+    buffer, columns = t.received, t.columns
     end = frame + get_i32(buffer, frame)
     length = get_u32(buffer, frame + COLUMNS_LENGTH_AT)
     begin = frame + COLUMNS_AT
     rows = length // ROW_BYTES
-    if length % ROW_BYTES != 0 or rows > w[at.SERVICE_ROWS] or begin + length + 4 > end:
+    if length % ROW_BYTES != 0 or rows > t.words[at.SERVICE_ROWS] or begin + length + 4 > end:
         return 0
     payloads = begin + length + 4
     payloads_length = get_u32(buffer, begin + length)
     if payloads + payloads_length > end:
         return 0
+    for word in range(COLUMNS * rows):
+        columns[word] = get_i64(buffer, begin + 8 * word)
     for row in range(rows):
-        place = begin + 8 * row
-        offset, answer_length = get_i64(buffer, place + 16 * rows), get_i64(buffer, place + 24 * rows)
+        offset, answer_length = columns[OFFSETS * rows + row], columns[LENGTHS * rows + row]
         if (
-            get_i64(buffer, place + 32 * rows) != 0
+            columns[EXTRA * rows + row] != 0
             or not 0 <= offset <= payloads_length
             or not 0 <= answer_length <= payloads_length - offset
             or not fits_egress(t, answer_length)
         ):
             return 0
-        columns[SESSION_IDS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place)
-        columns[TIMESTAMPS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place + 8 * rows)
-        columns[OFFSETS * w[at.SERVICE_ROWS] + row] = payloads + offset
-        columns[LENGTHS * w[at.SERVICE_ROWS] + row] = answer_length
-        columns[NUMBERS * w[at.SERVICE_ROWS] + row] = get_i64(buffer, place + 40 * rows)
+        columns[OFFSETS * rows + row] += payloads
     return rows

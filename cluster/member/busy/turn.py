@@ -83,8 +83,17 @@ _OF_THE_TURN = (
     "leading",
     "following",
 )
+_OF_THE_PROTOCOL = (
+    "cnc",
+    "consensus",
+    "counter_types",
+    "declare",
+    "frame",
+    "sbe",
+    "service_link",
+    "streams",
+)
 MODULES = (
-    "cluster.protocol.frame",
     *RECORDING_MODULES,
     "cluster.consensus.cluster_time",
     "cluster.consensus.quorum",
@@ -92,9 +101,7 @@ MODULES = (
     "cluster.member.services.log_limits",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
-    "cluster.protocol.cnc",
-    "cluster.protocol.counter_types",
-    "cluster.protocol.streams",
+    *(f"cluster.protocol.{name}" for name in _OF_THE_PROTOCOL),
     "cluster.transport.envelopes",
     "cluster.transport.sockets",
 )
