@@ -8,11 +8,10 @@ Clients are never read here, and the AppendPosition of every 200 ms is Python's 
 
 from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION, TAKEN_POSITION
 from cluster.consensus import quorum
-from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
-from cluster.log.frames import HEADER_LENGTH, LOG_STREAM, align_frame
+from cluster.log.frames import LOG_STREAM, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64
-from cluster.log.runs import NOT_A_FRAME, find_whole_frames
+from cluster.log.runs import find_whole_frames
 from cluster.log.scan import check_frames
 from cluster.member.busy import words as at
 from cluster.member.busy.buffer import make_room, poll_log
@@ -26,29 +25,16 @@ from cluster.member.busy.envelopes import (
     send_sealed,
     set_position,
 )
-from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
-from cluster.transport.envelopes import open_envelope
 
 
 @routine
-def receive_log(t, descriptor):  # type: ignore[no-untyped-def]
-    """Take the leader's log and commit positions."""
-    row = descriptor * ROW_WORDS
-    received, end, follows = receive_frames(t, descriptor, True)
-    offset = 0
-    is_leader = t.connections[row + OWNER] == t.follower[quorum.FOLLOWED_LEADER]
-    while is_leader and offset < end and follows != NOT_A_FRAME:
-        envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
-        if envelope_end < 0 or not _can_be_taken(t, offset + HEADER_LENGTH, envelope_end):
-            break
-        if not _on_log_and_positions(t, offset + HEADER_LENGTH, envelope_end):
-            return  # the disk failed: nothing of it is acknowledged
-        t.connections[row + CRC] = crc
-        offset = envelope_end
-    leave(t, descriptor, offset, received, end, follows)
+def take_log(t, member_id, begin, end):  # type: ignore[no-untyped-def]
+    """Take the leader's log and commit positions; False where they are Python's, or the disk fails."""
+    is_leader = member_id == t.follower[quorum.FOLLOWED_LEADER]
+    return is_leader and _can_be_taken(t, begin, end) and _on_log_and_positions(t, begin, end)
 
 
 @routine

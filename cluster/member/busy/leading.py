@@ -8,8 +8,8 @@ CommitPosition          with the log of the next turn, or after a millisecond
 
 from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
 from cluster.consensus import quorum
-from cluster.log.connection_table import CRC, OWNER, ROW_WORDS
-from cluster.log.frames import HEADER_LENGTH, OUT_FULL, align_frame
+from cluster.log.connection_table import OWNER, ROW_WORDS
+from cluster.log.frames import OUT_FULL, align_frame
 from cluster.log.ingress import append_run
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u8
@@ -31,37 +31,28 @@ from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
 from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
-from cluster.transport.envelopes import open_envelope, piece_end
+from cluster.transport.envelopes import piece_end
 
 COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
 CATCHUP = 1  # flag of an AppendPosition
 
 
 @routine
-def receive_reports(t, descriptor):  # type: ignore[no-untyped-def]
-    """Take the AppendPositions of a follower."""
-    w = t.words
-    row = descriptor * ROW_WORDS
-    received, end, follows = receive_frames(t, descriptor, True)
-    offset = 0
-    while offset < end and follows != NOT_A_FRAME:
-        envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
-        if envelope_end < 0 or not _are_reports(t, offset + HEADER_LENGTH, envelope_end):
-            break
-        frame = offset + HEADER_LENGTH
-        while frame < envelope_end:
-            quorum.take_report(
-                t.leadership,
-                t.members,
-                t.connections[row + OWNER],
-                t.leadership[quorum.LEADERSHIP_TERM_ID],
-                get_i64(t.received, frame + POSITION_AT),
-                w[at.NOW_NS],
-            )
-            frame += align_frame(get_i32(t.received, frame))
-        t.connections[row + CRC] = crc
-        offset = envelope_end
-    leave(t, descriptor, offset, received, end, follows)
+def take_reports(t, member_id, begin, end):  # type: ignore[no-untyped-def]
+    """Take the AppendPositions of a follower; False, with nothing done, where they are Python's."""
+    if not _are_reports(t, begin, end):
+        return False
+    while begin < end:
+        quorum.take_report(
+            t.leadership,
+            t.members,
+            member_id,
+            t.leadership[quorum.LEADERSHIP_TERM_ID],
+            get_i64(t.received, begin + POSITION_AT),
+            t.words[at.NOW_NS],
+        )
+        begin += align_frame(get_i32(t.received, begin))
+    return True
 
 
 @routine

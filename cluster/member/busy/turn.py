@@ -15,7 +15,7 @@ What Aeron has in a turn, and where it is here:
                                     out, the active quorum, signs of life
     timers                          TIME, by what is due next
     service messages                with one pending, nothing is lent
-    consensus adapter               receive_reports (AppendPosition), receive_log (log, CommitPosition)
+    consensus adapter               take_reports (AppendPosition), take_log (log, CommitPosition)
     ingress                         receive_ingress; a follower's clients are EVENTs
     archive                         append and sync, in line: what is reported or counted is on the disk
     quorum, commit position         update_leader_position, after this turn's sync
@@ -35,11 +35,13 @@ events, but CommitPosition waits about a millisecond for log to go with.
 from cluster.archive.append_and_sync import RECORDING_MODULES
 from cluster.consensus import quorum
 from cluster.consensus.cluster_time import TIME_NS, go_on
-from cluster.log.connection_table import CLIENT, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
+from cluster.log.connection_table import CLIENT, CRC, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
+from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
+from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
-from cluster.member.busy.following import follower_work, receive_log
+from cluster.member.busy.following import follower_work, take_log
 from cluster.member.busy.leading import (
     COMMIT_WAIT_NS,
     fits_one_write,
@@ -47,11 +49,13 @@ from cluster.member.busy.leading import (
     leader_work,
     may_take_input,
     receive_ingress,
-    receive_reports,
     send_commit_position,
+    take_reports,
 )
+from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.remote import receive_from_service, send_limit
 from cluster.member.busy.system import READABLE, event, read_clock, wait
+from cluster.transport.envelopes import open_envelope
 
 # A wait looks for so long before it sleeps, since to be woken takes 10 to 20 us. After a look in vain the
 # next waits sleep at once, twice as many each time: whoever is awaited may need this very core.
@@ -203,13 +207,13 @@ def _comes_before(t, descriptor, other):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _receive_as_leader(t):  # type: ignore[no-untyped-def]
+def _receive(t):  # type: ignore[no-untyped-def]
     w = t.words
     for i in range(w[at.READY_COUNT]):
         descriptor = t.ready[i]
         kind = t.connections[descriptor * ROW_WORDS + KIND]
         if kind == LINK_IN:
-            receive_reports(t, descriptor)
+            _receive_from_member(t, descriptor)
         elif kind == SERVICE_LINK:
             receive_from_service(t, descriptor)
         elif not may_take_input(t):
@@ -217,19 +221,30 @@ def _receive_as_leader(t):  # type: ignore[no-untyped-def]
         elif fits_one_write(t):  # else it comes first in the next turn
             receive_ingress(t, descriptor)
             w[at.LAST_CLIENT] = t.connections[descriptor * ROW_WORDS + OWNER]
-        if w[at.REASON] & at.FRAMES:
+        if w[at.REASON] & (at.FRAMES | at.FAILED):
             break
 
 
 @routine
-def _receive_as_follower(t):  # type: ignore[no-untyped-def]
-    for i in range(t.words[at.READY_COUNT]):
-        if t.connections[t.ready[i] * ROW_WORDS + KIND] == SERVICE_LINK:
-            receive_from_service(t, t.ready[i])
-        else:
-            receive_log(t, t.ready[i])
-        if t.words[at.REASON] != 0:
+def _receive_from_member(t, descriptor):  # type: ignore[no-untyped-def]
+    """Take what comes over its link, an envelope at a time."""
+    row = descriptor * ROW_WORDS
+    received, end, follows = receive_frames(t, descriptor, True)
+    offset = 0
+    while offset < end and follows != NOT_A_FRAME:
+        envelope_end, crc = open_envelope(t.received, offset, end, t.connections[row + CRC])
+        begin, member_id = offset + HEADER_LENGTH, t.connections[row + OWNER]
+        if envelope_end < 0:
             break
+        if t.words[at.ROLE] == at.LEADER_ROLE:
+            is_taken = take_reports(t, member_id, begin, envelope_end)
+        else:
+            is_taken = take_log(t, member_id, begin, envelope_end)
+        if not is_taken:
+            break
+        t.connections[row + CRC] = crc
+        offset = envelope_end
+    leave(t, descriptor, offset, received, end, follows)
 
 
 @routine
@@ -274,10 +289,10 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
         w[at.SPIN_UNTIL_NS] = w[at.NOW_NS] + w[at.SPIN_NS]
         if w[at.ROLE] == at.LEADER_ROLE:
             _stamp(t)
-            _receive_as_leader(t)
+        _receive(t)
+        if w[at.ROLE] == at.LEADER_ROLE:
             leader_work(t)
         else:
-            _receive_as_follower(t)
             follower_work(t)
         if w[at.REASON] != 0 or w[at.RUN_TURNS] == w[at.PASSES_MAX]:
             break

@@ -50,9 +50,9 @@ MISTAKES = (
     Mistake("leading", "        t.followers[row + at.STREAM_POSITION] = piece\n", ""),
     Mistake("egress", "t.egress, begin, end - begin, t", "t.egress, begin, end - begin - 32, t"),
     # what is taken and committed
-    Mistake("leading", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
+    Mistake("turn", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
     Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),
-    Mistake("turn", "        if w[at.REASON] & at.FRAMES:\n            break\n", ""),
+    Mistake("turn", "        if w[at.REASON] & (at.FRAMES | at.FAILED):\n            break\n", ""),
     Mistake("leading", "    w[at.COMMIT_POSITION] = position\n", ""),
     Mistake("following", "        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]\n", ""),
     Mistake("following", "            t.follower[quorum.SENT_NS] = w[at.NOW_NS]\n", ""),

@@ -105,7 +105,7 @@ def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
     monkeypatch.setattr(turn, "may_take_input", plain(leading.may_take_input))
     monkeypatch.setattr(turn, "fits_one_write", lambda t: True)
     monkeypatch.setattr(turn, "receive_ingress", lambda t, descriptor: taken.append(descriptor))
-    plain(turn._receive_as_leader)(t)
+    plain(turn._receive)(t)
 
     assert (taken, t.words[at.REASON]) == (([0], 0) if is_taken else ([], at.ROOM))
 
