@@ -164,11 +164,6 @@ class PriorityHeapTimerService:
             count += 1
         return count
 
-    @property
-    def uncommitted_count(self) -> int:
-        """Events that this leader wrote and has not seen committed."""
-        return len(self._uncommitted)
-
     def sweep(self, commit_position: int) -> None:
         """Forget what can not be undone any more."""
         uncommitted = self._uncommitted

@@ -352,7 +352,7 @@ def a_leader(*, committed):
 @pytest.mark.parametrize("committed", [False, True])
 def test_a_commit_lets_go_what_could_be_undone(committed):
     replica = a_leader(committed=committed).replica
-    assert replica.timers.uncommitted_count == (0 if committed else 1)
+    assert len(replica.timers._uncommitted) == (0 if committed else 1)
     assert replica.module.has_uncommitted is not committed
 
 

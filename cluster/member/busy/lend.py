@@ -92,6 +92,11 @@ class BusyTurns:
         words[at.TICK_NS] = context.slow_tick_interval_ns
         words[at.UNCOMMITTED_MAX] = context.uncommitted_bytes_max
         words[at.SERVICE_ROWS] = SERVICE_ROWS
+        words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
+        words[at.NODE_TOGGLE] = agent.counters.node_control_toggle.index
+        words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
+        words[at.SYNC_TIME] = agent.counters.sync_time.index
+        words[at.COMMIT_TIME] = agent.counters.commit_time.index
         self._followers = np.zeros(len(agent.parts.members) * at.FOLLOWER_WORDS, np.int64)
         sessions = agent.replica.sessions.table
         self._messages = DeliveredMessages(SERVICE_ROWS)
@@ -312,11 +317,6 @@ class BusyTurns:
         words[at.CLUSTER_TIME] = agent.replica.cluster_time
         words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
         words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
-        words[at.CONTROL_TOGGLE] = agent.counters.control_toggle.index
-        words[at.NODE_TOGGLE] = agent.counters.node_control_toggle.index
-        words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
-        words[at.SYNC_TIME] = agent.counters.sync_time.index
-        words[at.COMMIT_TIME] = agent.counters.commit_time.index
         if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= agent.log.commit_position:
             words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns

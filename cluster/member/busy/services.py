@@ -36,9 +36,12 @@ class LentServices:
 
     def __init__(self, services: Sequence[object], counters: LentCounters | None, words: memoryview) -> None:
         """``services`` are agents; the counters are those of a single one."""
+        if counters is not None:
+            words[at.SERVICE_COUNTER] = counters.position.index
+            words[at.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
+            words[at.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
         self._inline = [service for service in services if isinstance(service, ClusteredServiceAgent)]
         self._service = services[0] if len(services) == 1 else None
-        self._counters = counters
         self._words = words
 
     @property
@@ -71,11 +74,10 @@ class LentServices:
         if compiled is not None and compiled.adapter.max_log_position > LIVE:
             self._lend_compiled(compiled)
         elif isinstance(service, RemoteService) and (descriptor := service.lend()) is not None:
-            self._lend_remote(descriptor)
+            words[at.SERVICE], words[at.SERVICE_LINK] = at.REMOTE_SERVICE, descriptor
 
     def _lend_compiled(self, service: ClusteredServiceAgent) -> None:
         words, state = self._words, service.state
-        assert self._counters is not None
         words[at.SERVICE] = at.COMPILED_SERVICE
         words[at.SERVICE_FUNCTION] = at.ECHO if service.compiled is None else service.compiled.address
         words[at.SERVICE_LEADERSHIP_TERM_ID], words[at.SERVICE_TIME] = (
@@ -84,15 +86,6 @@ class LentServices:
         )
         words[at.HAS_SUPERVISED] = service.has_supervised_sessions
         words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
-        words[at.SERVICE_COUNTER] = self._counters.position.index
-
-    def _lend_remote(self, descriptor: int) -> None:
-        words, counters = self._words, self._counters
-        assert counters is not None
-        words[at.SERVICE], words[at.SERVICE_LINK] = at.REMOTE_SERVICE, descriptor
-        words[at.SERVICE_COUNTER] = counters.position.index
-        words[at.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
-        words[at.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
 
     def take_back(self) -> None:
         words, service = self._words, self._service
