@@ -1,5 +1,6 @@
 """The Log of one member and how it is processed, alone: an archive, counters, a state that it changes."""
 
+import numpy as np
 import pytest
 
 from cluster.archive.archive import Archive
@@ -9,6 +10,7 @@ from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import CountersFile
 from cluster.member.counters import MemberCounters
+from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
 from cluster.member.reporter import Reporter
@@ -170,3 +172,18 @@ def test_the_last_term_alone_is_open_again_when_it_is_recorded_without_an_end(lo
     assert ends() == [960, 1920]
     log.record_term(1, 960, NULL_POSITION, TIME)
     assert ends() == [960, NULL_POSITION]
+
+
+def test_recorded_log_comes_in_front_of_what_is_in_memory_as_far_as_there_is_room():
+    class Recorded:
+        def read(self, position, length):
+            return np.arange(position, position + length, dtype=np.uint8)
+
+    end = LogInMemory(100, 160)
+    end.buffer[:10], end.position = np.arange(100, 110), 110
+
+    assert end.reach_back(Recorded(), 100) and end.base == 100
+    assert not end.reach_back(Recorded(), 69) and end.base == 100, "41 bytes of 160"
+    assert end.reach_back(Recorded(), 70)
+    assert (end.base, end.position) == (70, 110)
+    assert end.buffer[:40].tolist() == list(range(70, 110))

@@ -32,7 +32,7 @@ from cluster.member.busy import words as at
 from cluster.member.busy.services import LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
-from cluster.member.log import log_words
+from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.protocol.consensus import AppendPosition, CommitPosition
@@ -100,9 +100,8 @@ class BusyTurns:
         self._followers = np.zeros(len(agent.parts.members) * at.FOLLOWER_WORDS, np.int64)
         sessions = agent.replica.sessions.table
         self._messages = DeliveredMessages(SERVICE_ROWS)
-        self._follower_log: np.ndarray | None = None
-        self._follower_log_end = np.zeros(log_words.LOG_WORDS, np.int64)
-        self._follower_log_of: Following | None = None
+        self._follower_end = LogInMemory(0, FOLLOWER_LOG_BYTES)
+        self._follower_end_of: Following | None = None
         self._scratch = np.zeros(at.SCRATCH, np.uint8)
         limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
         self._scratch[at.LIMIT_AT : at.LIMIT_AT + at.LIMIT_LENGTH] = limit
@@ -172,7 +171,7 @@ class BusyTurns:
             or not self._may_run(recording)
         ):
             return None
-        if isinstance(phase, Leading) and self._lend_leading(phase):
+        if isinstance(phase, Leading) and self._lend_leading(phase, recording):
             return self._turn(recording, partial(self._take_back_leading, phase))
         if isinstance(phase, Following) and self._lend_following(phase, recording):
             return self._turn(recording, self._take_back_following)
@@ -188,7 +187,7 @@ class BusyTurns:
 
     # ---- a leader
 
-    def _lend_leading(self, phase: Leading) -> bool:
+    def _lend_leading(self, phase: Leading, recording: Recording) -> bool:
         parts, words = self._agent.parts, self._words
         publication, streams, leader = parts.log.publication, parts.log_sender.streams, phase.leader
         if (
@@ -197,14 +196,10 @@ class BusyTurns:
             or publication.position != publication.flushed_position
             or publication.is_full
             or any(map(parts.links.is_full, parts.peers.ids))
+            or not self._lend_log(publication, recording)
         ):
             return False
-        needed = self._needed_position()
-        if needed < publication.base and not publication.reach_back(needed):
-            return False
-        self._use(log=publication.buffer, params=publication.params.words, log_end=publication.words)
-        self._use(leadership=leader.leadership.words)
-        self._lend_log()
+        self._use(params=publication.params.words, leadership=leader.leadership.words)
         outgoing = self._serve_links()
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
@@ -234,12 +229,15 @@ class BusyTurns:
 
     def _lend_following(self, phase: Following, recording: Recording) -> bool:
         parts, words = self._agent.parts, self._words
-        subscription, follower = parts.log.subscription, phase.follower
+        subscription, follower, end = parts.log.subscription, phase.follower, self._follower_end
+        if self._follower_end_of is not phase or end.position != recording.append_position:
+            end.base = end.position = recording.append_position
+        self._follower_end_of = phase
         if (
             subscription is None
             or not (subscription.has_image and subscription.is_live)
             or subscription.leader_member_id != follower.leader_member_id
-            or not self._lend_follower_log(phase, recording)
+            or not self._lend_log(end, recording)
         ):
             return False
         outgoing = self._serve_links()
@@ -249,8 +247,7 @@ class BusyTurns:
         words[at.COMMIT_POSITION] = parts.log.commit_position
         words[at.LEADER_OUT] = outgoing[follower.leader_member_id]
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
-        assert self._follower_log is not None
-        self._use(log=self._follower_log, params=subscription.params.words)
+        self._use(params=subscription.params.words, follower=follower.words)
         return True
 
     def _take_back_following(self) -> None:
@@ -259,42 +256,20 @@ class BusyTurns:
             self._agent.replica.drop_logged_service_messages()
             parts.log.on_committed(words[at.COMMIT_POSITION])
 
-    def _lend_follower_log(self, phase: Following, recording: Recording) -> bool:
-        """Have what is recorded and not processed in memory; False where it is too much."""
-        end = recording.append_position
-        begin = self._needed_position()
-        log_end = self._follower_log_end.data
-        if not (
-            self._follower_log_of is phase
-            and log_end[log_words.PUBLICATION_POSITION] == end
-            and log_end[log_words.BASE] <= begin
-        ):
-            if self._follower_log is None:
-                self._follower_log = np.empty(FOLLOWER_LOG_BYTES, np.uint8)
-            if end - begin > FOLLOWER_LOG_BYTES // 4:
-                return False
-            if end > begin:
-                self._follower_log[: end - begin] = recording.read(begin, end - begin)
-            log_end[log_words.BASE], log_end[log_words.PUBLICATION_POSITION] = begin, end
-        self._follower_log_of = phase
-        self._use(log_end=self._follower_log_end, follower=phase.follower.words)
-        self._lend_log()
-        return True
-
     # ---- what both lend
 
     def _rows(self) -> range:
         return range(0, len(self._followers), at.FOLLOWER_WORDS)
 
-    def _needed_position(self) -> int:
-        return self._services.needed_position(self._agent.parts.processing.adapter.cursor.read_position)
-
-    def _lend_log(self) -> None:
-        parts = self._agent.parts
-        assert self._tables.log_end[log_words.BASE] <= self._needed_position()
+    def _lend_log(self, end: LogInMemory, recording: Recording) -> bool:
+        """Have what is recorded and not processed in memory; False where it is too much."""
+        cursor, time = self._agent.parts.processing.adapter.cursor, self._agent.parts.clocks.time
+        if not end.reach_back(recording, self._services.needed_position(cursor.read_position)):
+            return False
         self._services.lend()
-        cursor, time = parts.processing.adapter.cursor.words, parts.clocks.time.words
-        self._use(cursor=cursor, time=time, **self._services.arrays())
+        arrays = self._services.arrays()
+        self._use(log=end.buffer, log_end=end.words, cursor=cursor.words, time=time.words, **arrays)
+        return True
 
     def _use(self, **arrays: Any) -> None:
         """Have compiled turns work on these."""

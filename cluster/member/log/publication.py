@@ -18,6 +18,7 @@ from cluster.log.ingress import append_ingress
 from cluster.log.session_table import SessionTable
 from cluster.log.words import Word
 from cluster.member.log import log_words
+from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.log.streams import LogStreams
 
 KEPT_BYTES = 4 * 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
@@ -38,33 +39,25 @@ class WritableLog(Protocol):
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
 
 
-class LogPublication:
+class LogPublication(LogInMemory):
     """``position`` ends what is appended, ``flushed_position`` what is sent; ``words`` has both."""
 
     __slots__ = (
         "_last_begin",
         "_recording",
         "_streams",
-        "_words",
-        "buffer",
         "input_limit",
         "params",
-        "words",
     )
 
-    base = Word(log_words.BASE)
-    position = Word(log_words.PUBLICATION_POSITION)
     flushed_position = Word(log_words.FLUSHED)
 
     def __init__(self, recording: WritableLog, streams: LogStreams, params: LogParams) -> None:
+        super().__init__(recording.append_position, params.batch_length_min + 4 * KEPT_BYTES)
         self._recording = recording
         self._streams = streams
         self.params = params
-        # Pages that no turn fills are never touched, and so take no memory.
-        self.buffer = np.zeros(params.batch_length_min + 4 * KEPT_BYTES, np.uint8)
-        self.words = np.zeros(log_words.LOG_WORDS, np.int64)
-        self._words = self.words.data
-        self.base = self.position = self.flushed_position = recording.append_position
+        self.flushed_position = self.position
         self._last_begin = params.position_max - params.batch_length_min
         self.input_limit = params.position_max - RESERVED_TERMS * params.term_length - RESERVED_BYTES
 
@@ -133,18 +126,6 @@ class LogPublication:
         self._streams.on_batch(begin, position, batch)
         if position - self.base >= KEPT_BYTES:
             self.base = position
-
-    def reach_back(self, position: int) -> bool:
-        """Have the written log from ``position`` on in front of the buffer; False where it is too much."""
-        missing, held = self.base - position, self.position - self.base
-        assert self.position == self.flushed_position and missing > 0
-        if missing + held > 2 * KEPT_BYTES:
-            return False
-        earlier = self._recording.read(position, missing)  # which may raise: then nothing has moved
-        self.buffer[missing : missing + held] = self.buffer[:held]
-        self.buffer[:missing] = earlier
-        self.base = position
-        return True
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
         """As the recording, without a system call for what is still in the buffer."""
