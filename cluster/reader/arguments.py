@@ -31,7 +31,7 @@ def paths_of(name: str, paths: Path | Sequence[Path] | None) -> str | list[str] 
     return [text for path in paths if (text := path_of(name, path)) is not None]
 
 
-def begin_of(name: str, position: int) -> int:
+def start_of(name: str, position: int) -> int:
     """Where entries may begin. Raises ConfigurationError for other values."""
     begin = end_of(name, position)
     if begin < 0 or begin % FRAME_ALIGNMENT:

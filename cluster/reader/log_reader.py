@@ -27,7 +27,7 @@ from cluster.protocol.token import (
     other_history,
     parse_token,
 )
-from cluster.reader.arguments import Path, Selection, begin_of, end_of, path_of, paths_of
+from cluster.reader.arguments import Path, Selection, end_of, path_of, paths_of, start_of
 from cluster.reader.entry import Entry, rows
 from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.committed_log import BLOCK_LENGTH, BlockOptions, CommittedLog, OnDamage
@@ -282,7 +282,7 @@ class LogReader:
     def _begin(self, from_position: int | None) -> int:
         """Where a range begins. Raises LogPurged for a group without a report in a log without its head."""
         if from_position is not None:
-            return begin_of("from_position", from_position)
+            return start_of("from_position", from_position)
         start = self.earliest_position()
         if self._reader_group is None:
             return start
