@@ -15,8 +15,10 @@ Path = str | os.PathLike[str]
 
 def path_of(name: str, path: Path | None) -> str | None:
     """Raises ConfigurationError for what is no path."""
-    if path is None:
-        return None
+    return None if path is None else _path(name, path)
+
+
+def _path(name: str, path: Path) -> str:
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise ConfigurationError(f"{name} is {path!r}, expected the path of a directory")
     return os.fspath(path)
@@ -28,7 +30,7 @@ def paths_of(name: str, paths: Path | Sequence[Path] | None) -> str | list[str] 
         return path_of(name, paths)
     if not isinstance(paths, Sequence) or not paths:
         raise ConfigurationError(f"{name} is {paths!r}, expected the path of a directory, or several")
-    return [text for path in paths if (text := path_of(name, path)) is not None]
+    return [_path(name, path) for path in paths]
 
 
 def start_of(name: str, position: int) -> int:

@@ -103,6 +103,7 @@ class LogReader:
             raise ConfigurationError("consumer_group goes with endpoints, which are not given")
         if recording_id is not None and aeron_archive is None:
             raise ConfigurationError("recording_id goes with aeron_archive, which is not given")
+        aeron_dir = path_of("aeron_dir", aeron_dir)
         over_aeron = [each for each in (consensus_endpoints, aeron_archive) if each is not None]
         others = any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints))
         entry_filter: EntryFilter | None = options.pop("entry_filter", None)
@@ -115,13 +116,11 @@ class LogReader:
         elif aeron_archive is not None:
             from cluster.aeron.aeron_recording import AeronRecording
 
-            aeron_dir = path_of("aeron_dir", aeron_dir)
             recording = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
             reader = cls(recording, entry_filter, recording=recording)
         else:
             from cluster.aeron.aeron_log import AeronLog
 
-            aeron_dir = path_of("aeron_dir", aeron_dir)
             reader = cls(AeronLog(over_aeron[0], aeron_dir=aeron_dir, **options), entry_filter)
         if at_least is not None:
             try:
@@ -137,7 +136,7 @@ class LogReader:
         dir: Path | Sequence[Path] | None,
         archive_dir: Path | Sequence[Path] | None,
         cluster_dir: Path | None,
-        aeron_dir: Path | None,
+        aeron_dir: str | None,
         endpoints: str | None,
         consumer_group: str | None,
         entry_filter: "EntryFilter | None",
@@ -158,7 +157,7 @@ class LogReader:
         if all(directory is None for directory in directories):
             raise ConfigurationError("give endpoints, or the directory of a member")
         dir, archive_dir = paths_of("dir", dir), paths_of("archive_dir", archive_dir)
-        cluster_dir, aeron_dir = path_of("cluster_dir", cluster_dir), path_of("aeron_dir", aeron_dir)
+        cluster_dir = path_of("cluster_dir", cluster_dir)
         if not isinstance(dir, str | None):
             if cluster_dir is not None or aeron_dir is not None or isinstance(archive_dir, str):
                 raise ConfigurationError("beside several directories give archive_dir alone, as many")

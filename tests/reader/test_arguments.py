@@ -53,7 +53,8 @@ def test_a_position_within_an_entry_is_no_damage_and_the_next_entry_is_named(dir
 
 
 @pytest.mark.parametrize(
-    "places", [{"dir": ""}, {"dir": []}, {"dir": 5}, {"archive_dir": [5]}, {"cluster_dir": ""}]
+    "places",
+    [{"dir": ""}, {"dir": []}, {"dir": 5}, {"archive_dir": [5]}, {"dir": [None]}, {"cluster_dir": ""}],
 )
 def test_a_directory_that_is_no_path_is_refused_by_name(places):
     (name,) = places
