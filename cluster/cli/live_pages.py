@@ -17,7 +17,10 @@ from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_story import EVENTS_MAX, MESSAGES_MAX, Looks
 from cluster.errors import ClusterError
 
-FRESH_S = 0.4  # however many pages are open, there are no more looks than that
+# However many pages are open, a look stands for so long; on a busy machine, where each takes more processor
+# time, for longer, so that looks take no more than this share of a core.
+FRESH_S, FRESH_MAX_S = 0.5, 2.0
+LOOK_SHARE = 0.025
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 OWN_NAMES = ("127.0.0.1", "localhost")
 
@@ -32,10 +35,9 @@ class LivePages:
         self._events: deque[str] = deque(maxlen=EVENTS_MAX)
         self._messages: deque[dict[str, Any]] = deque(maxlen=MESSAGES_MAX)
         self._looking = ThreadPoolExecutor(1)
-        self._look = (
-            0  # a page asks again before, and sometimes after, the next one: messages have their number
-        )
-        self._looked_s = float("-inf")
+        # A page asks again before, and sometimes after, the next one: messages have their number.
+        self._look = 0
+        self._fresh_until_s = float("-inf")
         self._frame = b""
 
     def port(self, sock: socket.socket) -> HttpPort:
@@ -55,10 +57,11 @@ class LivePages:
         if request.path != "/frame" or self._looks is None:
             return Response(HTTPStatus.NOT_FOUND, b"/ is the page\n")
         try:
-            frame = await asyncio.get_running_loop().run_in_executor(self._looking, self._newest, self._looks)
+            if not self._is_fresh():
+                await asyncio.get_running_loop().run_in_executor(self._looking, self._renew, self._looks)
         except ClusterError as error:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
-        return Response(HTTPStatus.OK, frame, "application/json")
+        return Response(HTTPStatus.OK, self._frame, "application/json")
 
     def _pressed(self, request: HttpRequest) -> Response:
         _, _, rest = request.path.partition("/")
@@ -68,14 +71,19 @@ class LivePages:
             return Response(HTTPStatus.FORBIDDEN, b"the key is not that of the page's address\n")
         return self._buttons.press(member, verb)
 
-    def _newest(self, looks: Looks) -> bytes:
-        """In the one thread that looks. Raises ClusterError."""
-        if time.monotonic() - self._looked_s >= FRESH_S:
-            frame = looks.frame()
-            self._look += 1
-            self._events.extend(frame["events"])
-            self._messages.extend({**message, "look": self._look} for message in frame["messages"])
-            seen = {"look": self._look, "events": list(self._events), "messages": list(self._messages)}
-            self._frame = json.dumps({**frame, **seen}).encode()
-            self._looked_s = time.monotonic()
-        return self._frame
+    def _is_fresh(self) -> bool:
+        return time.monotonic() < self._fresh_until_s
+
+    def _renew(self, looks: Looks) -> None:
+        """Look, in the one thread that does, unless it has just done so. Raises ClusterError."""
+        if self._is_fresh():
+            return
+        began_s = time.process_time()
+        frame = looks.frame()
+        self._look += 1
+        self._events.extend(frame["events"])
+        self._messages.extend({**message, "look": self._look} for message in frame["messages"])
+        seen = {"look": self._look, "events": list(self._events), "messages": list(self._messages)}
+        self._frame = json.dumps({**frame, **seen}).encode()
+        stands_s = (time.process_time() - began_s) / LOOK_SHARE
+        self._fresh_until_s = time.monotonic() + min(max(stands_s, FRESH_S), FRESH_MAX_S)

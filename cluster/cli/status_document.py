@@ -253,7 +253,8 @@ def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
         ClusterComponentType.BACKUP,
         ClusterComponentType.STANDBY,
     )
-    return member | by_disk(folder) | _of_log(folder, is_alive=member["isAlive"])
+    recorded = member.get("appendPosition") if member["isAlive"] else None
+    return member | by_disk(folder) | _of_log(folder, recorded, is_alive=member["isAlive"])
 
 
 def _mark_in(folder: str) -> ClusterMarkFileHeader | None:
@@ -265,8 +266,11 @@ def _mark_in(folder: str) -> ClusterMarkFileHeader | None:
         return None
 
 
-def _of_log(folder: str, *, is_alive: bool) -> Member:
-    """What the log's files say; of a member that does not run, how far its log goes, too."""
+def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
+    """What the log's files say; of a member that does not run, how far its log goes, too.
+
+    ``recorded`` is what the counters of a running one say, if they do.
+    """
     from cluster.protocol.recording_log import TERM
     from cluster.reader.directory import DirectoryLog
     from cluster.reader.standing import by_log
@@ -277,6 +281,8 @@ def _of_log(folder: str, *, is_alive: bool) -> Member:
     except ClusterError as error:
         return {} if is_alive else {"damage": str(error)}
     try:
+        if recorded is not None:
+            return by_log(log, recorded, epoch_ms())
         extent = log.extent()
         found: Member = by_log(log, extent.written, epoch_ms())
         if not is_alive:

@@ -152,19 +152,21 @@ def _existing(files: Files, dir: str | None) -> str | None:
 
 def _holder(files: Files, folder: str, names: tuple[str, ...]) -> str | None:
     """The folder, or its one subfolder, that holds one of the files."""
-    if any(files.exists(f"{folder}/{name}") for name in names):
+    inside = _list(files, folder)
+    if not set(names).isdisjoint(inside):
         return folder
-    found = [
-        path
-        for path in (f"{folder}/{entry}" for entry in _subfolders(files, folder))
-        if any(files.exists(f"{path}/{name}") for name in names)
-    ]
+    subfolders = [path for path in (f"{folder}/{entry}" for entry in inside) if files.is_directory(path)]
+    found = [path for path in subfolders if any(files.exists(f"{path}/{name}") for name in names)]
     return found[0] if len(found) == 1 else None
 
 
 def _subfolders(files: Files, folder: str) -> list[str]:
+    return [name for name in _list(files, folder) if files.is_directory(f"{folder}/{name}")]
+
+
+def _list(files: Files, folder: str) -> list[str]:
     with StorageErrors(folder, "reading the directory failed"):
-        return [name for name in files.list_directory(folder) if files.is_directory(f"{folder}/{name}")]
+        return files.list_directory(folder)
 
 
 def _parent(path: str) -> str:

@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from cluster.cli import live, live_clients, live_story
+from cluster.cli import live, live_clients, live_pages, live_story
 from cluster.cli.events import by_time, last_logs
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.live_buttons import MemberButtons
@@ -135,9 +135,21 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
     pages = LivePages(page(), Looks(look, last_logs(tmp_path, None), ClientRates(no_log)))
     first, second = (json.loads(get(pages, "/frame").body) for _ in range(2))
     assert first == second and len(looks) == 1
-    pages._looked_s = 0
+    pages._fresh_until_s = 0
     third = json.loads(get(pages, "/frame").body)
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
+
+
+@pytest.mark.parametrize(("cost_s", "stands_s"), [(0.001, 0.5), (0.025, 1.0), (5.0, 2.0)])
+def test_a_look_stands_the_longer_the_more_it_took(monkeypatch, cost_s, stands_s):
+    costs = iter((1.0, 1.0 + cost_s))
+    monkeypatch.setattr(live_pages.time, "process_time", lambda: next(costs))
+    monkeypatch.setattr(live_pages.time, "monotonic", lambda: 100.0)
+    pages = LivePages(page(), Looks(lambda _: STATUS, [], ClientRates(no_log)))
+    assert get(pages, "/frame").status == 200
+    for after_s, is_fresh in ((stands_s - 0.01, True), (stands_s + 0.01, False)):
+        monkeypatch.setattr(live_pages.time, "monotonic", lambda at=100.0 + after_s: at)
+        assert pages._is_fresh() is is_fresh
 
 
 def test_a_new_page_has_events_though_hundreds_of_messages_were_written_after_them(tmp_path):
