@@ -11,6 +11,7 @@ breaks off at one goes on at the next. A client that its driver has lost is open
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from operator import methodcaller
@@ -52,7 +53,9 @@ LEVEL_S = 0.3  # a replay that sends nothing for so long is level with what is c
 QUIET_NS = 10_000_000_000  # a commit position that stands still for so long is asked of the next member
 WITHOUT_END = 2**63 - 1
 DRIVER = "the media driver"  # among those that fail
+SAY_AFTER_NS = 1_000_000_000  # that none goes on, once
 T = TypeVar("T")
+logger = logging.getLogger(__name__)
 
 
 class AeronLog:
@@ -116,7 +119,8 @@ class AeronLog:
         Raises LogPurged when none has the position any more, TimedOut, with each reason, when none can for
         long, and MediaDriverError when the driver does not come back.
         """
-        deadline_ns = self._now_ns() + self._give_up_ns
+        begin_ns, is_said = self._now_ns(), False
+        deadline_ns = begin_ns + self._give_up_ns
         while True:
             failures: dict[str, ClusterError] = {}
             try:
@@ -135,13 +139,19 @@ class AeronLog:
                 self._close_client()
                 failures[DRIVER] = error
             purged = [error for error in failures.values() if isinstance(error, LogPurged)]
-            is_over = self._now_ns() > deadline_ns
+            now_ns = self._now_ns()
+            is_over = now_ns > deadline_ns
             if purged and (is_over or len(purged) == len(failures)):
                 start = min(error.start_position for error in purged)
                 self._recording = self._recording.replace(start_position=start)
                 raise LogPurged(_describe(failures), start)
             if is_over:
                 raise failures.get(DRIVER) or TimedOut(f"no member goes on: {_describe(failures)}")
+            if not is_said and now_ns > begin_ns + SAY_AFTER_NS:
+                is_said, left_s = True, (deadline_ns - now_ns) / 1e9
+                logger.warning(
+                    "nothing can be read yet: %s; trying for another %.0f s", _describe(failures), left_s
+                )
             self._wait(RETRY_INTERVAL_S)
 
     def _find_members(self, failures: dict[str, ClusterError]) -> None:

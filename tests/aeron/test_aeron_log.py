@@ -315,13 +315,16 @@ def test_a_log_that_is_purged_while_it_is_read_begins_later_from_then_on(monkeyp
         assert reader.start_position == reader.retained_from(0) == reader.earliest_position() == term_length
 
 
-def test_members_that_do_not_answer_are_named_after_a_while(monkeypatch, scripts):
+def test_members_that_do_not_answer_are_named_after_a_while(monkeypatch, scripts, caplog):
     for script in scripts:
         script.answers = False
     with pytest.raises(
         TimedOut, match="no member goes on: host:9000: it does not answer within 5 s; host:9001"
     ):
         open_scripted(monkeypatch, scripts)
+    [said] = caplog.messages
+    assert said.startswith("nothing can be read yet: host:9000: it does not answer within 5 s; host:9001")
+    assert said.endswith("; trying for another 55 s")
 
 
 def test_a_range_that_no_member_has_committed_is_not_waited_for_without_end(monkeypatch, whole, scripts):
