@@ -11,7 +11,15 @@ import pytest
 from cluster.archive import NodeStateFile, OsFiles
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.proof_slots import MAGIC, MARK_OFFSET, PAGE
-from cluster.archive.sync_proof import _DONE, _SLOT, LENGTH, _sealed, read_sync_proof, sync_proof_path
+from cluster.archive.sync_proof import (
+    _DONE,
+    _SLOT,
+    LENGTH,
+    SyncProofFile,
+    _sealed,
+    read_sync_proof,
+    sync_proof_path,
+)
 from tests.archive.faulty_files import SECTOR
 from tests.archive.logs import T0, a_descriptor
 
@@ -84,6 +92,20 @@ def test_of_a_proof_file(tmp_path, sequence):
         found.add((newest.from_position, newest.to_position, newest.is_done))
     promised = (96 * (sequence - 1), 96 * sequence)
     assert found == {(*promised, False), (*promised, True), (96 * sequence, 96 * (sequence + 1), False)}
+
+
+def test_a_proof_file_is_of_its_session_and_of_the_one_before(tmp_path):
+    folder = str(tmp_path)
+
+    def proven(session_id):
+        proof = read_sync_proof(FILES, folder, 0, session_id)
+        return None if proof is None else proof.to_position
+
+    file = SyncProofFile.create(FILES, folder, 0, 7, 96)
+    assert (proven(7), proven(8)) == (96, None)
+    file.change_session(8, 128)
+    assert (proven(7), proven(8)) == (96, 128)
+    file.close()
 
 
 def test_of_a_node_state_there_is_one_sector(tmp_path):

@@ -434,6 +434,19 @@ def test_the_end_is_that_of_one_member_when_the_others_stay_silent(members):
     assert "the log ends at 6400 at the members that answer" in told and "member 2: down" in told
 
 
+def test_a_member_that_came_back_is_waited_for_when_it_is_silent_again(members):
+    members[0].is_up = members[2].is_up = False
+    seconds = []
+    reader = open_reader(members, on_wait=seconds.append)
+    reader.end_position()
+    members[0].is_up = True
+    reader.end_position()
+    members[0].is_up = False
+    assert 20 <= sum(seconds) < 21
+    reader.end_position()
+    assert 40 <= sum(seconds) < 42 and len(reader.warnings) == 2
+
+
 def test_members_that_are_all_silent_leave_what_is_known_of_the_begin(members):
     members[0].start = members[1].start = members[2].start = 640
     reader = open_reader(members)

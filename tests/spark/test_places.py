@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
-from tests.spark.logs import TERM_LENGTH, open_log
+from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
 from tests.spark.readers import batch, joined, micro_batches, payloads, stream
 
 BEGIN_MS = 1_800_000_000_000
@@ -108,6 +108,16 @@ def test_a_term_that_the_log_does_not_have_is_refused_with_what_follows(live):
     live.commit()
     with pytest.raises(ConfigurationError, match=r'endingOffsets is {"term": 3}.* the next one is of term 5'):
         batch(live, endingOffsets='{"term": 3}').partitions()
+
+
+def test_a_term_before_a_whole_log_is_refused_and_was_never_purged(tmp_path):
+    log = LiveLog(tmp_path / "late")
+    log.leadership_term_id = 1
+    log.term()
+    log.commit()
+    with pytest.raises(ConfigurationError, match="no entry of that term: the next one is of term 2"):
+        batch(log, startingOffsets='{"term": 1}').partitions()
+    log.stop()
 
 
 def test_a_term_whose_beginning_is_purged_is_data_loss(live):
