@@ -374,7 +374,7 @@ class Connection:
         is_own = self.buffer is not self._receive_buffer.array
         if follows > len(self._receive_buffer.array) // 2:
             # Too large to be copied back and forth at every turn.
-            if not (is_own and offset == 0):
+            if not (is_own and offset == 0 and len(self.buffer) >= follows):
                 own = np.zeros(max(follows, left + 1), np.uint8)
                 own[:left] = self.buffer[offset : self._limit]
                 self._carry = own

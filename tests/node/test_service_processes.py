@@ -59,10 +59,15 @@ def test_compiled_turns_serve_it_and_python_is_called_for_what_is_rare(tmp_path,
             client.send(b"%d" % number)
             client.await_answers(number + 2)
         ticks = (time.monotonic() - began) / 0.010
+        turns, pid, large = len(python_turns) - before, pid_of(node.config.path), bytes(range(256)) * 12_000
+        for number in range(2):  # more than a turn receives at once
+            client.send(large)
+            assert client.await_answers(number + 302)[-1] == large
+        assert pid_of(node.config.path) == pid, "the connection of its process stays open"
         client.client.close()
 
-    assert client.answers[1:] == [b"%d" % number for number in range(300)]
-    assert len(python_turns) - before < ticks + 30, "no turn of Python's for a message"
+    assert client.answers[1:301] == [b"%d" % number for number in range(300)]
+    assert turns < ticks + 30, "no turn of Python's for a message"
 
 
 def test_a_service_that_is_killed_under_load_has_answered_each_message_once(tmp_path):

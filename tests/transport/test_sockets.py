@@ -94,6 +94,17 @@ def test_a_frame_larger_than_the_shared_buffer_comes_whole(poller, pair, length)
     assert received == sent
 
 
+@pytest.mark.parametrize("given", [64, 40_000, 64 * 1024, 200_000])
+def test_a_large_frame_whose_beginning_a_kernel_received_comes_whole(poller, pair, given):
+    connection, theirs = pair
+    sent = a_frame(np.random.default_rng(1).bytes(300_000))
+    connection.adopt(np.frombuffer(sent[:given], np.uint8))
+    sending = threading.Thread(target=theirs.sendall, args=(sent[given:],))
+    sending.start()
+    assert receive(poller, connection, len(sent)) == sent and not connection.is_closed
+    sending.join()
+
+
 def test_frames_that_were_not_taken_come_again(poller, pair):
     connection, theirs = pair
     frames = [a_frame(bytes([n]) * 50) for n in range(10)]
