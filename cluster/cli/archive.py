@@ -24,8 +24,8 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_verification import settle, verify_recording
 from cluster.archive.segments import Segments, segment_bases
 from cluster.cli import aeron_text
-from cluster.cli.members import AnyMemberDirectory
-from cluster.cli.verbs import AsJson, Verb, Verbs, example
+from cluster.cli.members import AnyMemberDirectory, own_directory
+from cluster.cli.verbs import AsJson, Verb, Verbs, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
@@ -44,9 +44,7 @@ from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(cls=Verbs, rich_markup_mode=None, add_completion=False, no_args_is_help=True)
 
-Directory = Annotated[
-    Path, typer.Option("--dir", "-d", help="A member's directory, or its archive directory.")
-]
+Directory = Annotated[Path, own_directory("A member's directory, or its archive directory.")]
 RecordingId = Annotated[
     int | None, typer.Argument(help="Id of one recording; by default all.", metavar="RECORDING")
 ]
@@ -174,17 +172,14 @@ def verify(
             if can_write:
                 settle(catalog, verified, epoch_ms())
             is_well = is_well and verified.damage is None
-            if as_json:
-                outcome = {
-                    "recordingId": verified.recording_id,
-                    "ok": verified.damage is None,
-                    "stopPosition": verified.stop_position,
-                    "error": None if verified.damage is None else str(verified.damage),
-                }
-                print(json.dumps(outcome))
-            else:
-                said = "OK" if verified.damage is None else f"ERR: {verified.damage}"
-                print(f"(recordingId={verified.recording_id}) {said}")
+            outcome = {
+                "recordingId": verified.recording_id,
+                "ok": verified.damage is None,
+                "stopPosition": verified.stop_position,
+                "error": None if verified.damage is None else str(verified.damage),
+            }
+            said = "OK" if verified.damage is None else f"ERR: {verified.damage}"
+            print_result(as_json, outcome, f"(recordingId={verified.recording_id}) {said}")
         if catalog.damage is not None:
             _complain(catalog.damage)
             is_well = False
@@ -213,7 +208,7 @@ def checksum(
                 covered = add_checksums(OsFiles(), archive, catalog, entry, used, all_segments=all_segments)
                 number = entry.descriptor.recording_id
                 done = {"recordingId": number, "bytes": covered}
-                print(json.dumps(done) if as_json else f"(recordingId={number}) {covered} bytes")
+                print_result(as_json, done, f"(recordingId={number}) {covered} bytes")
 
 
 @app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
@@ -227,10 +222,8 @@ def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> 
         _confirm(f"delete recordings {dropped} for good?" if dropped else None, yes)
         done = compact_archive(OsFiles(), archive, catalog)
     records, size, files = done.recording_ids, done.catalog_bytes, done.files
-    if as_json:
-        print(json.dumps({"recordingIds": records, "catalogBytes": size, "files": files}))
-    else:
-        print(f"deleted {len(records)} records ({size} bytes), {len(files)} segments")
+    result = {"recordingIds": records, "catalogBytes": size, "files": files}
+    print_result(as_json, result, f"deleted {len(records)} records ({size} bytes), {len(files)} segments")
 
 
 @app.command(
@@ -279,10 +272,8 @@ def purge(
     with closing(Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)) as archive:
         _confirm(f"delete the log before {position} for good?", yes)
         start, begin = purge_log(archive, RecordingLog.open(cluster, files=files), position)
-    if as_json:
-        print(json.dumps({"oldStartPosition": start, "startPosition": begin}))
-    else:
-        print(f"the log began at {start}, it begins at {begin}")
+    done = {"oldStartPosition": start, "startPosition": begin}
+    print_result(as_json, done, f"the log began at {start}, it begins at {begin}")
 
 
 def _mark_verb(state: RecordingState, text: str) -> None:
@@ -298,7 +289,7 @@ def _mark_verb(state: RecordingState, text: str) -> None:
         with _opened(_archive_directory(directory)) as catalog:
             mark(catalog, recording_id, state)
         done = {"recordingId": recording_id, "state": state.name}
-        print(json.dumps(done) if as_json else f"(recordingId={recording_id}) {state.name}")
+        print_result(as_json, done, f"(recordingId={recording_id}) {state.name}")
 
     verb = f"mark-{state.name.lower()}"
     app.command(verb, cls=Verb, epilog=_example(f"{verb} 0 --dir cluster-data/member-0"), help=text)(command)
@@ -314,14 +305,14 @@ _mark_verb(
 def count_entries(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Print the number of VALID recordings."""
     count = len(_catalog(_archive_directory(directory)).descriptors())
-    print(json.dumps({"count": count}) if as_json else count)
+    print_result(as_json, {"count": count}, count)
 
 
 @app.command(epilog=_example("capacity --dir cluster-data/member-0"))
 def capacity(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Print the catalog's size in bytes."""
     found = _catalog(_archive_directory(directory)).capacity
-    print(json.dumps({"capacity": found}) if as_json else found)
+    print_result(as_json, {"capacity": found}, found)
 
 
 @app.command(epilog=_example("pid --dir cluster-data/member-0"))
@@ -334,7 +325,7 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
     is_held = holds_lock(OsFiles(), archive, ARCHIVE_MARK_FILE_NAME)
     if not (is_active(mark, epoch_ms()) if is_held is None else is_held):
         raise NotAClusterDirectory(f"{directory}: no archive runs here; the last one was process {mark.pid}")
-    print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
+    print_result(as_json, {"pid": mark.pid}, mark.pid)
 
 
 # ---- what several verbs need

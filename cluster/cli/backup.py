@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cluster.cli.members import ConsensusEndpoints, MediaDriverDirectory, text_or_none
+from cluster.cli.members import ConsensusEndpoints, MediaDriverDirectory, own_directory, text_or_none
+from cluster.cli.verbs import OneObject, print_result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -32,13 +32,11 @@ def backup(
         Path | None, typer.Option("--config", "-c", help="The backup's TOML file.", show_default=False)
     ] = None,
     directory: Annotated[
-        str | None, typer.Option("--dir", "-d", help="The backup's directory, instead of the file's dir.")
+        str | None, own_directory("The backup's directory, instead of the file's dir.")
     ] = None,
     consensus_endpoints: ConsensusEndpoints = None,
     aeron_directory: MediaDriverDirectory = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
-    ] = False,
+    as_json: OneObject = False,
 ) -> None:
     """Copy the snapshots and the committed log of a running cluster, and keep copying until Ctrl-C."""
     from cluster.node.backup_config import load_backup_config
@@ -63,6 +61,6 @@ def backup(
             "position": process.agent.position,
         }
         line = f"backup {loaded.path}: from {', '.join(endpoints)}, at position {process.agent.position}"
-        print(json.dumps(described) if as_json else line, flush=True)
+        print_result(as_json, described, line)
 
     run_backup(loaded, on_started)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +11,9 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
+from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
-from cluster.cli.verbs import AsJson, example
+from cluster.cli.verbs import AsJson, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol.counter_types import CounterTypeId
@@ -48,7 +48,7 @@ def _milliseconds(text: str) -> int:
     ),
 )
 def backup_query(
-    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a running backup.")],
+    directory: Annotated[Path, own_directory("The directory of a running backup.")],
     delay: Annotated[
         str | None,
         typer.Argument(help="Query the members this long from now: 0s, 10s, 5m.", metavar="DELAY"),
@@ -75,7 +75,7 @@ def backup_query(
             "now": _time(now_ms),
             "nextQuery": _time(deadline.get()),
         }
-    print(json.dumps(described) if as_json else "\n".join(f"{k}: {v}" for k, v in described.items()))
+    print_result(as_json, described, "\n".join(f"{key}: {value}" for key, value in described.items()))
 
 
 @app.command(
@@ -87,7 +87,7 @@ def backup_query(
     ),
 )
 def backup_metrics(
-    directory: Annotated[Path, typer.Option("--dir", "-d", help="The directory of a backup.")],
+    directory: Annotated[Path, own_directory("The directory of a backup.")],
 ) -> None:
     """Print a backup's metrics for Prometheus: whether it runs, its position, and its next query."""
     from cluster.cli.metrics import backup_metrics_text
@@ -116,15 +116,9 @@ def _time(epoch_ms: int) -> str:
 )
 def restore(
     backup: Annotated[Path, typer.Option("--from", help="A backup's directory; the backup must be stopped.")],
-    to: Annotated[
-        Path,
-        typer.Option("--to", help="Folder in which to make the members' directories, member-0 and so on."),
-    ],
+    to: NewFolder,
     members: Annotated[int, typer.Option(help="How many members the new cluster has.", min=1)] = 3,
-    member_id: Annotated[
-        int | None,
-        typer.Option("--member", "--member-id", help="Make only this member's directory.", min=0),
-    ] = None,
+    member_id: OnlyMember = None,
     to_position: Annotated[
         int | None,
         typer.Option(
@@ -150,7 +144,7 @@ def restore(
             tell=lambda text: None,
         )
         described = _restored(directory, restored)
-        print(json.dumps(described) if as_json else _restored_line(described), flush=True)
+        print_result(as_json, described, _restored_line(described))
 
 
 @app.command(
@@ -163,9 +157,7 @@ def restore(
     )
 )
 def promote(
-    directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A backup's directory; the backup must be stopped.")
-    ],
+    directory: Annotated[Path, own_directory("A backup's directory; the backup must be stopped.")],
     joins: Annotated[
         bool,
         typer.Option("--joins", help="Let it replace a member of the old cluster, which goes on running."),
@@ -182,7 +174,7 @@ def promote(
     described = {**_restored(str(directory), promoted), "membersCommitPosition": known, "lag": lag}
     role = "a member of the old cluster" if joins else "a new cluster of one member"
     line = f"{_restored_line(described)}, lag {'unknown' if lag is None else lag}: {role}"
-    print(json.dumps(described) if as_json else line, flush=True)
+    print_result(as_json, described, line)
 
 
 def _members_commit_position(directory: Path) -> int | None:

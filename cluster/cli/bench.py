@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 from array import array
 from collections import deque
@@ -17,6 +16,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
 from cluster.cli.members import Endpoints, ask_members
+from cluster.cli.verbs import json_option, print_result
 from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageErrors, TimedOut
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def bench(
         Path | None,
         typer.Option(help="Write the latencies to this file: an HDR percentile distribution, in us."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object.")] = False,
 ) -> None:
     """Measure throughput and round-trip latency of a running cluster."""
     batch = batch or max(1, window // 16)
@@ -106,7 +106,7 @@ def bench(
     report = {"transport": medium, "size": size, "window": window, "batch": batch, **result}
     if histogram is not None:
         _write_histogram(histogram, run.latencies)
-    typer.echo(json.dumps(report) if as_json else _text(report))
+    print_result(as_json, report, _text(report))
 
 
 def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:

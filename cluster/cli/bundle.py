@@ -26,7 +26,7 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
-from cluster.cli.verbs import AsJson
+from cluster.cli.verbs import AsJson, print_result
 from cluster.errors import ClusterError, StorageErrors
 from cluster.transport.event_logs import LOG_NAMES
 
@@ -89,10 +89,8 @@ def bundle(
             archive.addfile(info, io.BytesIO(data))
             count += 1
     size = file.stat().st_size
-    if as_json:
-        print(json.dumps({"file": str(file), "files": count, "bytes": size}))
-    else:
-        print(f"{file}: {count} files, {size:,} bytes")
+    done = {"file": str(file), "files": count, "bytes": size}
+    print_result(as_json, done, f"{file}: {count} files, {size:,} bytes")
 
 
 def _members(directory: Path) -> list[Path]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cluster.cli.members import own_directory
+from cluster.cli.verbs import json_option, print_result
 from cluster.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -49,8 +50,7 @@ def certs(
         CertsAction | None, typer.Argument(help="Renew all certificates in DIR.", metavar="ACTION")
     ] = None,
     directory: Annotated[
-        Path,
-        typer.Option("--dir", "-d", help="Folder of the authority and of the certificates that it issues."),
+        Path, own_directory("Folder of the authority and of the certificates that it issues.")
     ],
     member: Annotated[
         list[str],
@@ -73,9 +73,7 @@ def certs(
     days: Annotated[
         int, typer.Option(help="How many days the certificates are valid.", min=1, max=36_500)
     ] = 365,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object instead of lines.")
-    ] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object instead of lines.")] = False,
 ) -> None:
     """Make a certificate authority, and certificates for members, clients and backups."""
     from cluster.node.authority import CertificateRequest
@@ -91,12 +89,9 @@ def certs(
         authority, made = renew(directory, days)
     else:
         authority, made = issue(directory, requests, days)
-    if as_json:
-        print(json.dumps({"authority": str(authority), "made": list(map(_fields, made))}))
-        return
-    print(f"authority: {authority}")
-    for issued in made:
-        print(f"{issued.name}: {issued.certificate}, valid to {issued.not_after:%Y-%m-%d}")
+    lines = [f"{one.name}: {one.certificate}, valid to {one.not_after:%Y-%m-%d}" for one in made]
+    result = {"authority": str(authority), "made": list(map(_fields, made))}
+    print_result(as_json, result, "\n".join([f"authority: {authority}", *lines]))
 
 
 def issue(

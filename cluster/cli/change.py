@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +12,9 @@ from cluster.archive.files import OsFiles
 from cluster.backup.close import close_member as close
 from cluster.backup.close import words_line
 from cluster.backup.restore import MemberFolders, Place
-from cluster.cli.members import ArchiveDirectory
+from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import mark_of
-from cluster.cli.verbs import AsJson, example
+from cluster.cli.verbs import AsJson, example, print_result
 from cluster.protocol.last_words import LastWords
 from cluster.reader.member_directory import find_cluster_directory, members_in
 from cluster.transport.clock import boot_id, epoch_ms
@@ -33,9 +32,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
     ),
 )
 def close_member(
-    directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A member's directory; the member must be stopped.")
-    ],
+    directory: Annotated[Path, own_directory("A member's directory; the member must be stopped.")],
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -58,7 +55,7 @@ def close_member(
         "isLogWhole": words.is_log_whole,
         "words": path,
     }
-    print(json.dumps(described) if as_json else f"{words_line(words)}\n{path}")
+    print_result(as_json, described, f"{words_line(words)}\n{path}")
 
 
 def _ids(text: str) -> tuple[int, ...]:
@@ -84,19 +81,13 @@ def make_members(
         Path,
         typer.Option("--from", help="A closed member's directory, or a whole cluster's with closed members."),
     ],
-    to: Annotated[
-        Path,
-        typer.Option("--to", help="Folder in which to make the members' directories, member-0 and so on."),
-    ],
+    to: NewFolder,
     member_ids: Annotated[str, typer.Option(help="The ids of all members from now on, such as 0,1,2.")],
     words: Annotated[
         list[Path] | None,
         typer.Option(metavar="PATH", help="A copy of another member's closed.dat; may be repeated."),
     ] = None,
-    member_id: Annotated[
-        int | None,
-        typer.Option("--member", "--member-id", help="Make only this member's directory.", min=0),
-    ] = None,
+    member_id: OnlyMember = None,
     archive_directory: ArchiveDirectory = None,
     as_json: AsJson = False,
 ) -> None:
@@ -131,7 +122,7 @@ def make_members(
             f"{directory}: {'' if is_new else 'was made before: '}the log to {made.best.log_position} of "
             f"member {made.best.member_id}, generation {made.generation}, members {member_ids}"
         )
-        print(json.dumps(described) if as_json else line, flush=True)
+        print_result(as_json, described, line)
 
 
 def _closed(directory: str) -> dict[str, LastWords]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
-from cluster.cli.verbs import AsJson, example
+from cluster.cli.verbs import AsJson, example, print_result
 from cluster.errors import ClusterError, NotLeader, TimedOut
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ def transfer_leadership(
         leader_id = transfer_over_network(_members_at(endpoints), to)
     if to not in (None, leader_id):
         raise ClusterError(f"member {leader_id} leads now, and not member {to}")
-    print(json.dumps({"leaderMemberId": leader_id}) if as_json else f"member {leader_id} leads")
+    print_result(as_json, {"leaderMemberId": leader_id}, f"member {leader_id} leads")
 
 
 # ---- asking
@@ -146,10 +145,8 @@ def _ask(action: ControlAction, directory: Path | None, endpoints: str | None, a
         member_id = _ask_on_host(action, directory)
     else:
         member_id = _ask_over_network(action, endpoints)
-    if as_json:
-        print(json.dumps({"memberId": member_id, "toggle": action.name, "outcome": "completed"}))
-    else:
-        print(f"[{member_id}] {action.name} completed")
+    done = {"memberId": member_id, "toggle": action.name, "outcome": "completed"}
+    print_result(as_json, done, f"[{member_id}] {action.name} completed")
 
 
 def _ask_on_host(action: ControlAction, directory: Path) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cluster.archive.files import OsFiles
+from cluster.cli.members import OwnDirectory
 from cluster.cli.running_member import lock_directory, mark_of
-from cluster.cli.verbs import AsJson, example
+from cluster.cli.verbs import AsJson, example, print_result
 from cluster.errors import ConfigurationError
 from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
 from cluster.member.disk.data_loss import accept_data_loss as accept
@@ -42,9 +42,7 @@ _ALONE_QUESTION = (
     ),
 )
 def accept_data_loss(
-    directory: Annotated[
-        Path, typer.Option("--dir", "-d", help="A member's directory, or its cluster directory.")
-    ],
+    directory: OwnDirectory,
     member: Annotated[
         int | None, typer.Option("--member", help="The member's id; without it the command asks for it.")
     ] = None,
@@ -77,8 +75,6 @@ def accept_data_loss(
     log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
     log.info("data loss accepted by an operator", forgotten=forgotten)
     log.close()
-    if as_json:
-        print(json.dumps({"member": member_id, "forgotten": forgotten}))
-    else:
-        does = "is a cluster of one from now on" if alone else "votes with what it has"
-        print(f"member {member_id} {does}; forgotten: {forgotten}")
+    does = "is a cluster of one from now on" if alone else "votes with what it has"
+    done = {"member": member_id, "forgotten": forgotten}
+    print_result(as_json, done, f"member {member_id} {does}; forgotten: {forgotten}")

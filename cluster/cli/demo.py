@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.compile import compile_first
+from cluster.cli.members import own_directory
+from cluster.cli.verbs import json_option
 from cluster.errors import ClusterError, StorageErrors, TimedOut
 
 if TYPE_CHECKING:
@@ -76,13 +78,10 @@ leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMember
 def demo(
     seconds: Annotated[int, typer.Option(help="How long to send, in seconds.", min=1)] = 30,
     directory: Annotated[
-        Path | None,
-        typer.Option("--dir", "-d", help="Make the members' directories in this folder, and keep them."),
+        Path | None, own_directory("Make the members' directories in this folder, and keep them.")
     ] = None,
     base_port: Annotated[int, typer.Option(help="The first port; ten are set aside for each member.")] = 9000,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print only one JSON object, at the end.")
-    ] = False,
+    as_json: Annotated[bool, json_option("Print only one JSON object, at the end.")] = False,
 ) -> None:
     """Run three members under load, kill their leader every few seconds, and count what is lost: nothing."""
     from rich.console import Console

@@ -21,7 +21,8 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.durations import TIMES, time_of
-from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
+from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
+from cluster.cli.verbs import json_option
 from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory, printable
 from cluster.protocol.link import EventLines, EventsRequest
 from cluster.transport.event_logs import LOG_NAMES, EventLogs
@@ -95,7 +96,7 @@ def events(
         typer.Option("--member", metavar="ID", help="Show only this member; may be repeated."),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Keep printing new lines.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per line.")] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object per line.")] = False,
 ) -> None:
     """Show what happened on all members, in order of time."""
     if level not in LEVELS:
@@ -255,11 +256,10 @@ class RemoteLogs:
 
     def _find_members(self) -> None:
         """Each says where the others are."""
-        from cluster.transport.endpoint import parse_endpoints
         from cluster.transport.member_status import log_client_opener
         from cluster.transport.tls import tls_in
 
-        known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(self._given).values())}
+        known = members_at(self._given)
         ask_members(known)
         open_client, tls = log_client_opener(None), tls_in(os.environ)
         for endpoint in known.values():

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cluster.cli.node import DirectoryOverFile, MemberIdOverFile
-from cluster.cli.verbs import AsJson
+from cluster.cli.verbs import AsJson, print_result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -61,4 +60,4 @@ def format_directory(
         write_identity(OsFiles(), str(folders[0]), str(folders[1]), identity)
     described = {"dir": str(loaded.path), "generation": identity.generation, "isNew": known is None}
     line = f"{loaded.path}: {identity_line(identity)}"
-    print(json.dumps(described) if as_json else line if known is None else f"{line}, as before")
+    print_result(as_json, described, line if known is None else f"{line}, as before")

@@ -18,7 +18,7 @@ from cluster.cli.members import (
     place,
 )
 from cluster.cli.running_member import leader_directory, status_in
-from cluster.cli.verbs import AsJson, Verb, example
+from cluster.cli.verbs import AsJson, Verb, example, print_result
 from cluster.protocol.snapshot import SnapshotConsumer, SnapshotLane
 
 if TYPE_CHECKING:
@@ -95,10 +95,8 @@ def forget_lanes(
     if directory is not None:
         endpoints = status_in(str(leader_directory(directory))).ipc_endpoints
     ClusterClient.connect(endpoints, lane=Lane(application, FORGET, 0)).close()
-    if as_json:
-        print(json.dumps({"application": application, "outcome": "forgotten"}))
-    else:
-        print(f"lanes of {application} are forgotten")
+    done = {"application": application, "outcome": "forgotten"}
+    print_result(as_json, done, f"lanes of {application} are forgotten")
 
 
 def _counted(

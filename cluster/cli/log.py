@@ -30,7 +30,7 @@ from cluster.cli.members import (
     text_or_none,
 )
 from cluster.cli.printable import plain
-from cluster.cli.verbs import Verb, Verbs
+from cluster.cli.verbs import Verb, Verbs, json_option, print_result
 from cluster.errors import LogDamaged, printable
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ PayloadOption = Annotated[
     Payload | None, typer.Option(help="How payloads are shown.", show_default="text; base64 with --json")
 ]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Keep printing entries as they are committed.")]
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per entry.")]
+AsJson = Annotated[bool, json_option("Print one JSON object per entry.")]
 
 
 @app.callback(epilog="\b\nExample:\n  cluster log tail --follow --dir cluster-data/member-0")
@@ -262,9 +262,7 @@ def export(
     is_appended: Annotated[
         bool, typer.Option("--append", help="Add to a folder the entries that it does not have yet.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object about what was written.")
-    ] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object about what was written.")] = False,
 ) -> None:
     """Write the entries as Parquet or Arrow IPC files with typed columns, or as CSV."""
     from cluster.reader.file_systems import masked
@@ -305,10 +303,8 @@ def export(
             count = write_csv(rows, reader.schema, file)
         else:
             count = write_columns(batches, reader.schema, format, partition, file)
-        if as_json:
-            print(json.dumps({"file": masked(file), "format": format.value, "entries": count}))
-        else:
-            print(f"{count} entries in {masked(file)}")
+        done = {"file": masked(file), "format": format.value, "entries": count}
+        print_result(as_json, done, f"{count} entries in {masked(file)}")
 
 
 @contextmanager
@@ -454,10 +450,9 @@ def _append(reader: LogReader, folder: str, as_json: bool) -> None:
         written.append(file._asdict())
         if not as_json:
             print(file.path)
-    if as_json:
-        print(json.dumps({"folder": exported.where, "files": written, "end": exported.end_position}))
-    else:
-        print(f"{exported.where} has the log up to position {exported.end_position}")
+    end = exported.end_position
+    done = {"folder": exported.where, "files": written, "end": end}
+    print_result(as_json, done, f"{exported.where} has the log up to position {end}")
 
 
 def _print(

@@ -109,6 +109,11 @@ def directory_option(help: str, callback: Callable[[Path], Path] | None = None) 
     )
 
 
+def own_directory(help: str) -> Any:
+    """``--dir`` of a command that never looks for a directory by itself."""
+    return typer.Option("--dir", "-d", help=help)
+
+
 def optional_directory(help: str) -> Any:
     """``--dir`` of a command that can ask members instead: see ``place``."""
     return typer.Option("--dir", "-d", help=help, show_default=DIRECTORY_DEFAULT)
@@ -120,8 +125,16 @@ ANY_MEMBER = (
 # Of a command that reads what every member has.
 AnyMemberDirectory = Annotated[Path, directory_option(ANY_MEMBER, _serving)]
 OptionalMemberDirectory = Annotated[Path | None, optional_directory(ANY_MEMBER)]
+OwnDirectory = Annotated[Path, own_directory("A member's directory, or its cluster directory.")]
 ArchiveDirectory = Annotated[
     Path | None, typer.Option("--archive-dir", help="The member's archive directory, if it is elsewhere.")
+]
+# Of a command that makes members' directories.
+NewFolder = Annotated[
+    Path, typer.Option("--to", help="Folder in which to make the members' directories, member-0 and so on.")
+]
+OnlyMember = Annotated[
+    int | None, typer.Option("--member", "--member-id", help="Make only this member's directory.", min=0)
 ]
 
 
@@ -142,6 +155,13 @@ def member_place(directory: Path | None, endpoints: str | None) -> tuple[Path | 
     """As ``place``: of a whole cluster's directory the first member that runs."""
     directory, endpoints = place(directory, endpoints)
     return (None if directory is None else _serving(directory)), endpoints
+
+
+def members_at(endpoints: str) -> dict[int, Endpoint]:
+    """Members that will be asked for their ids and for the other members: whatever ids were given."""
+    from cluster.transport.endpoint import parse_endpoints
+
+    return {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
 
 
 class Shown(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import keyword
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.cli.verbs import AsJson, Verb
+from cluster.cli.verbs import AsJson, Verb, print_result
 from cluster.errors import ConfigurationError, StorageErrors
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -157,7 +156,5 @@ def new(
         folder.mkdir()
         for file, text in FILES.items():
             (folder / Template(file).substitute(names)).write_text(Template(text).substitute(names))
-    if as_json:
-        print(json.dumps({"dir": name, "service": f"{name}:{names['type']}"}))
-    else:
-        print(f"{name}: cd {name}, and go on with README.md")
+    made = {"dir": name, "service": f"{name}:{names['type']}"}
+    print_result(as_json, made, f"{name}: cd {name}, and go on with README.md")

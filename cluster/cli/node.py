@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from functools import partial
@@ -12,7 +11,9 @@ from typing import Annotated, Any
 import typer
 
 from cluster.cli.compile import compile_first
+from cluster.cli.members import own_directory
 from cluster.cli.printable import AsideStream, leave_streams_to_services
+from cluster.cli.verbs import OneObject, print_result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -41,9 +42,7 @@ MemberIdOverFile = Annotated[
     int | None,
     typer.Option("--member", "--member-id", help="The member's id, instead of the file's member_id."),
 ]
-DirectoryOverFile = Annotated[
-    str | None, typer.Option("--dir", "-d", help="The member's directory, instead of the file's dir.")
-]
+DirectoryOverFile = Annotated[str | None, own_directory("The member's directory, instead of the file's dir.")]
 
 
 @app.command(epilog=EPILOG)
@@ -52,9 +51,7 @@ def node(
     check: Annotated[Path | None, typer.Option(help="Check this TOML file, and run nothing.")] = None,
     member_id: MemberIdOverFile = None,
     directory: DirectoryOverFile = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
-    ] = False,
+    as_json: OneObject = False,
 ) -> None:
     """Run one member of a cluster until Ctrl-C or SIGTERM."""
     from cluster.node import config_text
@@ -91,8 +88,7 @@ def node(
             "tcpEndpoint": f"tcp:{tcp}" if tcp else "",
             "ipcEndpoint": f"ipc:{loaded.ipc_path}" if loaded.ipc_ingress else "",
         }
-        line = json.dumps(described) if as_json else f"member {loaded.member_id}: {described['endpoint']}"
-        print(line, flush=True)
+        print_result(as_json, described, f"member {loaded.member_id}: {described['endpoint']}")
 
     texts, errors = ServiceErrorText(), AsideStream(sys.stderr)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable
@@ -16,9 +15,9 @@ from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.control import transfer_on_host
 from cluster.cli.durations import duration_option
-from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
+from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
-from cluster.cli.verbs import AsJson
+from cluster.cli.verbs import AsJson, print_result
 from cluster.errors import ClusterError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import parse_endpoints
@@ -90,8 +89,8 @@ def restart(
             members.hand_over()
         member_id = following[0] if following else leader_id
         _restart(pending.pop(member_id), max(status.commit_position for status in statuses), timeout)
-        line = {"memberId": member_id, "outcome": "restarted"}
-        print(json.dumps(line) if as_json else f"member {member_id} restarted", flush=True)
+        done = {"memberId": member_id, "outcome": "restarted"}
+        print_result(as_json, done, f"member {member_id} restarted")
 
 
 def _on_host(directory: Path) -> _Members:
@@ -119,11 +118,9 @@ def _signal(folder: str) -> None:
 
 def _over_network(endpoints: str) -> _Members:
     from cluster.cli.control import restart_over_network, transfer_over_network
-    from cluster.transport.endpoint import parse_endpoints
     from cluster.transport.member_status import member_status
 
-    # Without their ids: each of them says who the others are.
-    known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
+    known = members_at(endpoints)
     ask_members(known)
     return _Members(
         {

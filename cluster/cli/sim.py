@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from cluster.cli.printable import plain
-from cluster.cli.verbs import Verb
+from cluster.cli.verbs import Verb, json_option
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -56,7 +56,7 @@ def sim(
         typer.Option(metavar="FILE", help="Write a web page that plays --seed, with all messages."),
     ] = None,
     members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per history.")] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object per history.")] = False,
 ) -> None:
     """Check on simulated clusters that services have the same state on all members, through kills."""
     from cluster.cli.live_story import page, write_text

@@ -24,6 +24,7 @@ from cluster.cli.members import (
 )
 from cluster.cli.status_document import status_document
 from cluster.cli.top_screen import table_lines
+from cluster.cli.verbs import json_option
 from cluster.cli.verdict import HEALTHY, UNAVAILABLE
 from cluster.errors import ClusterError, printable
 
@@ -75,7 +76,7 @@ def status(
     timeout: Annotated[
         float | None, duration_option(help="How long to --wait at most.", default="60s")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object.")] = False,
 ) -> None:
     """Say whether the cluster is healthy, how many members it can lose, and what to do."""
     aeron = None

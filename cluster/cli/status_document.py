@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.cli.lags import with_missing_entries
-from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members
+from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members, members_at
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
 
@@ -140,14 +140,13 @@ class _Seen:
 
 def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: AeronPlace | None) -> _Seen:
     from cluster.cli.top import with_lag
-    from cluster.transport.endpoint import parse_endpoints
 
     seen = _Seen()
     known: dict[int, Endpoint] = {}
     if aeron is not None:
         _survey(aeron, seen)
-    elif endpoints is not None:  # without their ids: each of them says who the others are
-        known = {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
+    elif endpoints is not None:
+        known = members_at(endpoints)
     else:
         assert directory is not None
         known = _look_in(directory, seen, shown)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cluster.cli.verbs import json_option, print_result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -26,7 +27,7 @@ receiver, and the message with its fields; "Log:" is an entry on its way to a fo
 @app.command(epilog=EPILOG)
 def story(
     name: Annotated[str, typer.Argument(help="Name of the story; without it, all are listed.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print the story as JSON.")] = False,
+    as_json: Annotated[bool, json_option("Print the story as JSON.")] = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid sequence diagram.")] = False,
     html: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a web page that plays the story.")
@@ -40,10 +41,8 @@ def story(
 
     if not name:
         for known in STORIES.values():
-            if as_json:
-                print(json.dumps({"name": known.name, "title": known.title, "page": known.page}))
-            else:
-                print(f"{known.name:<28} {known.title}")
+            listed = {"name": known.name, "title": known.title, "page": known.page}
+            print_result(as_json, listed, f"{known.name:<28} {known.title}")
         return
     if name not in STORIES:
         raise typer.BadParameter(f"{name!r} is no story; `cluster story` lists them all", param_hint="NAME")
@@ -56,7 +55,6 @@ def story(
         write_text(shiviz, "\n".join([*as_shiviz(played), ""]))
     if html is not None or shiviz is not None:
         print(*(f"{path}: {len(played)} lines" for path in (html, shiviz) if path is not None), sep="\n")
-    elif as_json:
-        print(json.dumps(document))
     else:
-        print("\n".join(as_diagram(played) if mermaid else as_text(STORIES[name], played)))
+        text = "\n".join(as_diagram(played) if mermaid else as_text(known, played))
+        print_result(as_json, document, text)

@@ -24,6 +24,7 @@ from cluster.cli.members import (
     MediaDriverDirectory,
     OptionalEndpoints,
     OptionalMemberDirectory,
+    OwnDirectory,
     ask_members,
     check_is_alone,
     directory_option,
@@ -33,7 +34,7 @@ from cluster.cli.members import (
     text_or_none,
 )
 from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
-from cluster.cli.verbs import AsJson, Verbs, example
+from cluster.cli.verbs import AsJson, Verbs, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.catalog import NULL_POSITION
@@ -105,9 +106,6 @@ app.add_typer(change.app)
 app.add_typer(data_loss.app)
 app.add_typer(lanes.app)
 
-Directory = Annotated[
-    Path, typer.Option("--dir", "-d", help="A member's directory, or its cluster directory.")
-]
 OptionalDirectory = Annotated[
     Path | None, optional_directory("A member's directory, or its cluster directory.")
 ]
@@ -183,7 +181,7 @@ def pid(
     mark = mark_of(str(directory))
     if not is_running(OsFiles(), str(directory)):
         raise NotAClusterDirectory(f"{directory}: no member runs here; the last one was process {mark.pid}")
-    print(json.dumps({"pid": mark.pid}) if as_json else mark.pid)
+    print_result(as_json, {"pid": mark.pid}, mark.pid)
 
 
 @app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
@@ -202,12 +200,12 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
 
 
 @app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
-def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
+def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is out of order; the member must be stopped."""
     with lock_directory(str(directory)):
         is_sorted = sort_file(_recording_log(str(directory), write=True))
     said = "sorted" if is_sorted else "already in order"
-    print(json.dumps({"sorted": is_sorted}) if as_json else said)
+    print_result(as_json, {"sorted": is_sorted}, said)
 
 
 @app.command(
@@ -218,24 +216,24 @@ def sort_recording_log(directory: Directory, as_json: AsJson = False) -> None:
         "If there is no valid snapshot, the recording log is removed.",
     ),
 )
-def seed_recording_log_from_snapshot(directory: Directory, as_json: AsJson = False) -> None:
+def seed_recording_log_from_snapshot(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Start a new log from the latest snapshot; the member must be stopped."""
     with lock_directory(str(directory)):
         log = _recording_log(str(directory), write=True)
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
     said = "seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed"
-    print(json.dumps({"seeded": is_seeded}) if as_json else said)
+    print_result(as_json, {"seeded": is_seeded}, said)
 
 
 @app.command(
     "invalidate-latest-snapshot", epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0")
 )
-def invalidate_latest_snapshot(directory: Directory, as_json: AsJson = False) -> None:
+def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Mark the newest snapshot invalid, so that the next start loads the one before it."""
     log = _recording_log(str(directory), write=True)
     is_done = log.invalidate_latest_snapshot()
     said = f"invalidate-latest-snapshot: {'true' if is_done else 'false, there is no valid snapshot'}"
-    print(json.dumps({"invalidated": is_done}) if as_json else said)
+    print_result(as_json, {"invalidated": is_done}, said)
     if not is_done:
         raise typer.Exit(1)
 
@@ -388,7 +386,7 @@ def list_members(
             "memberId": status.member_id,
             "activeMembers": status.ingress_endpoints,
         }
-    print(json.dumps(found) if as_json else ", ".join(f"{key}={value}" for key, value in found.items()))
+    print_result(as_json, found, ", ".join(f"{key}={value}" for key, value in found.items()))
 
 
 def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[str, Any]:
@@ -414,7 +412,7 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
     ),
 )
 def export_watermark(
-    directory: Directory,
+    directory: OwnDirectory,
     position: Annotated[
         int | None,
         typer.Argument(
@@ -433,7 +431,7 @@ def export_watermark(
     if position is not None:
         write_export_watermark(files, cluster, position)
     found = read_export_watermark(files, cluster)
-    print(json.dumps({"position": found}) if as_json else "none" if found is None else found)
+    print_result(as_json, {"position": found}, "none" if found is None else found)
 
 
 # ---- finding what a verb needs

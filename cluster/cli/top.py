@@ -15,6 +15,7 @@ from cluster.cli.durations import duration_option
 from cluster.cli.events import LastEvents, last_logs
 from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
 from cluster.cli.top_screen import History, draw, watch_screen
+from cluster.cli.verbs import json_option
 from cluster.cli.verdict import Member
 from cluster.errors import ClusterError, NotAClusterDirectory, TimedOut
 
@@ -76,7 +77,7 @@ def top(
     counters: Annotated[
         bool, typer.Option("--counters", help="Also show every counter (--dir only).")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", "-j", help="Print one JSON object per refresh.")] = False,
+    as_json: Annotated[bool, json_option("Print one JSON object per refresh.")] = False,
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
     directory, endpoints = place(directory, endpoints)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sys
@@ -17,6 +16,7 @@ import typer
 from cluster.cli.compile import compile_first
 from cluster.cli.members import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from cluster.cli.printable import leave_streams_to_services
+from cluster.cli.verbs import OneObject, print_result
 from cluster.errors import ClusterError, PortInUse, StorageErrors
 
 if TYPE_CHECKING:
@@ -94,9 +94,7 @@ def up(
             "--set", help="Set a key of conf/node.toml on all members; may be repeated.", metavar="KEY=VALUE"
         ),
     ] = [],  # noqa: B006 - never changed
-    as_json: Annotated[
-        bool, typer.Option("--json", "-j", help="Print one JSON object instead of a line.")
-    ] = False,
+    as_json: OneObject = False,
 ) -> None:
     """Run a whole cluster on this machine, one process per member, until Ctrl-C or SIGTERM."""
     if members not in MEMBER_COUNTS:
@@ -121,7 +119,7 @@ def up(
     errors = ServiceErrorText()
     make_certificates = partial(_make_certificates, directory.absolute(), members) if tls else None
     supervisor = start_members(keys, errors, make_certificates)
-    print(json.dumps(members_fields(supervisor)) if as_json else _banner(supervisor, directory), flush=True)
+    print_result(as_json, members_fields(supervisor), _banner(supervisor, directory))
     while supervisor.running and not supervisor.is_asked_to_stop:
         ended = supervisor.poll(60.0)
         _report_services(supervisor, errors)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-AsJson = Annotated[bool, typer.Option("--json", "-j", help="Print JSON.")]
+
+def json_option(help: str) -> Any:
+    """``--json`` of a command that says what it prints then."""
+    return typer.Option("--json", "-j", help=help)
+
+
+AsJson = Annotated[bool, json_option("Print JSON.")]
+OneObject = Annotated[bool, json_option("Print one JSON object instead of a line.")]
 
 SENTENCE_LENGTH_MAX = 200  # click's own limit cuts most sentences off
+
+
+def print_result(as_json: bool, result: object, text: object) -> None:
+    """Print what came of a command, at once: as JSON or, for people, ``text``."""
+    print(json.dumps(result) if as_json else text, flush=True)
 
 
 def example(group: str, *commands: str, more: str = "") -> str:
