@@ -48,7 +48,7 @@ def backup(
         "consensus_endpoints": consensus_endpoints,
         "aeron_dir": text_or_none(aeron_directory),
     }
-    loaded = load_backup_config(config, {key: value for key, value in given.items() if value is not None})
+    loaded = load_backup_config(config, given)
 
     from cluster.node.backup_process import BackupProcess, run_backup
 

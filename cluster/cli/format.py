@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -39,10 +39,7 @@ def format_directory(
     from cluster.node import config_text
     from cluster.protocol.identity import ClusterIdentity, generation_of
 
-    options: dict[str, Any] = {"member_id": member_id, "dir": directory}
-    loaded = config_text.load(
-        config, overrides={key: value for key, value in options.items() if value is not None}
-    )
+    loaded = config_text.load(config, overrides={"member_id": member_id, "dir": directory})
     folders = loaded.cluster_path, loaded.archive_path
     identity = ClusterIdentity(generation_of(f"format {name}")).with_members(
         loaded.cluster_id, loaded.member_ids

@@ -6,7 +6,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -57,8 +57,7 @@ def node(
     from cluster.node import config_text
     from cluster.node.memory import check_address_space
 
-    options: dict[str, Any] = {"member_id": member_id, "dir": directory}
-    overrides = {key: value for key, value in options.items() if value is not None}
+    overrides = {"member_id": member_id, "dir": directory}
     if check is not None and config is None:
         from cluster.cli import node_check
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, model_validator
-from pydantic_core import PydanticCustomError
 
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.backup.agent import BackupContext
@@ -17,13 +17,14 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config import TIME_UNITS, fields_of, service_modes_of
 from cluster.node.config_keys import SERVICE, NodeKeys
-from cluster.node.config_text import BACKUP_PREFIX, load_keys, text_of
+from cluster.node.config_text import BACKUP_PREFIX, read_keys, text_of
 from cluster.node.config_types import (
     Duration,
     Names,
     ServiceModes,
     Size,
     Version,
+    do_not_fit,
     duration,
     key,
     key_of,
@@ -187,59 +188,39 @@ class BackupConfig(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _check_service_modes(self) -> BackupConfig:
-        if len(self.service_mode) not in (1, len(self.services)):
-            raise PydanticCustomError(
-                "together",
-                "service_mode: expected one mode, or one for each of services = {names}",
-                {"names": ", ".join(self.services)},
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _check_real_cluster(self) -> BackupConfig:
-        if not self.consensus_endpoints:
-            if self.aeron_dir:
-                raise PydanticCustomError("together", "aeron_dir: expected consensus_endpoints beside it")
-            return self
+    def _check_together(self) -> BackupConfig:
+        service_modes_of(self.services, self.service_mode)  # raises
+        if self.aeron_dir and not self.consensus_endpoints:
+            raise do_not_fit("aeron_dir: expected consensus_endpoints beside it")
         try:
-            parse_consensus_endpoints(self.consensus_endpoints)
+            if self.consensus_endpoints:
+                parse_consensus_endpoints(self.consensus_endpoints)
         except ConfigurationError as error:
-            raise PydanticCustomError(
-                "endpoints", "consensus_endpoints: {why}", {"why": str(error)}
-            ) from None
-        if self.endpoints or self.services:
-            raise PydanticCustomError(
-                "together", "consensus_endpoints: expected neither endpoints nor services beside it"
-            )
+            raise do_not_fit(f"consensus_endpoints: {error}") from None
+        if self.consensus_endpoints and (self.endpoints or self.services):
+            raise do_not_fit("consensus_endpoints: expected neither endpoints nor services beside it")
         return self
 
     @model_validator(mode="after")
     def _check_endpoint(self) -> BackupConfig:
         if not self.endpoint:
             if self.authenticator != "none":
-                raise PydanticCustomError("together", "authenticator: expected an endpoint to ask readers at")
+                raise do_not_fit("authenticator: expected an endpoint to ask readers at")
             return self
         try:
             endpoint = parse_endpoint(self.endpoint)
         except ConfigurationError as error:
-            raise PydanticCustomError("endpoint", "endpoint: {why}", {"why": str(error)}) from None
+            raise do_not_fit(f"endpoint: {error}") from None
         if endpoint.medium is not Medium.GRPC or endpoint.port == 0:
-            raise PydanticCustomError(
-                "endpoint", "endpoint {text}: expected host:port", {"text": repr(self.endpoint)}
-            )
+            raise do_not_fit(f"endpoint {self.endpoint!r}: expected host:port")
         tls = self.served_tls_files
         if tls is None and self.tls_client_certificates == "required":
-            raise PydanticCustomError(
-                "together", "tls_client_certificates: expected none without tls_certificate"
-            )
+            raise do_not_fit("tls_client_certificates: expected none without tls_certificate")
         is_guarded = tls is not None and self.authenticator != "none"
         if not (is_guarded or self.insecure_network or is_loopback(endpoint.host)):
-            raise PydanticCustomError(
-                "endpoint",
-                "endpoint {text} is not on loopback, where strangers could read the log: set TLS "
-                "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true",
-                {"text": repr(self.endpoint)},
+            raise do_not_fit(
+                f"endpoint {self.endpoint!r} is not on loopback, where strangers could read the log: set TLS "
+                "(tls_certificate, tls_key, tls_ca) and an authenticator, or insecure_network = true"
             )
         return self
 
@@ -250,20 +231,14 @@ class BackupConfig(BaseModel):
     @property
     def module_context(self) -> ConsensusModuleContext:
         """Of a standby: no member has its id."""
+        keys = {field.name for field in fields(ConsensusModuleContext)} & type(self).model_fields.keys()
         return ConsensusModuleContext(
             member_id=NULL_VALUE,
             member_ids=(NULL_VALUE,),
             is_standby=True,
-            cluster_id=self.cluster_id,
             service_count=len(self.services),
-            app_version=self.app_version,
             time_unit=TIME_UNITS[self.cluster_clock],
-            max_sessions=self.max_sessions,
-            supervised_bytes_max=self.supervised_bytes_max,
-            lanes_max=self.lanes_max,
-            lane_retention_ns=self.lane_retention_ns,
-            consumers_max=self.consumers_max,
-            consumer_retention_ns=self.consumer_retention_ns,
+            **{name: getattr(self, name) for name in keys},
         )
 
     @property
@@ -333,7 +308,7 @@ def load_backup_config(path: str | os.PathLike[str] | None, overrides: Mapping[s
 
     Raises ConfigurationError.
     """
-    return load_keys(BackupConfig, path, prefix=BACKUP_PREFIX, overrides=overrides, environment=os.environ)
+    return read_keys(BackupConfig, path, BACKUP_PREFIX, overrides, os.environ)[0]
 
 
 def backup_documentation() -> str:

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config_keys import KIB, RELOADABLE, NodeKeys
+from cluster.node.config_types import do_not_fit
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.protocol.response_channel import parameter, with_parameter
@@ -24,7 +25,11 @@ TIME_UNITS = {"ms": ClusterTimeUnit.MILLIS, "us": ClusterTimeUnit.MICROS, "ns": 
 
 
 def service_modes_of(services: Sequence[str], modes: Sequence[str]) -> list[str]:
-    """Of each service: process, inline or external. ``modes`` are one for all, or one for each."""
+    """Of each service: process, inline or external. Raises PydanticCustomError for too few or many modes."""
+    if len(modes) not in (1, len(services)):
+        raise do_not_fit(
+            f"service_mode: expected one mode, or one for each of services = {', '.join(services)}"
+        )
     of_auto = {name: "inline" if name == "echo" else "process" for name in services}
     return [
         of_auto[name] if mode == "auto" else mode
@@ -61,13 +66,11 @@ class NodeConfig(NodeKeys):
                 if endpoint not in ("auto", "none", ""):
                     _check_port(endpoint)
         except ConfigurationError as error:
-            raise PydanticCustomError("members", "{error}", {"error": str(error)}) from None
+            raise do_not_fit(str(error)) from None
         if self.member_id not in ids:
-            raise PydanticCustomError(
-                "member_id",
-                "member_id = {member_id}: expected one of members: {ids}",
-                {"member_id": self.member_id, "ids": ", ".join(str(id_) for id_ in ids)},
-            )
+            expected = ", ".join(map(str, ids))
+            raise do_not_fit(f"member_id = {self.member_id}: expected one of members: {expected}")
+        service_modes_of(self.services, self.service_mode)  # raises
         for name, is_right, expected in (
             ("log_term_length", _is_power_of_two(self.log_term_length), "a power of two"),
             (
@@ -91,11 +94,6 @@ class NodeConfig(NodeKeys):
                 f"at least 64k for each of readers_max = {self.readers_max}",
             ),
             ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
-            (
-                "service_mode",
-                len(self.service_mode) in (1, self.service_count),
-                f"one mode, or one for each of services = {', '.join(self.services)}",
-            ),
             (
                 "startup_canvass_timeout",
                 self.startup_canvass_timeout_ns >= 2 * self.leader_heartbeat_timeout_ns,
@@ -128,9 +126,7 @@ class NodeConfig(NodeKeys):
             ),
         ):
             if not is_right:
-                raise PydanticCustomError(
-                    "together", "{name}: expected {expected}", {"name": name, "expected": expected}
-                )
+                raise do_not_fit(f"{name}: expected {expected}")
         return self
 
     def reloaded(self, found: NodeConfig) -> NodeConfig:

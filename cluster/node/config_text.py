@@ -47,7 +47,7 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> NodeConfig:
-    """A member's configuration, as ``load_keys``. The clients' variables are no keys of it."""
+    """A member's configuration, as ``read_keys``. The clients' variables are no keys of it."""
     return load_with_places(path, overrides=overrides, environment=environment)[0]
 
 
@@ -57,38 +57,26 @@ def load_with_places(
     overrides: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[NodeConfig, dict[str, str]]:
-    """The same with the place of each key that is given: the file, a variable, an option."""
+    """The same with the place of each key that is given."""
     environment = os.environ if environment is None else environment
     own = {name: value for name, value in environment.items() if not name.startswith(CLIENT_VARIABLES)}
-    values, places = _gather(NodeConfig, path, ENVIRONMENT_PREFIX, overrides, own)
-    return _validated(NodeConfig, path, values, places), places
+    return read_keys(NodeConfig, path, ENVIRONMENT_PREFIX, overrides, own)
 
 
-def load_keys(
+def read_keys(
     model: type[Config],
     path: str | os.PathLike[str] | None,
-    *,
     prefix: str,
     overrides: Mapping[str, Any] | None,
     environment: Mapping[str, str],
-) -> Config:
+) -> tuple[Config, dict[str, str]]:
     """The configuration of a file (none: all defaults), under the environment, under ``overrides``.
 
-    The variable of a key is ``prefix`` with its name in capitals. Relative directories of a file are relative
-    to the working directory. Raises ConfigurationError that names the place, the key, its value and what was
-    expected.
+    The variable of a key is ``prefix`` with its name in capitals; an override of None is none. Relative
+    directories of a file are relative to the working directory. Returns, too, the place of each key that is
+    given: the file, a variable, an option. Raises ConfigurationError that names the place, the key, its value
+    and what was expected.
     """
-    return _validated(model, path, *_gather(model, path, prefix, overrides, environment))
-
-
-def _gather(
-    model: type[BaseModel],
-    path: str | os.PathLike[str] | None,
-    prefix: str,
-    overrides: Mapping[str, Any] | None,
-    environment: Mapping[str, str],
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """The value of each key that is given, as it stands there, and the place that it is from."""
     values: dict[str, Any] = {} if path is None else values_in(path)
     places = dict.fromkeys(values, str(path))
     for key in map(key_of, model.model_fields):
@@ -97,19 +85,11 @@ def _gather(
             values[key] = environment[variable]
             places[key] = f"environment variable {variable}"
     for key, value in (overrides or {}).items():
-        values[key] = value
-        places[key] = "option"
-    return values, places
-
-
-def _validated(
-    model: type[Config],
-    path: str | os.PathLike[str] | None,
-    values: Mapping[str, Any],
-    places: Mapping[str, str],
-) -> Config:
+        if value is not None:
+            values[key] = value
+            places[key] = "option"
     try:
-        return model.model_validate(values)
+        return model.model_validate(values), places
     except ValidationError as error:
         keys = [key_of(name) for name in model.model_fields]
         raise ConfigurationError(

@@ -150,6 +150,11 @@ def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section
     )
 
 
+def do_not_fit(text: str) -> PydanticCustomError:
+    """What a validator raises of keys that are right each by itself."""
+    return PydanticCustomError("together", "{text}", {"text": text})
+
+
 def key_of(field_name: str) -> str:
     """The key of a field: its unit stands in the value."""
     return field_name.removesuffix("_ns")
