@@ -224,7 +224,7 @@ class ClusteredServiceAgent:
         try:
             self.state.log_position = recovery.log_position
             self.state.cluster_time = recovery.timestamp
-            self.adapter.start(recovery.log_position)
+            self.adapter.advance(recovery.log_position)
             image = self._load_snapshot(recovery) if recovery.leadership_term_id != NULL_VALUE else None
             self._callbacks.call_guarded("on_start", self._cluster, image)
             self.compiled = self._callbacks.compiled()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cluster.errors import LocalProtocolError
@@ -16,18 +18,14 @@ from cluster.service.service_state import ServiceState
 from cluster.service.session_egress import MOCKED_OFFER
 
 
+@dataclass(frozen=True, slots=True)
 class BatchAnswers:
     """Hands them over, with the ids of those to supervised sessions."""
 
-    __slots__ = ("_context", "_outbox", "_sessions", "_state")
-
-    def __init__(
-        self, context: ServiceContext, state: ServiceState, sessions: OpenSessions, outbox: Outbox
-    ) -> None:
-        self._context = context
-        self._state = state
-        self._sessions = sessions
-        self._outbox = outbox
+    _context: ServiceContext
+    _state: ServiceState
+    _sessions: OpenSessions
+    _outbox: Outbox
 
     def offer(
         self,

@@ -60,10 +60,6 @@ class BoundedLogAdapter:
         """Whether the log that is held has been read to its end."""
         return self._log is not None and self.position >= self.max_log_position
 
-    def start(self, position: int) -> None:
-        """Begin after what a snapshot has."""
-        self.advance(position)
-
     def advance(self, position: int) -> None:
         """Everything before ``position`` has been handed over."""
         self.cursor.advance(position)

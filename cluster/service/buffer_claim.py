@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.errors import LocalProtocolError
-from cluster.service.room import Room
 
 
 class Claimed(NamedTuple):
@@ -62,39 +61,3 @@ def open_claim(claim: BufferClaim, length: int, claimed: Claimed) -> None:
     check_unused(claim)
     claim.buffer = memoryview(bytearray(length))
     claim._claimed = claimed
-
-
-class Claims:
-    """Those of one service that are open."""
-
-    def __init__(self, check_may_send: Callable[[], None]) -> None:
-        self.check_may_send = check_may_send
-        self._open: list[BufferClaim] = []
-
-    def open(
-        self,
-        claim: BufferClaim,
-        length: int,
-        room: Room,
-        reserved: int,
-        offer: Callable[[memoryview], int],
-    ) -> bool:
-        """Give ``claim`` a buffer to commit; False without ``reserved`` room. Raises LocalProtocolError."""
-        check_unused(claim)
-        if not room.has(reserved):
-            return False
-        room.used += reserved
-        claimed = Claimed(self.check_may_send, lambda: self._release(claim, room, reserved), offer)
-        open_claim(claim, length, claimed)
-        self._open.append(claim)
-        return True
-
-    def _release(self, claim: BufferClaim, room: Room, reserved: int) -> None:
-        """It is committed or aborted."""
-        room.used -= reserved
-        self._open = [other for other in self._open if other is not claim]
-
-    def abort_all(self) -> None:
-        """Nobody will commit them: the callback that could has failed."""
-        for claim in self._open:
-            claim.abort()

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from cluster.service.buffer_claim import BufferClaim
 from cluster.service.payload import Payload
 from cluster.service.session_egress import SessionEgress
 
 
+@dataclass(slots=True, eq=False)
 class ClientSession:
     """One open session. Offers reach the client on the leader; elsewhere they are only acted."""
 
-    __slots__ = ("_egress", "encoded_principal", "id", "response_channel", "response_stream_id")
-
-    def __init__(
-        self,
-        cluster_session_id: int,
-        response_stream_id: int,
-        response_channel: str,
-        encoded_principal: bytes,
-        egress: SessionEgress,
-    ) -> None:
-        self.id = cluster_session_id
-        self.response_stream_id = response_stream_id
-        self.response_channel = response_channel
-        self.encoded_principal = encoded_principal
-        self._egress = egress
+    id: int
+    response_stream_id: int = field(repr=False)
+    response_channel: str
+    encoded_principal: bytes = field(repr=False)
+    _egress: SessionEgress = field(repr=False)
 
     @property
     def cluster_session_id(self) -> int:
@@ -58,6 +51,3 @@ class ClientSession:
     def close(self) -> bool:
         """Ask the consensus module to close the session; it ends with ``on_session_close``."""
         return self._egress.close()
-
-    def __repr__(self) -> str:
-        return f"ClientSession(id={self.id}, response_channel={self.response_channel!r})"

@@ -8,6 +8,7 @@ Source: ServiceSnapshotTaker, ServiceSnapshotLoader.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.archive.snapshot_archive import SnapshotArchive, SnapshotImage, SnapshotPublication
@@ -36,13 +37,13 @@ class Snapshots(Protocol):
     def open(self, recording_id: int) -> SnapshotImage: ...
 
 
+@dataclass(frozen=True, slots=True)
 class ArchivedSnapshots:
     """``Snapshots`` of a service that shares its member's thread: written at once, into the archive."""
 
-    def __init__(self, service_id: int, archive: SnapshotArchive, channel: ServiceChannel) -> None:
-        self._service_id = service_id
-        self._archive = archive
-        self._channel = channel
+    _service_id: int
+    _archive: SnapshotArchive
+    _channel: ServiceChannel
 
     def take(self, log_position: int, write: WriteSnapshot) -> int:
         publication = self._archive.create(streams.SERVICE_SNAPSHOT, self._service_id, log_position)

@@ -51,8 +51,7 @@ class OpenSessions:
     ) -> ClientSession:
         """Add the session that the log or a snapshot has."""
         session_id = opened.cluster_session_id
-        egress = SessionEgress(session_id, self._state, self._outbox, self._context)
-        egress.is_connected = is_connected
+        egress = SessionEgress(session_id, self._state, self._outbox, self._context, is_connected)
         self._egress[session_id] = egress
         channel = opened.response_channel
         message_count: int | None = 0

@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cluster.errors import ClusterError
-from cluster.service.buffer_claim import BufferClaim, Claims
+from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
 from cluster.service.channel import EGRESS_OVERHEAD, ServiceChannel, ServiceEgress
 from cluster.service.egress_builder import EgressBuilder
+from cluster.service.room import Room
 from cluster.service.service_state import ServiceState
 
 
@@ -29,7 +30,7 @@ class Outbox:
         self.check_may_send = check_may_send
         self._channel = channel
         self._state = state
-        self._claims = Claims(check_may_send)
+        self._claims: list[BufferClaim] = []  # that are open
         self._answers = EgressBuilder()
 
     def send(self, message: bytes) -> bool:
@@ -58,18 +59,38 @@ class Outbox:
     def claim_message(
         self, claim: BufferClaim, length: int, reserved: int, offer: Callable[[memoryview], int]
     ) -> bool:
-        """Claim ``length`` bytes of a message to the consensus module; as ``Claims.open``."""
-        return self._claims.open(claim, length, self._channel.control_room, reserved, offer)
+        """Give ``claim`` a buffer for a message to the consensus module; False without ``reserved`` room.
+
+        Raises LocalProtocolError for a claim that is open.
+        """
+        return self._claim(self._channel.control_room, claim, length, reserved, offer)
 
     def claim_answer(
         self, claim: BufferClaim, length: int, reserved: int, offer: Callable[[memoryview], int]
     ) -> bool:
-        """Claim ``length`` bytes of an answer; as ``Claims.open``."""
-        return self._claims.open(claim, length, self._channel.egress_room, reserved, offer)
+        """The same for an answer."""
+        return self._claim(self._channel.egress_room, claim, length, reserved, offer)
+
+    def _claim(
+        self, room: Room, claim: BufferClaim, length: int, reserved: int, offer: Callable[[memoryview], int]
+    ) -> bool:
+        check_unused(claim)
+        if not room.has(reserved):
+            return False
+        room.used += reserved
+
+        def release() -> None:
+            room.used -= reserved
+            self._claims = [other for other in self._claims if other is not claim]
+
+        open_claim(claim, length, Claimed(self.check_may_send, release, offer))
+        self._claims.append(claim)
+        return True
 
     def abort_claims(self) -> None:
         """Nobody will commit those that are open: the callback that could has failed."""
-        self._claims.abort_all()
+        for claim in self._claims:
+            claim.abort()
 
     def flush(self) -> None:
         """Hand the answers given one at a time to the consensus module, as one batch of their term."""

@@ -7,6 +7,7 @@ them until the client has them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cluster.protocol.enums import Offer, Role
 from cluster.protocol.link import answer_id_of
@@ -22,40 +23,25 @@ from cluster.service.service_state import ServiceState
 MOCKED_OFFER = 1
 
 
+@dataclass(slots=True, eq=False)
 class SessionEgress:
     """Answers to one session; ``is_connected`` only on the leader, and if the container is a responder."""
 
-    __slots__ = (
-        "_length_max",
-        "_outbox",
-        "_position",
-        "_service_id",
-        "_session_id",
-        "_state",
-        "answered",
-        "is_closing",
-        "is_connected",
-        "is_open",
-        "is_supervised",
-    )
-
-    def __init__(self, session_id: int, state: ServiceState, outbox: Outbox, context: ServiceContext) -> None:
-        self._session_id = session_id
-        self._state = state
-        self._outbox = outbox
-        self._service_id = context.service_id
-        self._length_max = context.max_message_length
-        self._position = 0  # bytes of answers so far, their headers included
-        self.is_open = True
-        self.is_connected = False
-        self.is_closing = False  # the service has asked for it
-        self.is_supervised = False
-        self.answered = 0  # answers since a supervised session was opened
+    _session_id: int
+    _state: ServiceState
+    _outbox: Outbox
+    _context: ServiceContext
+    is_connected: bool = False
+    is_open: bool = True
+    is_closing: bool = False  # the service has asked for it
+    is_supervised: bool = False
+    answered: int = 0  # answers since a supervised session was opened
+    _position: int = 0  # bytes of answers so far, their headers included
 
     def offer(self, payload: Sequence[Payload]) -> int:
         """``ClientSession.offer``."""
         self._outbox.check_may_send()
-        message = gathered(payload, self._length_max)
+        message = gathered(payload, self._context.max_message_length)
         if (refused := self._refusal()) is not None:
             return refused
         answer_id = self.next_answer_id if self.is_supervised else 0
@@ -70,7 +56,7 @@ class SessionEgress:
     def try_claim(self, length: int, claim: BufferClaim) -> int:
         """``ClientSession.try_claim``."""
         self._outbox.check_may_send()
-        check_length(length, self._length_max)
+        check_length(length, self._context.max_message_length)
         refused = self._refusal()
         if refused is not None and refused != MOCKED_OFFER:
             return refused
@@ -91,7 +77,7 @@ class SessionEgress:
     @property
     def next_answer_id(self) -> int:
         """Of the next answer to a supervised session."""
-        return answer_id_of(self._service_id, self.answered + 1)
+        return answer_id_of(self._context.service_id, self.answered + 1)
 
     def _offer_claimed(self, message: memoryview) -> int:
         return self.offer((message,))
