@@ -23,8 +23,9 @@ from cluster.counters import CountersFile
 from cluster.errors import ClusterError
 from cluster.node import signals
 from cluster.node.backup_config import BackupConfig
+from cluster.node.hosted_service import ServiceCounters
 from cluster.node.node_log import NodeLog
-from cluster.node.standby_hosts import StandbyHosts
+from cluster.node.standby_hosts import HostedServices
 from cluster.protocol.backup import StandbySnapshot
 from cluster.reader.member_request import MemberRequest
 from cluster.reader.member_supplier import MemberSupplier
@@ -168,18 +169,16 @@ class BackupProcess:
         return MemberRequest(endpoint, self._world, config.credentials, config.cluster_id, snapshot)
 
     def _open_standby(self, counters: BackupCounters, announcements: Announcements | None) -> Standby:
-        hosts = StandbyHosts(
-            self._config,
-            self._counters_file,
-            self._directory.mark_files[0],
-            self._world.poller,
-            self._log,
-        )
+        settings, mark_file = self._config.service_settings, self._directory.mark_files[0]
+        of_services = [
+            ServiceCounters.allocate(self._counters_file, settings, service_id)
+            for service_id in range(len(settings.services))
+        ]
         return Standby(
             self._config.module_context,
             self._directory,
             StandbyCounters(counters, self._config.cluster_id),
-            hosts.open,
+            partial(HostedServices, self._config, of_services, mark_file, self._world.poller, self._log),
             on_event=self._log.info,
             on_error=self._on_error,
             on_snapshot=lambda position: None if announcements is None else announcements.announce(),

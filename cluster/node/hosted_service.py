@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections import Counter as Tally
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, Self
 
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.archive.stored_recording import StoredRecording
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
 from cluster.log.frames import message_length_max
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.member.services.remote_service import RemotePorts, RemoteService, ServiceProcess
+from cluster.node.disk_failures import SURVIVED
 from cluster.node.ports import ServiceSettings
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.service_link import ServicePosition, ServiceStart
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.channel import ServiceChannel
+from cluster.service.channel import RecoveryState, ServiceChannel
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.container_snapshot import ArchivedSnapshots
 from cluster.service.service_context import ServiceContext
@@ -68,28 +72,93 @@ class ServiceCounters(NamedTuple):
         self.cycle_time_exceeded.set(position.cycle_time_exceeded)
 
 
+@dataclass(frozen=True, slots=True)
+class HostPorts:
+    """What a life gives to the services that it hosts. ``on_error`` hears of all that goes wrong in one."""
+
+    settings: ServiceSettings
+    load: Callable[[int], ClusteredService]
+    open_process: Callable[[int], ServiceProcess]  # of a service that is not inline
+    snapshots: SnapshotArchive
+    recording: Callable[[], StoredRecording | None]  # that holds the log
+    newest_snapshot: Callable[[int], RecoveryState | None]  # not beyond this position
+    commit_position: Callable[[], int]
+    tell: Callable[[str], None]
+    on_error: Callable[[HostedService, Exception], None]
+    on_service_error: OnServiceError
+
+
 class HostedService:
     """What takes its turns, its counters, and its mark file, which is its owner's to close."""
 
     def __init__(
         self,
         service_id: int,
-        agent: ServiceAgent,
         channel: ServiceChannel,
         counters: ServiceCounters,
         mark_file: ClusterMarkFile,
-        settings: ServiceSettings,
-        on_error: OnServiceError,
+        ports: HostPorts,
     ) -> None:
+        settings = ports.settings
         self.name = f"service {service_id}"
-        self.slow_turns: SlowTurns | None = None  # of an inline one
-        self.agent = agent
+        self.slow_turns: SlowTurns | None = None
         self.counters = counters
         self.mark_file = mark_file
         self.channel = channel
         self._is_stopped_by_errors = settings.service_error_policy == "stop"
-        self._on_error = on_error
+        self._ports = ports
         self._error_kinds: Tally[str] = Tally()
+        make = self._inline if settings.service_modes[service_id] == "inline" else self._remote
+        self.agent = make(service_id, _start(service_id, settings))
+
+    def _inline(self, service_id: int, start: ServiceStart) -> ServiceAgent:
+        """The container of a service that shares its member's thread."""
+        ports = self._ports
+        return ClusteredServiceAgent(
+            ports.load(service_id),
+            self.channel,
+            ports.commit_position,
+            ServiceContext.of(service_id, start),
+            duty_cycle_tracker=DutyCycleStallTracker(
+                self.counters,  # type: ignore[arg-type]  # has the two that the tracker sets
+                start.cycle_threshold_ns,
+            ),
+            snapshots=ArchivedSnapshots(service_id, ports.snapshots, self.channel),
+            on_reported=self._on_agent_error,
+        )
+
+    def _remote(self, service_id: int, start: ServiceStart) -> ServiceAgent:
+        """What stands for a service in a process of its own."""
+        ports, settings = self._ports, self._ports.settings
+        remote_ports = RemotePorts(
+            process=ports.open_process(service_id),
+            snapshots=ports.snapshots,
+            recording=ports.recording,
+            newest_snapshot=ports.newest_snapshot,
+            commit_position=ports.commit_position,
+            gauges=self.counters,
+            tell=ports.tell,
+            on_error=self._on_agent_error,
+            snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
+            termination_timeout_ns=settings.context.termination_timeout_ns,
+        )
+        return RemoteService(service_id, start, self.channel, remote_ports)
+
+    def _on_agent_error(self, error: Exception) -> None:
+        self._ports.on_error(self, error)
+
+    def turn(self, now_ns: int, cluster_time: int) -> int:
+        """``do_work``; of what it raises the host hears, and the service goes on after that entry.
+
+        Raises SURVIVED when the disk fails it, and AgentTermination.
+        """
+        try:
+            return self.do_work(now_ns, cluster_time)
+        except (AgentTermination, *SURVIVED):
+            raise
+        except Exception as error:
+            self._on_agent_error(error)
+            return 0
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Give it a turn, and show how far it has come."""
@@ -109,7 +178,7 @@ class HostedService:
             self._error_kinds[error.kind] += 1
             count = self._error_kinds[error.kind]
             if count & (count - 1) == 0:
-                self._on_error(error, count)
+                self._ports.on_service_error(error, count)
 
     def check_policy(self, error: Exception) -> None:
         """Raise AgentTermination where the configuration says that an error of a service ends its member."""
@@ -117,78 +186,33 @@ class HostedService:
             raise AgentTermination(f"{error}; service_error_policy is stop") from error
 
 
+@dataclass(slots=True)
 class SlowTurns:
     """Says once that an inline service holds up its member: as long as a turn of its own takes."""
 
-    def __init__(
-        self,
-        name: str,
-        agent: ClusteredServiceAgent,
-        threshold_ns: int,
-        clock_ns: Callable[[], int],
-        tell: Callable[[str], None],
-    ) -> None:
-        self._name = name
-        self._agent = agent
-        self._limit_ns = HELD_UP_TURNS * threshold_ns
-        self._clock_ns = clock_ns
-        self._tell = tell
-        self._began_ns = 0
-        self._is_told = False
+    name: str
+    agent: ClusteredServiceAgent
+    threshold_ns: int
+    clock_ns: Callable[[], int]
+    tell: Callable[[str], None]
+    began_ns: int = 0
+    is_told: bool = False
 
     def begin(self) -> None:
-        self._began_ns = self._clock_ns()
+        self.began_ns = self.clock_ns()
 
     def end(self) -> None:
-        took_ns = self._clock_ns() - self._began_ns
-        if took_ns > self._limit_ns and not self._is_told:
-            self._is_told = True
-            self._tell(
-                f"{self._name} runs inline and has held up its member for {took_ns / 1e9:.1f} s in "
-                f'{self._agent.last_callback}: with service_mode = ["process"] the member would go on'
+        took_ns = self.clock_ns() - self.began_ns
+        if took_ns > HELD_UP_TURNS * self.threshold_ns and not self.is_told:
+            self.is_told = True
+            self.tell(
+                f"{self.name} runs inline and has held up its member for {took_ns / 1e9:.1f} s in "
+                f'{self.agent.last_callback}: with service_mode = ["process"] the member would go on'
             )
 
 
-def inline_agent(
-    service_id: int,
-    service: ClusteredService,
-    channel: ServiceChannel,
-    counters: ServiceCounters,
-    settings: ServiceSettings,
-    commit_position: Callable[[], int],
-    archive: SnapshotArchive,
-    on_reported: Callable[[ServiceError], None],
-) -> ClusteredServiceAgent:
-    """The container of a service that shares its member's thread."""
-    context = settings.context
-    return ClusteredServiceAgent(
-        service,
-        channel,
-        commit_position,
-        ServiceContext(
-            service_id=service_id,
-            client_id=service_id + 1,
-            app_version=context.app_version,
-            is_responder=settings.service_responder,
-            service_name=settings.services[service_id],
-            cluster_id=context.cluster_id,
-            member_id=context.member_id,
-            cluster_directory=settings.cluster_directory,
-            archive_directory=settings.archive_directory,
-            max_message_length=message_length_max(context.log_term_length),
-            log_fragment_limit=settings.log_fragment_limit,
-        ),
-        duty_cycle_tracker=DutyCycleStallTracker(
-            counters,  # type: ignore[arg-type]  # has the two that the tracker sets
-            settings.service_cycle_threshold_ns,
-        ),
-        snapshots=ArchivedSnapshots(service_id, archive, channel),
-        on_reported=on_reported,
-    )
-
-
-def service_start(service_id: int, settings: ServiceSettings) -> ServiceStart:
-    """What a process is told of its service; where it starts is put in when it starts."""
+def _start(service_id: int, settings: ServiceSettings) -> ServiceStart:
+    """What a service goes by; where one in a process of its own starts is put in when it starts."""
     context = settings.context
     return ServiceStart(
         cluster_id=context.cluster_id,

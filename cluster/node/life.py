@@ -17,16 +17,15 @@ from contextlib import ExitStack
 
 from cluster.archive.mark_files import ClusterMarkFile, MarkFile
 from cluster.consensus.context import NULL_VALUE
-from cluster.errors import AgentTermination, ClusterError, UnexpectedError
+from cluster.errors import ClusterError, UnexpectedError
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy.lend import BusyTurns
 from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.disk.snapshots import recovery_state
-from cluster.member.services.remote_service import RemotePorts, RemoteService
-from cluster.node.disk_failures import SURVIVED, DiskFailures
-from cluster.node.hosted_service import HostedService, ServiceCounters, SlowTurns, inline_agent, service_start
+from cluster.node.disk_failures import DiskFailures
+from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, SlowTurns
 from cluster.node.ports import LifeSettings, Ports
 from cluster.protocol.enums import ClusterComponentType
 from cluster.service.agent import ClusteredServiceAgent
@@ -114,11 +113,24 @@ class MemberLife:
             on_error=lambda error: ports.record(ports.mark_file, "consensus module", error),
             distrusts_log=distrusts_log,
         )
-        self.opened.callback(self.consensus_module.parts.standby_snapshots.close)
+        module = self.consensus_module
+        self.opened.callback(module.parts.standby_snapshots.close)
+        hosting = HostPorts(
+            self.settings,
+            load=ports.load_service,
+            open_process=ports.open_service_process,
+            snapshots=module.parts.snapshots.archive,
+            recording=lambda: module.log.recording,
+            newest_snapshot=self._newest_snapshot,
+            commit_position=self.counters.commit_position.get,
+            tell=ports.on_event,
+            on_error=self._on_service_error,
+            on_service_error=ports.on_service_error,
+        )
         for service_id, channel in enumerate(channels):
-            self.services.append(self._host(service_id, channel))
+            self.services.append(self._host(service_id, channel, hosting))
 
-    def _host(self, service_id: int, channel: ServiceChannel) -> HostedService:
+    def _host(self, service_id: int, channel: ServiceChannel, hosting: HostPorts) -> HostedService:
         settings = self.settings
         mark_file = ClusterMarkFile.create(
             settings.cluster_directory,
@@ -133,51 +145,16 @@ class MemberLife:
         )
         self.opened.callback(self._close_mark_file, mark_file)
         counters = ServiceCounters.allocate(self.counters_file, settings, service_id)
-        is_inline = settings.service_modes[service_id] == "inline"
-        on_error = self._ports.on_service_error
-        if not is_inline:
-            remote = self._remote(service_id, channel, counters)
-            return HostedService(service_id, remote, channel, counters, mark_file, settings, on_error)
-        agent = self._inline(service_id, channel, counters)
-        hosted = HostedService(service_id, agent, channel, counters, mark_file, settings, on_error)
-        hosted.slow_turns = SlowTurns(
-            f"service {service_id} ({settings.services[service_id]})",
-            agent,
-            settings.service_cycle_threshold_ns,
-            self._ports.monotonic_ns,
-            self._ports.on_event,
-        )
+        hosted = HostedService(service_id, channel, counters, mark_file, hosting)
+        if isinstance(hosted.agent, ClusteredServiceAgent):
+            hosted.slow_turns = SlowTurns(
+                f"{hosted.name} ({settings.services[service_id]})",
+                hosted.agent,
+                settings.service_cycle_threshold_ns,
+                self._ports.monotonic_ns,
+                self._ports.on_event,
+            )
         return hosted
-
-    def _inline(
-        self, service_id: int, channel: ServiceChannel, counters: ServiceCounters
-    ) -> ClusteredServiceAgent:
-        return inline_agent(
-            service_id,
-            self._ports.load_service(service_id),
-            channel,
-            counters,
-            self.settings,
-            self.counters.commit_position.get,
-            self.consensus_module.parts.snapshots.archive,
-            lambda error: self._on_service_error(self.services[service_id], error),
-        )
-
-    def _remote(self, service_id: int, channel: ServiceChannel, counters: ServiceCounters) -> RemoteService:
-        settings, module = self.settings, self.consensus_module
-        ports = RemotePorts(
-            process=self._ports.open_service_process(service_id),
-            snapshots=module.parts.snapshots.archive,
-            recording=lambda: module.log.recording,
-            newest_snapshot=self._newest_snapshot,
-            commit_position=self.counters.commit_position.get,
-            gauges=counters,
-            tell=self._ports.on_event,
-            on_error=lambda error: self._on_service_error(self.services[service_id], error),
-            snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
-            termination_timeout_ns=settings.context.termination_timeout_ns,
-        )
-        return RemoteService(service_id, service_start(service_id, settings), channel, ports)
 
     def _newest_snapshot(self, position_max: int) -> RecoveryState | None:
         """For a service that starts again: its module has loaded or taken it, and knows that it is whole."""
@@ -225,15 +202,7 @@ class MemberLife:
         return work_count + self.consensus_module.publish_egress()
 
     def _turn_services(self, now_ns: int, cluster_time: int) -> int:
-        work_count = 0
-        for service in self.services:
-            try:
-                work_count += service.do_work(now_ns, cluster_time)
-            except (AgentTermination, *SURVIVED):
-                raise
-            except Exception as error:
-                self._on_service_error(service, error)
-        return work_count
+        return sum(service.turn(now_ns, cluster_time) for service in self.services)
 
     def turn_busily(self) -> int | None:
         """Take compiled turns until something is rare: why (``busy/words.py``), None where it took none."""

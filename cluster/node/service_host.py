@@ -128,19 +128,7 @@ class ServiceHost:
             service,
             link.channel,
             lambda: link.commit_position,
-            ServiceContext(
-                service_id=self._service_id,
-                client_id=self._service_id + 1,
-                app_version=start.app_version,
-                is_responder=start.is_responder,
-                service_name=start.name.decode(),
-                cluster_id=start.cluster_id,
-                member_id=start.member_id,
-                cluster_directory=start.cluster_directory.decode(),
-                archive_directory=start.archive_directory.decode(),
-                max_message_length=start.max_message_length,
-                log_fragment_limit=start.log_fragment_limit,
-            ),
+            ServiceContext.of(self._service_id, start),
             duty_cycle_tracker=DutyCycleStallTracker(
                 link.cycles,  # type: ignore[arg-type]  # has the two that the tracker sets
                 start.cycle_threshold_ns,

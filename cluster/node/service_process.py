@@ -44,10 +44,10 @@ def socket_path(driver_directory: str, service_id: int) -> str:
     return f"{driver_directory}/service-{service_id}.sock"
 
 
-def command_of(driver_directory: str, service_id: int) -> list[str]:
-    """How a member starts the process of its service."""
+def command_of(driver_directory: str, service_id: int, mode: str) -> list[str]:
+    """How a member starts the process of its service; empty where somebody else does."""
     where = ["--driver-dir", driver_directory, "--service-id", str(service_id), "--child"]
-    return [sys.executable, "-m", "cluster", "service", *where]
+    return [] if mode == "external" else [sys.executable, "-m", "cluster", "service", *where]
 
 
 def open_process(

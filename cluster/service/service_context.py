@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Self
 
+from cluster.protocol.service_link import ServiceStart
 from cluster.protocol.versions import DEFAULT_APP_VERSION
 
 SERVICE_ID_MAX = 9
@@ -36,6 +38,23 @@ class ServiceContext:
     # and a slow one (10 µs a message) still yields well within the 100 ms threshold of a cycle.
     log_fragment_limit: int = 4096
     log_read_bytes: int = 1024 * 1024
+
+    @classmethod
+    def of(cls, service_id: int, start: ServiceStart) -> Self:
+        """As a member says of the service."""
+        return cls(
+            service_id=service_id,
+            service_name=start.name.decode(),
+            cluster_id=start.cluster_id,
+            member_id=start.member_id,
+            cluster_directory=start.cluster_directory.decode(),
+            archive_directory=start.archive_directory.decode(),
+            client_id=service_id + 1,
+            app_version=start.app_version,
+            is_responder=start.is_responder,
+            max_message_length=start.max_message_length,
+            log_fragment_limit=start.log_fragment_limit,
+        )
 
     def __post_init__(self) -> None:
         assert 0 <= self.service_id <= SERVICE_ID_MAX
