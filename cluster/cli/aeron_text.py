@@ -25,8 +25,12 @@ def camel_case(name: str) -> str:
 
 def fields(record: Any) -> dict[str, Any]:
     """A record's fields by Aeron's names, enumerations by name."""
+    return {name: _plain(value) for name, value in _values(record).items()}
+
+
+def _values(record: Any) -> dict[str, Any]:
     values = record.as_dict() if hasattr(record, "as_dict") else record._asdict()
-    return {camel_case(name): _plain(value) for name, value in values.items()}
+    return {camel_case(name): value for name, value in values.items()}
 
 
 def _plain(value: Any) -> Any:
@@ -38,19 +42,14 @@ def _plain(value: Any) -> Any:
 def message_text(name: str, record: Any, schema: tuple[int, int, int]) -> str:
     """As SBE's decoders print themselves; ``schema`` is template id, schema id and version."""
     template_id, schema_id, version = schema
+    quoted = {name for name, value in _values(record).items() if isinstance(value, str | bytes)}
     parts = (
-        f"{field}='{value}'" if isinstance(value, str) and not _is_enum(record, field) else f"{field}={value}"
-        for field, value in fields(record).items()
+        f"{name}='{value}'" if name in quoted else f"{name}={value}" for name, value in fields(record).items()
     )
     return (
         f"[{name}](sbeTemplateId={template_id}|sbeSchemaId={schema_id}|sbeSchemaVersion={version}"
         f"|sbeBlockLength={record.BLOCK_LENGTH}):{'|'.join(parts)}"
     )
-
-
-def _is_enum(record: Any, field: str) -> bool:
-    values = record.as_dict() if hasattr(record, "as_dict") else record._asdict()
-    return any(camel_case(name) == field and isinstance(value, Enum) for name, value in values.items())
 
 
 def mark_text(header: MarkFileHeader) -> str:

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import AsJson, example, print_result
 from cluster.errors import ClusterError, NotLeader, TimedOut
+from cluster.reader.member_directory import is_running, members_in
+from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.node.control import ControlAction
     from cluster.protocol.link import ControlOutcome
     from cluster.protocol.mark_file import ClusterMarkFileHeader
-    from cluster.transport.endpoint import Endpoint
-    from cluster.transport.log_client import LogClient
 
 POLL_S = 0.01
 END_TIMEOUT_S = 30.0
@@ -129,7 +130,7 @@ def transfer_leadership(
     if directory is not None:
         leader_id = transfer_on_host(directory, to)
     else:
-        leader_id = transfer_over_network(_members_at(endpoints), to)
+        leader_id = transfer_over_network(parse_endpoints(endpoints or ""), to)
     if to not in (None, leader_id):
         raise ClusterError(f"member {leader_id} leads now, and not member {to}")
     print_result(as_json, {"leaderMemberId": leader_id}, f"member {leader_id} leads")
@@ -154,7 +155,9 @@ def _ask_on_host(action: ControlAction, directory: Path) -> int:
     member = directory if action.is_of_node else leader_directory(directory)
     mark = _carry_out(action, member)
     if action.is_end:
-        _await_end(str(directory))
+        files = OsFiles()
+        members = members_in(files, str(directory)) or [str(directory)]
+        _await_nobody(lambda: [member for member in members if is_running(files, member)])
     return mark.member_id
 
 
@@ -207,41 +210,29 @@ def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:
     return mark
 
 
-def _await_end(directory: str) -> None:
-    """Wait until no process has the member's directory, or those of a whole cluster. Raises TimedOut."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running, members_in
-
-    files = OsFiles()
-    members = members_in(files, directory) or [directory]
+def _await_nobody(running: Callable[[], list[str]]) -> None:
+    """Wait until none are running. Raises TimedOut that names who is."""
     deadline = time.monotonic() + END_TIMEOUT_S
-    while running := [member for member in members if is_running(files, member)]:
+    while left := running():
         if time.monotonic() > deadline:
-            raise TimedOut(f"not ended within {END_TIMEOUT_S:g} s: {', '.join(running)}")
+            raise TimedOut(f"not ended within {END_TIMEOUT_S:g} s: {', '.join(left)}")
         time.sleep(POLL_S)
 
 
 def _ask_over_network(action: ControlAction, endpoints: str | None) -> int:
     """By a request to the leader, or to the one member that is named; returns the member that did it."""
-    members = _members_at(endpoints)
+    members = parse_endpoints(endpoints or "")
     if action.is_of_node and len(members) > 1:
         raise typer.BadParameter(f"expected one member, not {len(members)}", param_hint="--endpoints")
     outcome = _outcome_of(action, members)
     if action.is_end:
-        _await_silence(members)
+        _await_nobody(lambda: [str(at) for at in members.values() if _is_listened_at(at)])
     return outcome.member_id
-
-
-def _members_at(endpoints: str | None) -> dict[int, Endpoint]:
-    from cluster.transport.endpoint import parse_endpoints
-
-    return parse_endpoints(endpoints or "")
 
 
 def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlOutcome:
     """What the first that leads says. Raises NotLeader, AuthenticationRejected."""
     from cluster.protocol.link import LinkErrorCode
-    from cluster.transport.endpoint import adopt_endpoints
     from cluster.transport.log_client import Unreachable
 
     answers: dict[Endpoint, str] = {}
@@ -267,25 +258,11 @@ def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlO
 
 def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
     from cluster.protocol.link import ControlRequest
-
-    with closing(_open_client(endpoint)) as client:
-        return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
-
-
-def _open_client(endpoint: Endpoint) -> LogClient:
     from cluster.transport.member_status import log_client_opener
     from cluster.transport.tls import tls_in
 
-    return log_client_opener(None)(endpoint, CONNECT_TIMEOUT_S, tls_in(os.environ))
-
-
-def _await_silence(members: dict[int, Endpoint]) -> None:
-    """Wait until nobody listens at the members' endpoints. Raises TimedOut."""
-    deadline = time.monotonic() + END_TIMEOUT_S
-    while listening := [str(endpoint) for endpoint in members.values() if _is_listened_at(endpoint)]:
-        if time.monotonic() > deadline:
-            raise TimedOut(f"not ended within {END_TIMEOUT_S:g} s: {', '.join(listening)}")
-        time.sleep(POLL_S)
+    with closing(log_client_opener(None)(endpoint, CONNECT_TIMEOUT_S, tls_in(os.environ))) as client:
+        return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
 
 
 def _is_listened_at(endpoint: Endpoint) -> bool:
