@@ -84,12 +84,7 @@ def source_of(made: NextMembers, closed: Mapping[str, LastWords]) -> str:
 
 
 def make_member(
-    source: MemberFolders,
-    member: Place,
-    made: NextMembers,
-    *,
-    epoch_ms: Callable[[], int],
-    tell: Callable[[str], None],
+    source: MemberFolders, member: Place, made: NextMembers, *, epoch_ms: Callable[[], int]
 ) -> bool:
     """Make the directory of a member with the log in ``source_of``; False if it was there, made of the same.
 
@@ -98,7 +93,7 @@ def make_member(
     """
     if _is_made(member, made):
         return False
-    restore_member(source, member, founding=made.founding, to_position=None, epoch_ms=epoch_ms, tell=tell)
+    restore_member(source, member, founding=made.founding, to_position=None, epoch_ms=epoch_ms)
     return True
 
 

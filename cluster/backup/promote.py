@@ -21,9 +21,7 @@ from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 
 
-def promote_backup(
-    backup: Place, *, joins: bool, epoch_ms: Callable[[], int], tell: Callable[[str], None]
-) -> Restored:
+def promote_backup(backup: Place, *, joins: bool, epoch_ms: Callable[[], int]) -> Restored:
     """Let a backup be the only member of a new cluster or, if it ``joins``, a member of the old one.
 
     An attempt that failed can be made again, also the other way. Raises NotAClusterDirectory, DirectoryInUse
@@ -42,7 +40,6 @@ def promote_backup(
             if joins
             else Founding("promote", ClusterIdentity(0).with_members(None, (ANY_MEMBER_ID,))),
             epoch_ms=epoch_ms,
-            tell=tell,
         )
         files.unlink(f"{cluster}/{CLUSTER_MARK_FILE_NAME}")
         files.sync_directory(cluster)

@@ -98,7 +98,6 @@ def restore_member(
     founding: Founding,
     to_position: int | None,
     epoch_ms: Callable[[], int],
-    tell: Callable[[str], None],
 ) -> Restored:
     """Make a member's directory, its log up to ``to_position``.
 
@@ -115,7 +114,6 @@ def restore_member(
         to_position=to_position,
         founding=founding,
         epoch_ms=epoch_ms,
-        tell=tell,
     )
     cluster = f"{member.path}/cluster"
     member.files.rename(_unfinished(member), f"{cluster}/{RECORDING_LOG_FILE_NAME}")
@@ -136,7 +134,6 @@ def prepare(
     to_position: int | None,
     founding: Founding | None,
     epoch_ms: Callable[[], int],
-    tell: Callable[[str], None],
 ) -> Restored:
     """Check and cut what is there, recording.log in ``log_folder``, and let it be a member's.
 
@@ -147,7 +144,7 @@ def prepare(
     with closing(Archive.open(f"{member.path}/archive", files=files, epoch_ms=epoch_ms)) as archive:
         recording_log = RecordingLog.open(log_folder, files=files, find_recording=archive.find_recording)
         try:
-            drop_orphans(archive, recording_log, tell)
+            drop_orphans(archive, recording_log, lambda text: None)
             last = recording_log.find_last_term()
             if last is None:
                 raise NotAClusterDirectory(f"{member.path}: the backup has no log yet")

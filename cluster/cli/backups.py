@@ -141,7 +141,6 @@ def restore(
             founding=founding,
             to_position=to_position,
             epoch_ms=epoch_ms,
-            tell=lambda text: None,
         )
         described = _restored(directory, restored)
         print_result(as_json, described, _restored_line(described))
@@ -169,7 +168,7 @@ def promote(
 
     known = _members_commit_position(directory)
     place = Place(OsFiles(), str(directory))
-    promoted = promote_backup(place, joins=joins, epoch_ms=epoch_ms, tell=lambda text: None)
+    promoted = promote_backup(place, joins=joins, epoch_ms=epoch_ms)
     lag = None if known is None else max(known - promoted.end_position, 0)
     described = {**_restored(str(directory), promoted), "membersCommitPosition": known, "lag": lag}
     role = "a member of the old cluster" if joins else "a new cluster of one member"

@@ -108,7 +108,7 @@ def make_members(
     log = MemberFolders.find(files, source_of(made, closed), archive_directory)
     for number in ids if member_id is None else (member_id,):
         directory = f"{to}/member-{number}"
-        is_new = make_member(log, Place(files, directory), made, epoch_ms=epoch_ms, tell=lambda text: None)
+        is_new = make_member(log, Place(files, directory), made, epoch_ms=epoch_ms)
         described = {
             "dir": directory,
             "members": list(ids),

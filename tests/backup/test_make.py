@@ -39,7 +39,6 @@ def make(source, member, made, files=None):
         Place(files or member.files, DIRECTORY),
         made,
         epoch_ms=lambda: 1,
-        tell=print,
     )
 
 

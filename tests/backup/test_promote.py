@@ -23,9 +23,7 @@ def a_backup(cluster):
 
 
 def promoted(backup, *, joins=False):
-    return promote_backup(
-        Place(backup.files, DIRECTORY), joins=joins, epoch_ms=lambda: backup.now_ms, tell=backup.events.append
-    )
+    return promote_backup(Place(backup.files, DIRECTORY), joins=joins, epoch_ms=lambda: backup.now_ms)
 
 
 def put_into(member, backup):
@@ -175,4 +173,4 @@ def test_what_is_no_backup_or_runs_or_is_damaged_is_not_promoted():
     with pytest.raises(
         ConfigurationError, match="of a consensus module of member 0, expected those of a backup"
     ):
-        promote_backup(Place(member.files, DIRECTORY), joins=False, epoch_ms=lambda: 1, tell=print)
+        promote_backup(Place(member.files, DIRECTORY), joins=False, epoch_ms=lambda: 1)

@@ -30,7 +30,6 @@ def restored(backup, members=3, to_position=None, member_ids=()):
             founding=Founding("restore", ClusterIdentity(0).with_members(None, member_ids)),
             to_position=to_position,
             epoch_ms=lambda: backup.now_ms,
-            tell=backup.events.append,
         )
         for member in cluster.members
     }
@@ -205,7 +204,6 @@ def test_a_backup_that_is_damaged_is_not_restored_and_an_attempt_that_failed_can
             founding=Founding("restore"),
             to_position=None,
             epoch_ms=lambda: 1,
-            tell=print,
         )
 
     with pytest.raises(LogDamaged, match="checksum mismatch"):

@@ -114,7 +114,6 @@ def restored_from(backup: Backup, disk: Disk) -> Restored:
             founding=Founding("restore", ClusterIdentity(0).with_members(None, (0,))),
             to_position=None,
             epoch_ms=lambda: backup.clock.epoch_ms(backup.world.now_ns),
-            tell=lambda text: None,
         )
     except ClusterError as error:
         raise Violation("I-23", f"the backup cannot be restored: {error}") from error
@@ -128,7 +127,6 @@ def promoted(backup: Backup) -> Restored:
             Place(SimulatedFiles(backup.disk, operator, 1), DIRECTORY),
             joins=False,
             epoch_ms=lambda: backup.clock.epoch_ms(backup.world.now_ns),
-            tell=lambda text: None,
         )
     except ClusterError as error:
         raise Violation("I-23", f"the backup cannot be promoted: {error}") from error
