@@ -11,6 +11,7 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
+from cluster.cli.durations import duration_parser
 from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.verbs import AsJson, example, print_result
@@ -21,20 +22,6 @@ from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
 from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
-
-
-def _milliseconds(text: str) -> int:
-    from pydantic import TypeAdapter, ValidationError
-
-    from cluster.node.config_types import Duration
-
-    try:
-        duration_ns: int = TypeAdapter(Duration).validate_python(text)
-    except ValidationError as error:
-        raise typer.BadParameter(f"{text}: {error.errors()[0]['msg']}", param_hint="DELAY") from None
-    if duration_ns < 0:
-        raise typer.BadParameter(f"{text}: expected 0s or more", param_hint="DELAY")
-    return duration_ns // 1_000_000
 
 
 @app.command(
@@ -50,25 +37,28 @@ def _milliseconds(text: str) -> int:
 def backup_query(
     directory: Annotated[Path, own_directory("The directory of a running backup.")],
     delay: Annotated[
-        str | None,
-        typer.Argument(help="Query the members this long from now: 0s, 10s, 5m.", metavar="DELAY"),
+        float | None,
+        typer.Argument(
+            help="Query the members this long from now: 0s, 10s, 5m.",
+            metavar="DELAY",
+            parser=duration_parser("10s"),
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show when a backup next asks the members for a new snapshot, or change that time."""
-    delay_ms = None if delay is None else _milliseconds(delay)
     mark = mark_of(str(directory))
     if mark.component_type != ClusterComponentType.BACKUP:
         raise ClusterError(f"{directory}: the directory of a {mark.component_type.name}, expected a BACKUP's")
     kind = CounterTypeId.BACKUP_STATE
-    with live_counters(str(directory), mark, kind=kind, write=delay_ms is not None) as counters:
+    with live_counters(str(directory), mark, kind=kind, write=delay is not None) as counters:
         state = counters.find(kind, mark.cluster_id)
         position = counters.find(CounterTypeId.BACKUP_LIVE_LOG_POSITION, mark.cluster_id)
         deadline = counters.find(CounterTypeId.BACKUP_NEXT_QUERY_DEADLINE, mark.cluster_id)
         assert state is not None and position is not None and deadline is not None, "a backup has all three"
         now_ms = time.time_ns() // 1_000_000
-        if delay_ms is not None:
-            deadline.set(now_ms + delay_ms)
+        if delay is not None:
+            deadline.set(now_ms + round(delay * 1_000))
         described = {
             "state": ClusterBackupState(state.get()).name,
             "logPosition": position.get(),

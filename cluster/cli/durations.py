@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,16 +23,22 @@ def seconds_of(text: str, unit: str = "s") -> float | None:
     return None if found is None else float(found[1]) * SECONDS_OF_UNIT[found[2] or unit]
 
 
-def duration_option(*names: str, help: str, default: str, least: str = "0s", unit: str = "s") -> Any:
-    """An option of so many seconds, ``default`` unless given, at least ``least``."""
+def duration_parser(example: str, least: str = "0s", unit: str = "s") -> Callable[[str | float], float]:
+    """Reads a duration of a command line, of at least ``least``, in seconds."""
 
     def parse(value: str | float) -> float:
         seconds = value if isinstance(value, float) else seconds_of(value, unit)
         if seconds is None or seconds < (seconds_of(least) or 0):
-            raise typer.BadParameter(f"{value}: expected a duration such as {default}, at least {least}")
+            raise typer.BadParameter(f"{value}: expected a duration such as {example}, at least {least}")
         return seconds
 
-    return typer.Option(*names, help=help, parser=parse, metavar="TIME", show_default=default)
+    return parse
+
+
+def duration_option(*names: str, help: str, default: str, least: str = "0s", unit: str = "s") -> Any:
+    """An option of so many seconds, ``default`` unless given, at least ``least``."""
+    parser = duration_parser(default, least, unit)
+    return typer.Option(*names, help=help, parser=parser, metavar="TIME", show_default=default)
 
 
 def time_of(option: str, text: str) -> datetime:

@@ -44,12 +44,19 @@ def test_a_wrong_choice_is_told_without_the_words_of_the_library_that_checks(cap
     [
         ("up --members three", "'--members': 'three': expected a valid integer"),
         ("top --dir x --interval 0", "'--interval' / '-i': 0: expected a duration such as 1s, at least 50ms"),
+        ("tool backup-query soon --dir x", "'DELAY': soon: expected a duration such as 10s, at least 0s"),
     ],
 )
 def test_a_wrong_number_is_named_with_what_was_expected(capsys, line, said):
     assert main(line.split()) == 2
     error = capsys.readouterr().err
     assert said in error and "Input" not in error and "unable" not in error
+
+
+@pytest.mark.parametrize("delay", ["0s", "10s", "5m"])
+def test_a_backup_is_asked_after_each_delay_that_the_help_has(capsys, tmp_path, delay):
+    assert main(["tool", "backup-query", delay, "--dir", str(tmp_path)]) == 1
+    assert "not a member's directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [["up", "--dir", ""], ["up", "--dir="], ["node", "--config", ""]])
