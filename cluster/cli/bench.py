@@ -105,7 +105,8 @@ def bench(
         result = run.measure(client, warm_up, duration)
     report = {"transport": medium, "size": size, "window": window, "batch": batch, **result}
     if histogram is not None:
-        _write_histogram(histogram, run.latencies)
+        with StorageErrors(histogram, "writing the histogram"), histogram.open("wb") as out:
+            run.latencies.output_percentile_distribution(out, 1_000.0)
     print_result(as_json, report, _text(report))
 
 
@@ -263,11 +264,6 @@ class _Run:
         found["mean"] = round(latencies.get_mean_value() / 1e3, 1)
         found["count"] = latencies.get_total_count()
         return found
-
-
-def _write_histogram(path: Path, latencies: HdrHistogram) -> None:
-    with StorageErrors(path, "writing the histogram"), path.open("wb") as out:
-        latencies.output_percentile_distribution(out, 1_000.0)
 
 
 def _text(report: dict[str, Any]) -> str:

@@ -310,8 +310,13 @@ def members_fields(supervisor: Supervisor) -> dict[str, object]:
     configs = [member.config for member in supervisor.members]
     leader = supervisor.leader
     tls = configs[0].tls_files
+    of_clients = {}
+    if tls is not None:  # the certificate is there for members that ask for one
+        client = Path(tls.ca).with_name(f"client-{CLIENT}.pem")
+        paths = {"tlsCertificate": str(client), "tlsKey": str(client.with_suffix(".key"))}
+        of_clients = {"tlsCa": tls.ca, **paths}
     return {
-        **({} if tls is None else {"tlsCa": tls.ca, **_client_files(Path(tls.ca).parent)}),
+        **of_clients,
         "endpoints": endpoints(configs),
         "tcpEndpoints": ",".join(f"{c.member_id}=tcp:{c.tcp_ingress_of(c.member)}" for c in configs),
         "ipcEndpoints": ",".join(f"{c.member_id}=ipc:{c.ipc_path}" for c in configs),
@@ -325,14 +330,6 @@ def members_fields(supervisor: Supervisor) -> dict[str, object]:
             }
             for member in supervisor.members
         ],
-    }
-
-
-def _client_files(folder: Path) -> dict[str, str]:
-    """The certificate that is there for clients, where members ask for one."""
-    return {
-        "tlsCertificate": str(folder / f"client-{CLIENT}.pem"),
-        "tlsKey": str(folder / f"client-{CLIENT}.key"),
     }
 
 

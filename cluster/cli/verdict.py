@@ -153,10 +153,8 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
                 text = f"no member runs, and members {', '.join(closed)} were closed: they do not start again"
                 fix = "Start the members that `cluster tool make-members` makes from them."
             if errors:
-                text, fix = (
-                    f"no member answers: {'; '.join(errors)}",
-                    "Check where they listen; start the members.",
-                )
+                text = f"no member answers: {'; '.join(errors)}"
+                fix = "Check where they listen; start the members."
         elif len(alive) < quorum:
             text = f"no member leads: {len(alive)} of {member_count} run, a majority is {quorum}"
             fix = "Start the members that do not run."
@@ -165,15 +163,8 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
             fix = "Wait for the election; if it does not end, see the links between members in node.log."
         messages.append(Finding("no-leader", ERROR, None, text, fix))
     elif leader["moduleState"] == "SUSPENDED":
-        messages.append(
-            Finding(
-                "suspended",
-                ERROR,
-                leader["memberId"],
-                "the cluster is suspended: it takes no message and fires no timer",
-                "cluster tool resume",
-            )
-        )
+        text = "the cluster is suspended: it takes no message and fires no timer"
+        messages.append(Finding("suspended", ERROR, leader["memberId"], text, "cluster tool resume"))
     elif leader["moduleState"] not in TAKES_MESSAGES:
         text = f"the leader's state is {leader['moduleState']}: it takes no message"
         messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))

@@ -71,62 +71,46 @@ class NodeConfig(NodeKeys):
             expected = ", ".join(map(str, ids))
             raise do_not_fit(f"member_id = {self.member_id}: expected one of members: {expected}")
         service_modes_of(self.services, self.service_mode)  # raises
-        for name, is_right, expected in (
-            ("log_term_length", _is_power_of_two(self.log_term_length), "a power of two"),
-            (
-                "archive_segment_file_length",
-                _is_power_of_two(self.archive_segment_file_length),
-                "a power of two",
-            ),
-            (
-                "archive_segment_file_length",
-                self.archive_segment_file_length >= self.log_term_length,
-                f"at least log_term_length = {self.log_term_length}",
-            ),
-            (
-                "log_bytes_max",
-                not 0 < self.log_bytes_max < 4 * self.archive_segment_file_length,
-                f"0, or at least four times archive_segment_file_length = {self.archive_segment_file_length}",
-            ),
-            (
-                "reader_bytes_max",
-                self.reader_bytes_max // self.readers_max >= 64 * KIB,
-                f"at least 64k for each of readers_max = {self.readers_max}",
-            ),
-            ("log_mtu", self.log_mtu % 32 == 0, "a multiple of 32"),
-            (
-                "startup_canvass_timeout",
-                self.startup_canvass_timeout_ns >= 2 * self.leader_heartbeat_timeout_ns,
-                "at least twice leader_heartbeat_timeout",
-            ),
-            (
-                "leader_heartbeat_interval",
-                self.leader_heartbeat_interval_ns < self.leader_heartbeat_timeout_ns,
-                "less than leader_heartbeat_timeout",
-            ),
-            (
-                "tls_certificate, tls_key and tls_ca",
-                len({bool(path) for path in (self.tls_certificate, self.tls_key, self.tls_ca)}) == 1,
-                "all of them or none",
-            ),
-            (
-                "ingress_channel",
-                self.ingress_channel == "none" or self.ingress_channel.partition("?")[0] == "aeron:udp",
-                "none, or a channel such as aeron:udp",
-            ),
-            (
-                "consensus_channel",
-                self.consensus_channel == "none" or self.consensus_channel.partition("?")[0] == "aeron:udp",
-                "none, or a channel such as aeron:udp",
-            ),
-            (
-                "tls_client_certificates",
-                self.tls_client_certificates == "none" or bool(self.tls_certificate),
-                "none without tls_certificate",
-            ),
-        ):
-            if not is_right:
-                raise do_not_fit(f"{name}: expected {expected}")
+        segment = self.archive_segment_file_length
+        _expect(_is_power_of_two(self.log_term_length), "log_term_length", "a power of two")
+        _expect(_is_power_of_two(segment), "archive_segment_file_length", "a power of two")
+        _expect(
+            segment >= self.log_term_length,
+            "archive_segment_file_length",
+            f"at least log_term_length = {self.log_term_length}",
+        )
+        _expect(
+            not 0 < self.log_bytes_max < 4 * segment,
+            "log_bytes_max",
+            f"0, or at least four times archive_segment_file_length = {segment}",
+        )
+        _expect(
+            self.reader_bytes_max // self.readers_max >= 64 * KIB,
+            "reader_bytes_max",
+            f"at least 64k for each of readers_max = {self.readers_max}",
+        )
+        _expect(self.log_mtu % 32 == 0, "log_mtu", "a multiple of 32")
+        timeout_ns = self.leader_heartbeat_timeout_ns
+        _expect(
+            self.startup_canvass_timeout_ns >= 2 * timeout_ns,
+            "startup_canvass_timeout",
+            "at least twice leader_heartbeat_timeout",
+        )
+        _expect(
+            self.leader_heartbeat_interval_ns < timeout_ns,
+            "leader_heartbeat_interval",
+            "less than leader_heartbeat_timeout",
+        )
+        tls = {bool(path) for path in (self.tls_certificate, self.tls_key, self.tls_ca)}
+        _expect(len(tls) == 1, "tls_certificate, tls_key and tls_ca", "all of them or none")
+        for name in ("ingress_channel", "consensus_channel"):
+            medium = getattr(self, name).partition("?")[0]
+            _expect(medium in ("none", "aeron:udp"), name, "none, or a channel such as aeron:udp")
+        _expect(
+            self.tls_client_certificates == "none" or bool(self.tls_certificate),
+            "tls_client_certificates",
+            "none without tls_certificate",
+        )
         return self
 
     def reloaded(self, found: NodeConfig) -> NodeConfig:
@@ -299,6 +283,11 @@ class NodeConfig(NodeKeys):
     def ipc_path(self) -> Path:
         """The Unix socket of ipc clients."""
         return self.driver_path / "ingress.sock"
+
+
+def _expect(is_right: bool, name: str, expected: str) -> None:
+    if not is_right:
+        raise do_not_fit(f"{name}: expected {expected}")
 
 
 def _check_port(endpoint: str) -> None:

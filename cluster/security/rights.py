@@ -11,15 +11,13 @@ EVERYBODY = "*"
 
 def parse_rights(lines: dict[str, str], path: str) -> dict[str, frozenset[Right]]:
     """The rights by principal. Raises ConfigurationError that names principal and word."""
-    return {name: frozenset(_parse(name, text, path)) for name, text in lines.items()}
-
-
-def _parse(name: str, text: str, path: str) -> list[Right]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    for word in words:
-        if word not in list(Right):
-            raise ConfigurationError(f"{path}: {name} has {word!r}, expected {', '.join(Right)}")
-    return [Right(word) for word in words]
+    found = {}
+    for name, text in lines.items():
+        words = {word.strip() for word in text.split(",")} - {""}
+        if wrong := sorted(words - set(Right)):
+            raise ConfigurationError(f"{path}: {name} has {wrong[0]!r}, expected {', '.join(Right)}")
+        found[name] = frozenset(map(Right, words))
+    return found
 
 
 class RightsFile:
