@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from cluster.archive.files import make_directories, open_regular
+from cluster.archive.files import OsFiles, make_directories, replace
 from cluster.errors import ConfigurationError, StorageErrors
 from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS
@@ -167,14 +167,11 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
     """Write the given keys as a file that ``load`` takes, whole or not at all. Raises StorageError."""
     path = Path(path)
     text = "".join(f"{key} = {to_toml(value)}\n" for key, value in values.items())
-    new = path.with_name(f"{path.name}.new")
     with StorageErrors(path, "cannot be written"):
         if path.exists() and path.read_text() == text:
             return
         make_directories(path.parent)
-        with open(open_regular(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC), "w") as file:
-            file.write(text)
-        new.replace(path)
+        replace(OsFiles(), str(path), text.encode())
 
 
 def documentation() -> str:

@@ -17,8 +17,8 @@ import secrets
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from cluster.archive.files import FILE_MODE
-from cluster.errors import ConfigurationError, StorageErrors
+from cluster.archive.files import OsFiles, replace
+from cluster.errors import ConfigurationError
 from cluster.security.text_file import read_lines
 
 NAME_LENGTH_MAX = 256
@@ -165,13 +165,5 @@ def put(path: str, name: str, digest: Digest, *, keeps: bool = False) -> bool:
     last = [lines[name].partition(SEPARATOR)[0]] if keeps and was_there else []
     line = SEPARATOR.join([str(digest), *last])
     text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: line}.items())
-    target = os.path.realpath(path)
-    aside = f"{target}.new"
-    with StorageErrors(path, "cannot be written"):
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
-        with open(fd, "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(fd)
-        os.replace(aside, target)
+    replace(OsFiles(), os.path.realpath(path), text.encode())
     return was_there
