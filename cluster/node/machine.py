@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -49,57 +51,42 @@ DAY_MS = 86_400_000
 WARNED_BEFORE_END_MS = 14 * DAY_MS
 
 
+@dataclass(eq=False)
 class Machine:
     """``Ports`` of a process of its own."""
 
-    def __init__(
-        self,
-        config: NodeConfig,
-        files: Files,
-        mark_file: ClusterMarkFile,
-        poller: Poller,
-        bounds: Bounds,
-        log: NodeLog,
-        security: Security,
-        tls: MemberTls | None,
-        ask: Ask,
-        *,
-        on_service_error: Callable[[ServiceError, int], None],
-        restart: Callable[[], None],
-    ) -> None:
-        self.files = files
+    _config: NodeConfig
+    files: Files
+    mark_file: ClusterMarkFile
+    poller: Poller
+    _bounds: Bounds
+    _log: NodeLog
+    security: Security
+    _tls: MemberTls | None
+    _ask: Ask
+    on_service_error: Callable[[ServiceError, int], None]
+    restart: Callable[[], None]
+    passes_max: int = 0
+    cut_off_count: int = 0  # peers
+    _warn_of_end_ms: int = 0  # of the certificate, once a day
+    _clients: ClientPort = field(init=False)
+    _outsiders: Outsiders = field(default_factory=Outsiders)
+    _gateway: GrpcGateway | None = None
+    _aeron: AeronIngress | None = None
+    _certificates: FileLook | None = None
+
+    def __post_init__(self) -> None:
+        log, tls = self._log, self._tls
+        self.on_event, self.on_warning = log.info, log.warning
         self.random = Random(secrets.randbits(64))
-        self.mark_file = mark_file
-        self.on_service_error = on_service_error
-        self._restart = restart
-        self._warn_of_end_ms = 0  # of the certificate, once a day
-        self.calls = files.calls
-        self.poller = poller
-        self.passes_max = 0
-        self.idle_spin_ns = config.idle_spin_ns
-        self._config = config
-        self._bounds = bounds
-        self._log = log
-        self._tls = tls
-        self._message_length_max = message_length_max(config.log_term_length)
-        self._clients: ClientPort
-        self._outsiders = Outsiders()
-        self.security = security
-        self._ask = ask
-        self._gateway: GrpcGateway | None = None
-        self._aeron: AeronIngress | None = None
-        self.cut_off_count = 0  # peers
-        self._certificates: FileLook | None = None
+        self.calls = self.files.calls
+        self.idle_spin_ns = self._config.idle_spin_ns
+        self._message_length_max = message_length_max(self._config.log_term_length)
         if tls is not None:
-            self._certificates = tls.look(log.on_certificates_read, self._on_certificate_error)
+            on_error = partial(self.record, self.mark_file, "certificates, of which the old ones stay in use")
+            self._certificates = tls.look(log.on_certificates_read, on_error)
             if tls.exposure:
                 log.warning(tls.exposure)
-
-    def on_event(self, text: str) -> None:
-        self._log.info(text)
-
-    def on_warning(self, text: str) -> None:
-        self._log.warning(text)
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
@@ -114,14 +101,9 @@ class Machine:
         self.cut_off_count += 1
         self._log.often("a peer was cut off", str(error), monotonic_ns())
 
-    def epoch_ms(self) -> int:
-        return epoch_ms()
-
-    def monotonic_ns(self) -> int:
-        return monotonic_ns()
-
-    def boot_id(self) -> str:
-        return boot_id()
+    epoch_ms = staticmethod(epoch_ms)
+    monotonic_ns = staticmethod(monotonic_ns)
+    boot_id = staticmethod(boot_id)
 
     def open_counters(self) -> CountersFile:
         path = f"{self._config.driver_path}/cnc.dat"
@@ -192,8 +174,7 @@ class Machine:
 
     def open_service_process(self, service_id: int) -> ChildProcess:
         driver_directory = str(self._config.driver_path)
-        is_external = self._config.service_modes[service_id] == "external"
-        command = () if is_external else command_of(driver_directory, service_id)
+        command = command_of(driver_directory, service_id, self._config.service_modes[service_id])
         return open_process(service_id, driver_directory, self.poller, command, self.on_event)
 
     def fetch_recordings(
@@ -213,12 +194,9 @@ class Machine:
         needed: list[NeededPosition] = [self._reader_position]
         if self._config.log_export_watermark:
             directory = str(self._config.cluster_path)
-            exported = ExportWatermark(self.files, directory, self._on_watermark_error)
-            needed.append(exported.position)
+            on_error = partial(self.record, self.mark_file, "export watermark")
+            needed.append(ExportWatermark(self.files, directory, on_error).position)
         return needed
-
-    def _on_watermark_error(self, error: ClusterError) -> None:
-        self.record(self.mark_file, "export watermark", error)
 
     @property
     def connection_count(self) -> int:
@@ -247,9 +225,6 @@ class Machine:
             self._warn_of_end_ms = now_ms + DAY_MS
             assert self._tls is not None
             self._log.warning("its certificate ends soon", valid_to=self._tls.not_after.isoformat())
-
-    def _on_certificate_error(self, error: ClusterError) -> None:
-        self.record(self.mark_file, "certificates, of which the old ones stay in use", error)
 
     # -- the gateway --
 
@@ -302,7 +277,7 @@ class Machine:
             config.member_id,
             lambda: self._open_log().status(0),
             {Medium.GRPC: config.ingress_endpoints, Medium.TCP: config.tcp_endpoints},
-            self._restart,
+            self.restart,
             self.security.on_administered,
             config.path / "node.log",
         )

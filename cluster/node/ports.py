@@ -110,10 +110,10 @@ class Ports(Protocol):
     def needed_positions(self) -> Sequence[NeededPosition]:
         """From where on others than the member need the log."""
 
-    def on_event(self, text: str) -> None:
+    def on_event(self, text: str, /) -> None:
         """Something rare happened; a line for people."""
 
-    def on_warning(self, text: str) -> None:
+    def on_warning(self, text: str, /) -> None:
         """So did something that should not happen."""
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:

@@ -19,7 +19,7 @@ class Warnings(list[str]):
     def warning(self, event: str, **_: Any) -> None:
         self.append(event)
 
-    on_certificates_read = None
+    info = on_certificates_read = None
 
 
 @pytest.fixture
