@@ -66,18 +66,11 @@ class DiskFailures:
         return isinstance(self.error, StorageError) and self.error.errno in NO_SPACE
 
     @property
-    def leaves_files_behind(self) -> bool:
-        """What was written to in the life before is not written to again: copies of it go on."""
-        return self._is_of_disk and not self.is_full
-
-    @property
-    def _is_of_disk(self) -> bool:
-        return isinstance(self.error, StorageError | LogDamaged)
-
-    @property
-    def distrusts_all(self) -> bool:
-        """Damage was met while running: all of the log is to be looked at, however old."""
-        return self._is_of_disk and not self.is_full
+    def distrusts_disk(self) -> bool:
+        """What was written to in the life before is not written to again, copies of it go on; and all of the
+        log is to be looked at, however old.
+        """
+        return isinstance(self.error, StorageError | LogDamaged) and not self.is_full
 
     def check_room(self, files: Files, directory: str, length: int) -> None:
         """With a disk that was full: raise StorageError unless ``length`` bytes can be had."""

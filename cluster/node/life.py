@@ -45,7 +45,7 @@ class MemberLife:
         try:
             self._open_files(failures)
             self._open_media()
-            self._open_agents(distrusts_log=failures.distrusts_all)
+            self._open_agents(distrusts_log=failures.distrusts_disk)
             self.busy = self._open_busy_turns()
             self.opened.callback(self._close_busy_turns)
         except BaseException:
@@ -68,7 +68,7 @@ class MemberLife:
             segment_length=settings.archive_segment_file_length,
             checksum=settings.archive_record_checksum,
             cached_length=settings.archive_cached_length,
-            is_after_failure=failures.leaves_files_behind,
+            is_after_failure=failures.distrusts_disk,
             is_alone=settings.is_alone,
             boot_id=ports.boot_id(),
             epoch_ms=ports.epoch_ms,

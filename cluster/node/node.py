@@ -28,7 +28,6 @@ from cluster.errors import (
     ConfigurationError,
     MemberRestart,
     PortInUse,
-    ServiceError,
     UnexpectedError,
 )
 from cluster.member.busy.words import TIME
@@ -71,8 +70,8 @@ class ClusterNode:
     def __init__(
         self,
         config: NodeConfig,
-        on_leader: Callable[[bool], None] | None = None,
-        on_service_error: OnServiceError | None = None,
+        on_leader: Callable[[bool], None] = lambda is_leader: None,
+        on_service_error: OnServiceError = lambda error, count: None,
         read_config: Callable[[], NodeConfig] | None = None,
     ) -> None:
         """``read_config`` reads the configuration again, for ``reload``.
@@ -82,10 +81,9 @@ class ClusterNode:
         self.config = config
         self.error: ClusterError | None = None  # why the member ended, when it was not asked to
         self._on_leader = on_leader
-        self._on_service_error = on_service_error
         self._read_config = read_config
         self._thread: threading.Thread | None = None
-        self._is_leader = False
+        self.is_leader = False  # its election being over
         self._is_orderly = False
         self._is_stop_asked = False
         self._is_reload_asked = False
@@ -99,7 +97,7 @@ class ClusterNode:
         self._opened = ExitStack()  # what the process has
         self._life: MemberLife | None = None  # what it has until its disk fails
         try:
-            self._open()
+            self._open(on_service_error)
             self._begin_life()
         except BaseException:
             self._opened.close()
@@ -121,7 +119,7 @@ class ClusterNode:
 
     # -- putting together --
 
-    def _open(self) -> None:
+    def _open(self, on_service_error: OnServiceError) -> None:
         config = self.config
         check_address_space()
         waited = await_own_names(config)
@@ -179,7 +177,7 @@ class ClusterNode:
             security,
             tls,
             self._readers.ask,
-            on_service_error=self._tell_service_error,
+            on_service_error=on_service_error,
             restart=self.restart,
         )
 
@@ -201,11 +199,6 @@ class ClusterNode:
         self._life = life
 
     # -- running --
-
-    @property
-    def is_leader(self) -> bool:
-        """Whether this member leads, its election being over."""
-        return self._is_leader
 
     @property
     def is_running(self) -> bool:
@@ -258,9 +251,9 @@ class ClusterNode:
             self._record_end(error)
             life.counters.errors.get_and_add(1)
         self._errors_before = life.counters.errors.get()
-        if self._is_leader and self._on_leader is not None:
+        if self.is_leader:
             self._on_leader(False)
-        self._is_leader = False
+        self.is_leader = False
         now_ns = time.monotonic_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns, now_ns)
         self._life = None
@@ -338,7 +331,7 @@ class ClusterNode:
     def terminate_cluster(self) -> bool:
         """Have the whole cluster end in order (Aeron: ABORT); False when this member does not lead."""
         life = self._life
-        if life is None or not self._is_leader:
+        if life is None or not self.is_leader:
             return False
         return life.consensus_module.parts.toggles.request(ClusterControlToggle.ABORT)
 
@@ -419,10 +412,9 @@ class ClusterNode:
         is_leader = (
             counters.node_role.get() == Role.LEADER and counters.election_state.get() == ElectionState.CLOSED
         )
-        if is_leader != self._is_leader:
-            self._is_leader = is_leader
-            if self._on_leader is not None:
-                self._on_leader(is_leader)
+        if is_leader != self.is_leader:
+            self.is_leader = is_leader
+            self._on_leader(is_leader)
 
     def _close_all(self) -> None:
         """Agents first, then what they used, in the reverse order of opening."""
@@ -450,10 +442,6 @@ class ClusterNode:
     def _on_refused(self, peer: str, encoded_principal: bytes, what: str, why: str) -> None:
         self._refused_count += 1
         self._audit.refused(peer, encoded_principal, what, why)
-
-    def _tell_service_error(self, error: ServiceError, count: int) -> None:
-        if self._on_service_error is not None:
-            self._on_service_error(error, count)
 
 
 def _forget_unused() -> None:

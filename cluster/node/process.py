@@ -57,8 +57,8 @@ def warm_up(config: NodeConfig) -> None:
 def run(
     config: NodeConfig,
     link: socket.socket | None = None,
-    on_listening: Callable[[], None] | None = None,
-    on_service_error: OnServiceError | None = None,
+    on_listening: Callable[[], None] = lambda: None,
+    on_service_error: OnServiceError = lambda error, count: None,
     read_config: Callable[[], NodeConfig] | None = None,
 ) -> int:
     """Run the member until a signal or its supervisor ends it; returns the exit status.
@@ -95,8 +95,7 @@ def run(
         else:
             node.watch(link.fileno(), select.EPOLLIN | select.EPOLLRDHUP, _Commands(node, link))
         tell(link, event="listening")
-        if on_listening is not None:
-            on_listening()
+        on_listening()
         manager.notify("READY=1")
         if (watchdog := manager.watchdog()) is not None:
             node.watch(watchdog.fd, select.EPOLLIN, watchdog)
