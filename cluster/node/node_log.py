@@ -12,6 +12,7 @@ import re
 import threading
 import traceback
 from collections import Counter
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,31 +33,26 @@ OTHER_KINDS = "other kinds"
 _NUMBERS = re.compile(r"0x[0-9a-f]+|[0-9a-f]{16,}|\d+")
 
 
+@dataclass(slots=True)
 class _Repeated:
     """How often a kind of event came since it was last written, and the newest reason."""
 
-    __slots__ = ("count", "since_ns", "why")
-
-    def __init__(self, since_ns: int, why: str) -> None:
-        self.count = 0
-        self.since_ns = since_ns
-        self.why = why
+    since_ns: int
+    why: str
+    count: int = 0
 
 
-class _Lines:
+class _Lines(LineFile):
     """What structlog writes to. What the disk refuses is counted: to complain must not fail."""
 
-    def __init__(self, path: Path, bytes_max: int) -> None:
-        self._path = path
-        self._file = LineFile(str(path), bytes_max)
-        self._lost = 0
-        self._why = ""
+    _lost = 0
+    _why = ""
 
     def write(self, text: str) -> None:
         if self._lost:
             text = f"{self._note()}\n{text}"
         try:
-            self._file.append(text.encode())
+            self.append(text.encode())
             self._lost = 0
         except OSError as error:
             self._lost += 1
@@ -70,15 +66,6 @@ class _Lines:
     def flush(self) -> None:
         pass
 
-    def reopen(self) -> None:
-        self._file.reopen()
-
-    def set_bytes_max(self, bytes_max: int) -> None:
-        self._file.bytes_max = bytes_max
-
-    def close(self) -> None:
-        self._file.close()
-
 
 class NodeLog:
     """The log of one member; lines are written as they come."""
@@ -86,7 +73,7 @@ class NodeLog:
     def __init__(self, path: Path, level: str, bytes_max: int = BYTES_MAX, **context: Any) -> None:
         """``context`` stands in every line. At ``bytes_max`` the file becomes ``PATH.1``."""
         make_directories(path.parent)
-        self._file = _Lines(path, bytes_max)
+        self._file = _Lines(str(path), bytes_max)
         self._counts: Counter[str] = Counter()
         self._repeated: dict[tuple[str, str], _Repeated] = {}
         self._repeated_lock = threading.Lock()
@@ -114,7 +101,7 @@ class NodeLog:
 
     def configure(self, level: str, bytes_max: int) -> None:
         """Go by another level, unless it is the one that was configured, and another bound."""
-        self._file.set_bytes_max(bytes_max)
+        self._file.bytes_max = bytes_max
         if level != self._configured_level:
             self._configured_level = level
             self._set_level(level)

@@ -10,7 +10,6 @@ were left out. At 1 MiB the file becomes ``audit.log.1``, in place of the one be
 from __future__ import annotations
 
 import json
-import threading
 import time
 
 from cluster.security.line_file import LineFile
@@ -22,12 +21,12 @@ LINE_INTERVAL_NS = 1_000_000_000
 TEXT_LENGTH_MAX = 256  # of a field: names come from strangers
 
 
-class AuditLog:
+class AuditLog(LineFile):
     """Takes lines from any thread. What the disk does not take is counted as left out."""
 
     def __init__(self, path: str) -> None:
-        self._lock = threading.Lock()
-        self._file = LineFile(path, BYTES_MAX)
+        """Raises StorageError."""
+        super().__init__(path, BYTES_MAX)
         self._allowed = float(LINES_AT_ONCE)
         self._counted_ns = monotonic_ns()
         self._left_out = 0
@@ -68,14 +67,7 @@ class AuditLog:
 
     def _write(self, line: bytes) -> None:
         try:
-            self._file.append(line)
+            self.append(line)
             self._left_out = 0
         except OSError:
             self._left_out += 1
-
-    def reopen(self) -> None:
-        """As ``LineFile.reopen``."""
-        self._file.reopen()
-
-    def close(self) -> None:
-        self._file.close()
