@@ -180,13 +180,11 @@ def _disk(member: Path) -> dict[str, Any]:
 
 def _ask_for_stacks(member: Path) -> None:
     """Have a running member of ours write them into node.log, and wait until they are there."""
-    from cluster.archive.files import OsFiles
-    from cluster.cli.running_member import mark_of
-    from cluster.reader.member_directory import find_cluster_directory, holds_lock
+    from cluster.cli.running_member import is_held, mark_of
 
     log = member / "node.log"
     try:
-        if not holds_lock(OsFiles(), find_cluster_directory(OsFiles(), str(member))) or not log.exists():
+        if not is_held(str(member)) or not log.exists():
             return
         end = log.stat().st_size
         os.kill(mark_of(str(member)).pid, signal.SIGUSR2)

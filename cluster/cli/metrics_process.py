@@ -25,7 +25,7 @@ from http import HTTPStatus
 from cluster.cli.http_port import HttpPort, HttpRequest, Response
 from cluster.cli.members import Shown
 from cluster.cli.metrics import metrics_text
-from cluster.cli.running_member import mark_of
+from cluster.cli.running_member import mark_or_none
 from cluster.cli.status_document import look_at, status_document
 from cluster.cli.verdict import Member, why_not_ready
 from cluster.errors import ClusterError, ConfigurationError
@@ -133,17 +133,14 @@ class MetricsPages:
         return "".join(f"{reason}\n" for reason in why_not_ready(self._look())).encode(), "text/plain"
 
     def _metrics(self, accept: str, has_all: bool) -> Page:
-        try:
-            pid = mark_of(str(self._directory)).pid
-        except ClusterError:
-            pid = None
-        config = self._config
+        mark, config = mark_or_none(str(self._directory)), self._config
         facts = {
             "version": PACKAGE_VERSION,
             "member_id": str(config.member_id),
             "cluster_id": str(config.cluster_id),
         }
         limits = {"cluster_sessions": config.max_sessions, "cluster_connections": config.connections_max}
+        pid = None if mark is None else mark.pid
         return metrics_text(self._look(), facts, limits, pid, accept, has_all=has_all)
 
     def _status(self, credentials: bytes) -> Page:

@@ -36,13 +36,29 @@ def mark_of(directory: str) -> ClusterMarkFileHeader:
     return mark
 
 
+def mark_or_none(directory: str) -> ClusterMarkFileHeader | None:
+    """The same; None where it is not there, or cannot be read."""
+    try:
+        return mark_of(directory)
+    except ClusterError:
+        return None
+
+
 def member_id_of(folder: Path) -> int:
     """As the mark file says; without one by the folder's name, and -1 where that has none."""
+    if (mark := mark_or_none(str(folder))) is not None:
+        return mark.member_id
+    name = folder.name
+    return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
+
+
+def is_held(directory: str) -> bool | None:
+    """Whether a process holds the member's lock; None where no member of ours ever was."""
+    files = OsFiles()
     try:
-        return mark_of(str(folder)).member_id
-    except ClusterError:
-        name = folder.name
-        return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
+        return holds_lock(files, find_cluster_directory(files, directory))
+    except NotAClusterDirectory:
+        return None
 
 
 def live_counters(
@@ -60,7 +76,7 @@ def live_counters(
         if counters.is_live(epoch_ms()) and counters.find(kind, mark.cluster_id):
             return counters
         counters.close()
-    if holds_lock(files, cluster):
+    if is_held(directory):
         raise NotAClusterDirectory(f"{directory}: {why_held_up(mark.pid)}")
     raise NotAClusterDirectory(f"{directory}: the member does not run: no live counters file is here")
 

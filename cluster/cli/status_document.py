@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.cli.lags import with_missing_entries
 from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members, members_at
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 STATUS_VERSION = 1
 SECOND_LOOK_S = 0.25
+COUNTED_BYTES_MAX = 4 * 1024 * 1024  # of a greater lag only the age is known
 
 
 def status_document(
@@ -80,6 +82,28 @@ def status_document(
         else [],
         "backups": seen.backups,
     }
+
+
+def with_missing_entries(
+    members: list[Member], committed: int, now: datetime, open_log: Callable[[], LogReader]
+) -> None:
+    """Add ``lagEntries`` and ``lagMs``, how old the first of them is, to each member that lags.
+
+    What cannot be read is left out. ``committed`` is how far the log goes that is opened.
+    """
+    lagging = [member for member in members if member.get("lag")]
+    if not lagging:
+        return
+    with suppress(ClusterError), open_log() as log:
+        for member in lagging:
+            begin = committed - member["lag"]
+            end = min(committed, begin + COUNTED_BYTES_MAX)
+            batches = [batch for batch in log.batches(begin, end, columns=["timestamp"]) if batch.num_rows]
+            if batches and member["lag"] <= COUNTED_BYTES_MAX:
+                member["lagEntries"] = sum(batch.num_rows for batch in batches)
+            if batches and member["isAlive"]:
+                age = now - batches[0].column("timestamp")[0].as_py()
+                member["lagMs"] = max(0, age // timedelta(milliseconds=1))
 
 
 def _add_outlook(member: Member, committed: int) -> None:
@@ -207,7 +231,7 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     """Look at the members in a directory; returns where they say that all members are."""
     from cluster.archive.closed_file import CLOSED_FILE_NAME
     from cluster.archive.files import OsFiles
-    from cluster.cli.running_member import status_over_ipc
+    from cluster.cli.running_member import mark_or_none, status_over_ipc
     from cluster.reader.member_directory import find_cluster_directory, members_in
     from cluster.transport.endpoint import parse_endpoints
 
@@ -216,7 +240,7 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     known: dict[int, Endpoint] = {}
     for folder in folders:
         cluster = find_cluster_directory(files, folder)  # says what is missing
-        mark = _mark_in(folder)
+        mark = mark_or_none(folder)
         member = look_at(folder, mark) | {"isClosed": files.exists(f"{cluster}/{CLOSED_FILE_NAME}")}
         seen.take(member)
         if member["isAlive"] and mark is not None and not known:
@@ -233,11 +257,12 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
 
 def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
     """How the member in a directory stands; ``mark`` is what its mark file has, where already read."""
+    from cluster.cli.running_member import mark_or_none
     from cluster.cli.top import Directories
     from cluster.protocol.enums import ClusterComponentType
     from cluster.reader.standing import by_disk
 
-    mark = mark or _mark_in(folder)
+    mark = mark or mark_or_none(folder)
     member_id = None if mark is None or mark.member_id < 0 else mark.member_id  # of a backup it is -1
     try:
         source = Directories(Path(folder), member_id)
@@ -254,15 +279,6 @@ def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
     )
     recorded = member.get("appendPosition") if member["isAlive"] else None
     return member | by_disk(folder) | _of_log(folder, recorded, is_alive=member["isAlive"])
-
-
-def _mark_in(folder: str) -> ClusterMarkFileHeader | None:
-    from cluster.cli.running_member import mark_of
-
-    try:
-        return mark_of(folder)
-    except ClusterError:
-        return None
 
 
 def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:

@@ -440,27 +440,25 @@ def export_watermark(
 def _marks(directory: str) -> list[tuple[str, ClusterMarkFileHeader]]:
     """Path and header of the consensus module's (or backup's) mark file, then of each service's."""
     files = OsFiles()
-    cluster = find_cluster_directory(files, directory)
-    paths = []
-    services = cluster
-    module = f"{mark_directory(files, cluster)}/{CLUSTER_MARK_FILE_NAME}"
-    if files.exists(module):
-        paths.append(module)
-        header = read_mark_header(files, module)
-        assert isinstance(header, ClusterMarkFileHeader)
+    services = cluster = find_cluster_directory(files, directory)
+    marks = _marks_in(files, cluster, [CLUSTER_MARK_FILE_NAME])
+    for _, header in marks:
         # An absolute path of another machine, or a relative one, may lead nowhere: then they are beside it.
         if header.services_cluster_dir and files.is_directory(header.services_cluster_dir):
             services = header.services_cluster_dir
-    names = {name.rpartition(".")[0] for name in files.list_directory(services) if _is_service_mark(name)}
-    for name in sorted(names):
-        path = f"{mark_directory(files, services, f'{name}.dat')}/{name}.dat"
-        if files.exists(path):
-            paths.append(path)
+    found = filter(_is_service_mark, files.list_directory(services))
+    names = sorted({f"{name.rpartition('.')[0]}.dat" for name in found})
+    return marks + _marks_in(files, services, names)
+
+
+def _marks_in(files: OsFiles, folder: str, names: list[str]) -> list[tuple[str, ClusterMarkFileHeader]]:
+    """Those of these names that are there."""
     marks = []
-    for path in paths:
-        header = read_mark_header(files, path)
-        assert isinstance(header, ClusterMarkFileHeader)
-        marks.append((path, header))
+    for path in (f"{mark_directory(files, folder, name)}/{name}" for name in names):
+        if files.exists(path):
+            header = read_mark_header(files, path)
+            assert isinstance(header, ClusterMarkFileHeader)
+            marks.append((path, header))
     return marks
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +21,7 @@ from cluster.cli.top_screen import History, draw, watch_screen
 from cluster.cli.verbs import json_option
 from cluster.cli.verdict import Member
 from cluster.errors import ClusterError, NotAClusterDirectory, TimedOut
+from cluster.transport.endpoint import Endpoint, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.counters import CountersReader
@@ -81,22 +85,23 @@ def top(
 ) -> None:
     """Watch roles, election states, positions, lag, sessions and counters of the members."""
     directory, endpoints = place(directory, endpoints)
-    source: Directories | _Endpoints
-    source = Directories(directory) if directory is not None else _Endpoints(endpoints or "")
-    history, last = History(), LastEvents(last_logs(directory, endpoints), LAST_EVENTS)
-    try:
+    look: Callable[[], list[Member]]
+    with ExitStack() as opened:
+        if directory is not None:
+            look = opened.enter_context(closing(Directories(directory))).look
+        else:
+            look = partial(_ask, parse_endpoints(endpoints or ""))
+        history, last = History(), LastEvents(last_logs(directory, endpoints), LAST_EVENTS)
         if endpoints and not as_json:
-            _check_somebody(source.look())
+            _check_somebody(look())
         if as_json or once or not sys.stdout.isatty():
             while True:
-                members = history.added_to(source.look())
+                members = history.added_to(look())
                 _print(members, history, as_json, counters, last)
                 if once:
                     raise typer.Exit(0 if any(member["isAlive"] for member in members) else 1)
                 time.sleep(interval)
-        watch_screen(source.look, history, interval, counters, last)
-    finally:
-        source.close()
+        watch_screen(look, history, interval, counters, last)
 
 
 class Directories:
@@ -197,31 +202,19 @@ class Directories:
 
     def _is_gone(self, folder: Path) -> bool:
         """Whether the member's process has ended: its lock is free, long before its counters are stale."""
-        from cluster.archive.files import OsFiles
-        from cluster.reader.member_directory import find_cluster_directory, holds_lock
+        from cluster.cli.running_member import is_held
 
-        if folder not in self._gone:
-            files = OsFiles()
-            try:
-                if holds_lock(files, find_cluster_directory(files, str(folder))) is False:
-                    self._gone.add(folder)
-            except NotAClusterDirectory:  # no more than a counters file is here
-                return False
+        if folder not in self._gone and is_held(str(folder)) is False:
+            self._gone.add(folder)
         return folder in self._gone
 
     @staticmethod
     def _why_held_up(folder: Path) -> dict[str, str]:
         """Of a member whose process lives and turns nothing: it waits for its disk, or was stopped."""
-        from cluster.archive.files import OsFiles
-        from cluster.cli.running_member import mark_of, why_held_up
-        from cluster.reader.member_directory import find_cluster_directory, holds_lock
+        from cluster.cli.running_member import is_held, mark_or_none, why_held_up
 
-        try:
-            if not holds_lock(OsFiles(), find_cluster_directory(OsFiles(), str(folder))):
-                return {}
-            return {"error": why_held_up(mark_of(str(folder)).pid)}
-        except ClusterError:
-            return {}
+        mark = mark_or_none(str(folder)) if is_held(str(folder)) else None
+        return {} if mark is None else {"error": why_held_up(mark.pid)}
 
     def close(self) -> None:
         for reader in self._readers.values():
@@ -242,21 +235,10 @@ def _elsewhere(folder: Path) -> Path | None:
     return next(map(Path, counters_paths(files, member, mark, None)), None)
 
 
-class _Endpoints:
-    """Members asked over their endpoints."""
-
-    def __init__(self, endpoints: str) -> None:
-        from cluster.transport.endpoint import parse_endpoints
-
-        self._endpoints = parse_endpoints(endpoints)
-
-    def look(self) -> list[dict[str, Any]]:
-        return with_lag(
-            [shown_status(member_id, answer) for member_id, answer in ask_members(self._endpoints).items()]
-        )
-
-    def close(self) -> None:
-        """Nothing is kept open between two looks."""
+def _ask(endpoints: dict[int, Endpoint]) -> list[dict[str, Any]]:
+    """How members stand by their own word; ``endpoints`` as ``ask_members`` has it."""
+    answers = ask_members(endpoints)
+    return with_lag([shown_status(member_id, answer) for member_id, answer in answers.items()])
 
 
 def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:

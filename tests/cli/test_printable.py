@@ -64,7 +64,7 @@ def test_what_members_answer_is_printed_as_text_and_not_as_markup(capsys, monkey
     group = {"group": WRITTEN, "position": 1, "bytesBehind": 0}
     found = {"memberId": 0, "isAlive": True, "electionState": None, "role": WRITTEN, "consumers": [group]}
     with monkeypatch.context() as answered:
-        answered.setattr("cluster.cli.top._Endpoints.look", lambda _: [found | {"error": WRITTEN}])
+        answered.setattr("cluster.cli.top._ask", lambda _: [found | {"error": WRITTEN}])
         assert main(["top", "--once", "--endpoints", "localhost:1"]) == 0
     assert is_text(shown := capsys.readouterr().out) and shown.count("[/]") == 3
 

@@ -12,7 +12,7 @@ import pytest
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli import running_member, status, status_document
-from cluster.cli.lags import with_missing_entries
+from cluster.cli.status_document import with_missing_entries
 from cluster.errors import TimedOut
 from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME

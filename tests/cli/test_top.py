@@ -14,12 +14,13 @@ from rich.console import Console
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.cli.events import LastEvents, last_logs
-from cluster.cli.top import Directories, _Endpoints
+from cluster.cli.top import Directories, _ask
 from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, draw, watch_screen
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import BUCKETS_NS, bits_of, members_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.transport.clock import epoch_ms
+from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.log_client import Unreachable
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
@@ -75,7 +76,7 @@ def test_a_member_that_never_answered_is_shown_by_its_endpoint_alone(monkeypatch
     silent = Unreachable("127.0.0.1:9010: UNAVAILABLE")
     monkeypatch.setattr("cluster.cli.top.ask_members", lambda _: {-1: silent})
 
-    members = _Endpoints("127.0.0.1:9010").look()
+    members = _ask(parse_endpoints("127.0.0.1:9010"))
     text = shown(members, width)
 
     assert members[0]["memberId"] is None
