@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import functools
+import hashlib
 import inspect
 import json
 import os
@@ -346,8 +348,9 @@ def _open(is_followed: bool = False, *, cluster_id: int = 0, **options: Any) -> 
         diagnostics = _Diagnostics(reader)
         if not is_followed:
             diagnostics.check_begin(given.from_position)
-        begins = [_first_entry(reader, given.from_position)]
-        ends = [given.to_position]
+        begins, ends = [], [given.to_position]
+        if given.from_position is not None:  # damage before it is not reported
+            begins.append(reader.boundary_at_or_after(given.from_position, on_damage=lambda _: None))
         if given.since is not None:
             begins.append(_first(reader, "timestamp", first_us))
         if given.until is not None:
@@ -355,7 +358,7 @@ def _open(is_followed: bool = False, *, cluster_id: int = 0, **options: Any) -> 
         if given.term is not None:
             begins.append(_first(reader, "leadershipTermId", given.term))
             ends.append(_first(reader, "leadershipTermId", given.term + 1))
-        begin = max((position for position in begins if position is not None), default=None)
+        begin = max(begins, default=None)
         end = min((position for position in ends if position is not None), default=None)
         if begin is not None and end is not None:
             end = max(begin, end)
@@ -404,11 +407,6 @@ class _Diagnostics:
             print(f"warning: {warning}", file=sys.stderr)
         if self._is_damaged:
             raise typer.Exit(1)
-
-
-def _first_entry(reader: LogReader, position: int | None) -> int | None:
-    """Where ``--from position`` begins; damage before it is not reported. Raises DataLoss."""
-    return None if position is None else reader.boundary_at_or_after(position, on_damage=lambda _: None)
 
 
 def _last_entries(
@@ -502,15 +500,7 @@ def _shown(batch: pa.RecordBatch, payload: Payload) -> Iterator[dict[str, Any]]:
 
 
 def _base64(data: bytes) -> str:
-    import base64
-
     return base64.b64encode(data).decode()
-
-
-def _sha256(data: bytes) -> str:
-    import hashlib
-
-    return hashlib.sha256(data).hexdigest()
 
 
 def _text_or_base64(data: bytes) -> str:
@@ -529,7 +519,7 @@ _PAYLOADS = {
     Payload.base64: _base64,
     Payload.utf8: lambda data: data.decode("utf-8", "replace"),
     Payload.hex: lambda data: data.hex(),
-    Payload.sha256: _sha256,
+    Payload.sha256: lambda data: hashlib.sha256(data).hexdigest(),
 }
 _HEAD = ("position", "endPosition", "leadershipTermId", "timestamp", "entryType", "clusterTime")
 

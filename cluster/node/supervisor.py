@@ -77,10 +77,7 @@ class Member:
 
     def send(self, command: str) -> None:
         """Ask it for something; a member that is gone does not hear."""
-        try:
-            self.link.send(json.dumps({"command": command}).encode() + b"\n")
-        except OSError:
-            pass
+        tell(self.link, command=command)
 
 
 class Supervisor:
