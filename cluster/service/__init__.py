@@ -7,8 +7,7 @@ to the log.
 
     clustered_service.py   what a user writes; message_batch.py, and echo.py, which is built in
     cluster.py             what a service calls, with client_session.py, buffer_claim.py, idle_strategy.py
-    outbox.py              what it sends, on its way to channel.py; session_egress.py, batch_answers.py,
-                           egress_builder.py
+    outbox.py              what it sends, on its way to channel.py; session_egress.py, batch_answers.py
     service_state.py       where it is in the log; open_sessions.py
     agent.py               the duty cycle; bounded_log_adapter.py, callbacks.py, compiled_callback.py,
                            container_snapshot.py

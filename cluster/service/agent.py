@@ -99,8 +99,10 @@ class ClusteredServiceAgent:
         self._outbox = Outbox(channel, self.state, self._callbacks.check_may_send)
         self._sessions = OpenSessions(self.state, self._outbox, context)
         self.numbers = self._sessions.numbers
-        self._cluster = Cluster(context, self.state, self._sessions, self._outbox, IdleStrategy(self.idle))
         self._answers = BatchAnswers(context, self.state, self._sessions, self._outbox)
+        self._cluster = Cluster(
+            context, self.state, self._sessions, self._outbox, self._answers, IdleStrategy(self.idle)
+        )
         self.adapter = BoundedLogAdapter(
             self, context.log_fragment_limit, context.log_read_bytes, context.max_message_length
         )
@@ -482,7 +484,8 @@ class ClusteredServiceAgent:
         self._make_room()
         self.state.batch, self.state.batch_numbers = batch, numbers
         try:
-            self._callbacks.call_batch(batch)
+            session_id = int(batch.session_ids[0]) if len(batch) == 1 else None
+            self._callbacks.call("on_session_messages", batch, cluster_session_id=session_id)
         finally:
             self.state.batch, self.state.batch_numbers = None, NO_NUMBERS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cluster.errors import LocalProtocolError
@@ -16,6 +17,7 @@ class Claimed(NamedTuple):
     offer: Callable[[memoryview], int]
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class BufferClaim:
     """Room for one message: fill ``buffer``, then ``commit()`` it or ``abort()`` it.
 
@@ -23,11 +25,8 @@ class BufferClaim:
     A claim that was used up can be claimed again. One that is open when a callback raises is aborted.
     """
 
-    __slots__ = ("_claimed", "buffer")
-
-    def __init__(self) -> None:
-        self.buffer = memoryview(b"")
-        self._claimed: Claimed | None = None
+    buffer: memoryview = field(init=False, default=memoryview(b""))
+    _claimed: Claimed | None = field(init=False, default=None)
 
     def commit(self) -> int:
         """Send what was written, and return what an offer of it does: 1 on a follower, which sends nothing.

@@ -11,7 +11,6 @@ from cluster.errors import AgentTermination, LocalProtocolError, LogDamaged, Ser
 from cluster.service.clustered_service import overrides
 from cluster.service.compiled_callback import NAME, CompiledCallback
 from cluster.service.echo import EchoService
-from cluster.service.message_batch import SessionMessageBatch
 
 # What a callback may meet that is no fault of its service: the container's end, and the disk.
 PASSED_ON = (AgentTermination, LogDamaged, StorageError)
@@ -85,11 +84,6 @@ class Callbacks:
         )
         error.__cause__ = cause
         return error
-
-    def call_batch(self, batch: SessionMessageBatch) -> None:
-        """Call the vectorised form."""
-        session_id = int(batch.session_ids[0]) if len(batch) == 1 else None
-        self.call("on_session_messages", batch, cluster_session_id=session_id)
 
 
 def raised_at(error: BaseException) -> str:

@@ -28,12 +28,28 @@ import numpy as np
 from cluster.archive.log_cursor import LogSource
 from cluster.protocol.service import JoinLog
 from cluster.protocol.session import SessionMessageHeader
-from cluster.service.room import Room
 
 # Aeron's control channel has terms of 128 KiB, emptied by another thread meanwhile. Here the module
 # takes what is there between two callbacks and when a service idles, so all that one callback says must fit.
 CONTROL_CAPACITY = 64 * 1024 * 1024
 EGRESS_CAPACITY = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Room:
+    """How many bytes of one stream may wait to be taken; what is claimed counts as waiting."""
+
+    _capacity: int
+    used: int = 0
+
+    def has(self, length: int) -> bool:
+        """Whether so many bytes more may wait; an empty stream takes a message of any length."""
+        return self.used == 0 or self.used + length <= self._capacity
+
+    @property
+    def is_half_used(self) -> bool:
+        return 2 * self.used > self._capacity
+
 
 # What the protocol puts before a payload: the frame's header, the message's header and its block.
 EGRESS_OVERHEAD = 32 + 8 + SessionMessageHeader.BLOCK_LENGTH

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from cluster.service.service_state import ServiceState
 MESSAGE_HEADER_LENGTH = 8 + SessionMessageHeader.BLOCK_LENGTH
 
 
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cluster:
     """Handed to ``on_start``; good for as long as the service runs, on its thread only.
 
@@ -32,22 +34,12 @@ class Cluster:
     ``idle_strategy().idle()`` between, lest the members come to differ.
     """
 
-    __slots__ = ("_answers", "_context", "_idle_strategy", "_outbox", "_sessions", "_state")
-
-    def __init__(
-        self,
-        context: ServiceContext,
-        state: ServiceState,
-        sessions: OpenSessions,
-        outbox: Outbox,
-        idle_strategy: IdleStrategy,
-    ) -> None:
-        self._context = context
-        self._state = state
-        self._sessions = sessions
-        self._outbox = outbox
-        self._answers = BatchAnswers(context, state, sessions, outbox)
-        self._idle_strategy = idle_strategy
+    _context: ServiceContext
+    _state: ServiceState
+    _sessions: OpenSessions
+    _outbox: Outbox
+    _answers: BatchAnswers
+    _idle_strategy: IdleStrategy
 
     def member_id(self) -> int:
         """This member's id, -1 before the first log is joined."""

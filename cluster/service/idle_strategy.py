@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
 class IdleStrategy:
     """Lets the consensus module take what the service has sent, between two tries in a callback.
 
@@ -12,10 +14,7 @@ class IdleStrategy:
         cluster.idle_strategy().idle()
     """
 
-    __slots__ = ("_idle",)
-
-    def __init__(self, idle: Callable[[], None]) -> None:
-        self._idle = idle
+    _idle: Callable[[], None]
 
     def idle(self, work_count: int = 0) -> None:
         """Idle, unless work was done. Raises AgentTermination when the container is to end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,18 +25,18 @@ from cluster.service.service_state import ServiceState
 from cluster.service.session_egress import SessionEgress
 
 
+@dataclass(slots=True, eq=False)
 class OpenSessions:
     """Sessions by id, as services see them, each with the container's half of it."""
 
-    def __init__(self, state: ServiceState, outbox: Outbox, context: ServiceContext) -> None:
-        self._state = state
-        self._outbox = outbox
-        self._context = context
-        self._egress: dict[int, SessionEgress] = {}
-        self._supervised: dict[int, SessionEgress] = {}  # of them
-        self._ordered: tuple[ClientSession, ...] | None = ()
-        self.by_id: dict[int, ClientSession] = {}
-        self.numbers = MessageNumbers()
+    _state: ServiceState
+    _outbox: Outbox
+    _context: ServiceContext
+    _egress: dict[int, SessionEgress] = field(default_factory=dict)
+    _supervised: dict[int, SessionEgress] = field(default_factory=dict)  # of them
+    _ordered: tuple[ClientSession, ...] | None = ()
+    by_id: dict[int, ClientSession] = field(default_factory=dict)
+    numbers: MessageNumbers = field(default_factory=MessageNumbers)
 
     def __contains__(self, session_id: int) -> bool:
         return session_id in self.by_id

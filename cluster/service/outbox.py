@@ -3,7 +3,7 @@
     cluster.schedule_timer, cluster.offer, ... --send---------> stream 105
     session.offer --------------------------answer-----+
                                                        v
-                                         EgressBuilder --flush--> egress, a batch at a time
+                                               rows --flush--> egress, a batch at a time
     cluster.offer_batch --------------------answer_batch------^
 
 Each stream has room for so many bytes; what is claimed takes its room at once.
@@ -12,26 +12,25 @@ Each stream has room for so many bytes; what is claimed takes its room at once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from cluster.errors import ClusterError
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
-from cluster.service.channel import EGRESS_OVERHEAD, ServiceChannel, ServiceEgress
-from cluster.service.egress_builder import EgressBuilder
-from cluster.service.room import Room
+from cluster.service.channel import EGRESS_OVERHEAD, Room, ServiceChannel, ServiceEgress
 from cluster.service.service_state import ServiceState
 
 
+@dataclass(slots=True, eq=False)
 class Outbox:
     """The sending half of one service; ``check_may_send`` raises LocalProtocolError on every member alike."""
 
-    def __init__(
-        self, channel: ServiceChannel, state: ServiceState, check_may_send: Callable[[], None]
-    ) -> None:
-        self.check_may_send = check_may_send
-        self._channel = channel
-        self._state = state
-        self._claims: list[BufferClaim] = []  # that are open
-        self._answers = EgressBuilder()
+    _channel: ServiceChannel
+    _state: ServiceState
+    check_may_send: Callable[[], None]
+    _claims: list[BufferClaim] = field(default_factory=list)  # that are open
+    _answers: list[tuple[int, int, bytes, int, int]] = field(default_factory=list)  # given one at a time
 
     def send(self, message: bytes) -> bool:
         """Queue a message for the consensus module; False: back pressure. Raises ClusterError without one."""
@@ -45,7 +44,7 @@ class Outbox:
             return False
         state = self._state
         number = state.message_number if session_id == state.message_session_id else 0
-        self._answers.append(session_id, state.cluster_time, payload, number, answer_id)
+        self._answers.append((session_id, state.cluster_time, payload, number, answer_id))
         return True
 
     def answer_batch(self, batch: ServiceEgress) -> bool:
@@ -94,8 +93,24 @@ class Outbox:
 
     def flush(self) -> None:
         """Hand the answers given one at a time to the consensus module, as one batch of their term."""
-        if len(self._answers):
-            self._channel.offer_egress(self._answers.build(self._state.leadership_term_id))
+        if not self._answers:
+            return
+        session_ids, timestamps, payloads, numbers, answer_ids = zip(*self._answers)
+        self._answers.clear()
+        lengths = np.fromiter(map(len, payloads), np.int64, len(payloads))
+        # Through a bytearray: the kernel that frames answers takes writable arrays of at least one byte.
+        buffer = bytearray().join(payloads) or bytearray(1)
+        batch = ServiceEgress(
+            self._state.leadership_term_id,
+            np.array(session_ids, np.int64),
+            np.array(timestamps, np.int64),
+            np.cumsum(lengths) - lengths,
+            lengths,
+            np.frombuffer(buffer, np.uint8),
+            np.array(numbers, np.int64),
+            np.array(answer_ids, np.int64) if any(answer_ids) else None,
+        )
+        self._channel.offer_egress(batch)
 
     @property
     def is_half_full(self) -> bool:

@@ -9,6 +9,7 @@ It is the agent that members run, as it is on a leader: a session that is open c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -75,13 +76,13 @@ def _is_end(record: bytes) -> bool:
     return isinstance(message, SnapshotMarker) and message.mark is SnapshotMark.END
 
 
+@dataclass(slots=True)
 class SnapshotRecords:
     """A snapshot publication that keeps what a service writes."""
 
-    def __init__(self, max_message_length: int) -> None:
-        self.max_message_length = max_message_length
-        self.records: list[bytes] = []
-        self.digest = 0
+    max_message_length: int
+    records: list[bytes] = field(default_factory=list)
+    digest: int = 0
 
     def offer(self, *message: Any) -> int:
         data = b"".join(bytes(part) for part in message)
@@ -94,13 +95,13 @@ class SnapshotRecords:
         return len(self.records)
 
 
+@dataclass(slots=True)
 class _KeptSnapshots:
     """``Snapshots`` of a replay: one to start from, and those that it comes by."""
 
-    def __init__(self, image: SnapshotImage | None, max_message_length: int) -> None:
-        self._image = image
-        self._max_message_length = max_message_length
-        self.saved: list[Saved] = []
+    _image: SnapshotImage | None
+    _max_message_length: int
+    saved: list[Saved] = field(default_factory=list)
 
     def take(self, log_position: int, write: Callable[[Any], int]) -> int:
         publication = SnapshotRecords(self._max_message_length)
@@ -217,22 +218,19 @@ class ServiceReplay:
             )
 
     def _take_request(self, encoded: bytes, position: int) -> None:
-        time = self._agent.state.cluster_time
+        fields: dict[str, Any]
         match decode(encoded):
             case SessionMessageHeader():
-                payload = encoded[HEADER_LENGTH:]
-                self._sent.append(Sent(SentKind.SERVICE_MESSAGE, position, time, payload=payload))
+                kind, fields = SentKind.SERVICE_MESSAGE, {"payload": encoded[HEADER_LENGTH:]}
             case ScheduleTimer(correlation_id, deadline):
-                self._sent.append(
-                    Sent(
-                        SentKind.SCHEDULE_TIMER,
-                        position,
-                        time,
-                        correlation_id=correlation_id,
-                        deadline=deadline,
-                    )
+                kind, fields = (
+                    SentKind.SCHEDULE_TIMER,
+                    {"correlation_id": correlation_id, "deadline": deadline},
                 )
             case CancelTimer(correlation_id):
-                self._sent.append(Sent(SentKind.CANCEL_TIMER, position, time, correlation_id=correlation_id))
+                kind, fields = SentKind.CANCEL_TIMER, {"correlation_id": correlation_id}
             case CloseSession(session_id):
-                self._sent.append(Sent(SentKind.CLOSE_SESSION, position, time, cluster_session_id=session_id))
+                kind, fields = SentKind.CLOSE_SESSION, {"cluster_session_id": session_id}
+            case _:
+                return
+        self._sent.append(Sent(kind, position, self._agent.state.cluster_time, **fields))

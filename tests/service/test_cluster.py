@@ -12,6 +12,7 @@ from cluster import BufferClaim, ClientSession, Cluster, LocalProtocolError, Off
 from cluster.protocol import decode
 from cluster.protocol.enums import Role
 from cluster.protocol.service import CloseSession, ScheduleTimer
+from cluster.service.batch_answers import BatchAnswers
 from cluster.service.channel import EGRESS_OVERHEAD, ServiceEgress
 from cluster.service.idle_strategy import IdleStrategy
 from cluster.service.open_sessions import OpenSessions
@@ -52,13 +53,15 @@ class Scene:
     def __init__(self) -> None:
         self.outbox = FakeOutbox()
         self.state = ServiceState(member_id=2, role=Role.LEADER, leadership_term_id=3, cluster_time=70)
-        self.sessions = OpenSessions(self.state, self.outbox, ServiceContext(max_message_length=99))
+        context = ServiceContext(max_message_length=99)
+        self.sessions = OpenSessions(self.state, self.outbox, context)
         self.idled = 0
         self.cluster = Cluster(
-            ServiceContext(max_message_length=99),
+            context,
             self.state,
             self.sessions,
             self.outbox,
+            BatchAnswers(context, self.state, self.sessions, self.outbox),
             IdleStrategy(self._idle),
         )
         self.session = self.open(4)
