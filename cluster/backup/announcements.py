@@ -6,7 +6,7 @@ taken ──▶ each member: StandbySnapshot ──▶ the connection is closed:
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from cluster.archive.recording_log import RecordingLog
 from cluster.backup.agent import BackupContext
@@ -15,23 +15,11 @@ from cluster.protocol.backup import StandbySnapshot, StandbySnapshotRecording
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
+from cluster.reader.member_request import MemberRequest
 from cluster.transport.log_client import Unreachable
 
-
-class Announcing(Protocol):
-    """One announcement on its way (``cluster.reader.member_request.MemberRequest``)."""
-
-    @property
-    def is_sent(self) -> bool: ...
-
-    def poll(self) -> object:
-        """A refusal. Raises Unreachable when the connection is lost, or closed by the member."""
-
-    def close(self) -> None: ...
-
-
 # Begins to tell one member.
-Announce = Callable[[StandbySnapshot], Announcing]
+Announce = Callable[[StandbySnapshot], MemberRequest]
 
 
 class Announcements:
@@ -74,17 +62,15 @@ class Announcements:
             member.close()
 
 
+@dataclass(slots=True)
 class _Member:
-    def __init__(
-        self, name: str, announce: Announce, context: BackupContext, on_error: Callable[[ClusterError], None]
-    ) -> None:
-        self._name = name
-        self._announce = announce
-        self._context = context
-        self._on_error = on_error
-        self._recordings: Sequence[StandbySnapshotRecording] = ()  # not told yet
-        self._request: Announcing | None = None
-        self._due_ns = 0  # of the next try, or of the present one's end
+    _name: str
+    _announce: Announce
+    _context: BackupContext
+    _on_error: Callable[[ClusterError], None]
+    _recordings: Sequence[StandbySnapshotRecording] = ()  # not told yet
+    _request: MemberRequest | None = None
+    _due_ns: int = 0  # of the next try, or of the present one's end
 
     def tell(self, recordings: Sequence[StandbySnapshotRecording]) -> None:
         self.close()

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from cluster.cli.demo_query import Counted
     from cluster.cli.demo_sender import DemoStanding
+    from cluster.cli.top import Directories
     from cluster.node.supervisor import Supervisor
 
 MEMBERS = 3
@@ -125,7 +127,8 @@ def _run(path: Path, base_port: int, seconds: int, console: Console) -> dict[str
     compile_first()
     from cluster.cli import demo_report
     from cluster.cli.demo_query import check_log, query_log
-    from cluster.cli.demo_sender import send_numbers
+    from cluster.cli.demo_sender import DemoStanding, send_numbers
+    from cluster.cli.top import Directories
     from cluster.cli.up import members_fields, plan_members, start_members
     from cluster.node.service_errors import ServiceErrorText
 
@@ -139,7 +142,8 @@ def _run(path: Path, base_port: int, seconds: int, console: Console) -> dict[str
             _child(send_numbers, endpoints, MESSAGES_PER_S) as sender,
             _Line(console) as line,
         ):
-            run = _Demo(supervisor, path, sender, query, line)
+            standing = DemoStanding(0, 0, 0, 0, 0, ())
+            run = _Demo(supervisor, Directories(path), sender, query, line, standing)
             run.go_on(seconds)
         committed, is_orderly = run.standing.committed, supervisor.stop()
         if not is_orderly:
@@ -166,31 +170,26 @@ def _child(entry: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
         ours.close()
 
 
+@dataclass
 class _Demo:
     """Keeps members under load, kills, and notes what happens; times are seconds since its beginning."""
 
-    def __init__(
-        self, supervisor: Supervisor, path: Path, sender: Connection, query: Connection, line: _Line
-    ) -> None:
-        from cluster.cli.demo_sender import DemoStanding
-        from cluster.cli.top import Directories
-
-        self._supervisor = supervisor
-        self._directories = Directories(path)
-        self._sender = sender
-        self._query = query
-        self._line = line
-        self._began = time.monotonic()
-        self.standing: DemoStanding = DemoStanding(0, 0, 0, 0, 0, ())
-        self._counted: list[Counted] = []
-        self._kills: list[dict[str, Any]] = []
-        self._terms: list[dict[str, Any]] = []
-        self._gaps: list[tuple[float, float]] = []
-        self._shown = 0  # of the kills
-        self._looked_at = 0.0
-        self._seen_committed: int | None = None  # bytes, at the last look
-        self._is_level = False
-        self._sent_s = 0.0
+    _supervisor: Supervisor
+    _directories: Directories
+    _sender: Connection
+    _query: Connection
+    _line: _Line
+    standing: DemoStanding
+    _began: float = field(default_factory=time.monotonic)
+    _counted: list[Counted] = field(default_factory=list)
+    _kills: list[dict[str, Any]] = field(default_factory=list)
+    _terms: list[dict[str, Any]] = field(default_factory=list)
+    _gaps: list[tuple[float, float]] = field(default_factory=list)
+    _shown: int = 0  # of the kills
+    _looked_at: float = 0.0
+    _seen_committed: int | None = None  # bytes, at the last look
+    _is_level: bool = False
+    _sent_s: float = 0.0
 
     @property
     def _now_s(self) -> float:

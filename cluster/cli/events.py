@@ -11,11 +11,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -67,13 +68,6 @@ class Event(NamedTuple):
     fields: dict[str, Any]
 
 
-class Lines(Protocol):
-    """One log, or some as one by time."""
-
-    def lines(self) -> Iterator[Event]:
-        """What has come since the last call."""
-
-
 @app.command(epilog=EPILOG)
 @connects
 def events(
@@ -105,7 +99,7 @@ def events(
     directory, endpoints = place(directory, endpoints)
     logs: list[Lines] = []
     if directory is None:
-        logs.append(RemoteLogs(endpoints or "", since=after, on_silence=_say_missing))
+        logs.append(RemoteLogs(endpoints or "", _say_missing, since=after))
     else:
         logs.extend(logs_in(directory, since=after))
     while True:
@@ -143,7 +137,7 @@ class LastEvents:
 def last_logs(directory: Path | None, endpoints: str | None) -> list[Lines]:
     """The ends of all logs there are, and what comes; nothing of members that do not answer."""
     if directory is None:
-        return [RemoteLogs(endpoints or "", tail_bytes=TAIL_BYTES, on_silence=lambda _: None)]
+        return [RemoteLogs(endpoints or "", lambda _: None, tail_bytes=TAIL_BYTES)]
     with suppress(NotAClusterDirectory):
         return [*logs_in(directory, tail_bytes=TAIL_BYTES_HERE)]
     return []
@@ -222,24 +216,16 @@ class EventLog:
         return Event(self._time, self._member, level, _said(fields), fields)
 
 
+@dataclass
 class RemoteLogs:
     """The logs of all members of a running cluster, as one by time."""
 
-    def __init__(
-        self,
-        endpoints: str,
-        *,
-        since: datetime = EPOCH,
-        tail_bytes: int = 0,
-        on_silence: Callable[[ClusterError], None],
-    ) -> None:
-        """``on_silence`` hears once of a member that does not answer, until it does."""
-        self._given = endpoints
-        self._since = since
-        self._tail_bytes = tail_bytes
-        self._on_silence = on_silence
-        self._silent: set[str] = set()
-        self._logs: dict[str, list[EventLog]] = {}
+    endpoints: str
+    on_silence: Callable[[ClusterError], None]  # hears once of a member that does not answer, until it does
+    since: datetime = EPOCH
+    tail_bytes: int = 0
+    _silent: set[str] = field(default_factory=set)
+    _logs: dict[str, list[EventLog]] = field(default_factory=dict)
 
     def lines(self) -> Iterator[Event]:
         """What has come since the last call, by time. Raises ConfigurationError."""
@@ -249,7 +235,7 @@ class RemoteLogs:
             answers = dict(zip(self._logs, pool.map(_ask, self._logs.values()), strict=True))
         for endpoint, answer in answers.items():
             if isinstance(answer, ClusterError) and endpoint not in self._silent:
-                self._on_silence(answer)
+                self.on_silence(answer)
         self._silent = {name for name, answer in answers.items() if isinstance(answer, ClusterError)}
         found = chain(*(answer for answer in answers.values() if isinstance(answer, list)))
         return heapq.merge(*found, key=lambda event: event.time)
@@ -259,14 +245,14 @@ class RemoteLogs:
         from cluster.transport.member_status import log_client_opener
         from cluster.transport.tls import tls_in
 
-        known = members_at(self._given)
+        known = members_at(self.endpoints)
         ask_members(known)
         open_client, tls = log_client_opener(None), tls_in(os.environ)
         for endpoint in known.values():
             if str(endpoint) not in self._logs:
                 read = partial(_asked, open_client(endpoint, TIMEOUT_S, tls))
                 self._logs[str(endpoint)] = [
-                    EventLog(read, log, str(endpoint), self._tail_bytes, self._since)
+                    EventLog(read, log, str(endpoint), self.tail_bytes, self.since)
                     for log in range(len(LOG_NAMES))
                 ]
 
@@ -274,6 +260,9 @@ class RemoteLogs:
     def are_silent(self) -> bool:
         """Whether no member has answered the last time."""
         return len(self._silent) == len(self._logs)
+
+
+Lines = EventLog | RemoteLogs  # one log, or some as one by time
 
 
 def _ask(logs: list[EventLog]) -> list[Iterator[Event]] | ClusterError:

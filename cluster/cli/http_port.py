@@ -11,6 +11,7 @@ import contextlib
 import socket
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -45,39 +46,32 @@ class Response(NamedTuple):
 Answer = Callable[[HttpRequest], Awaitable[Response]]
 
 
+@dataclass(eq=False)
 class HttpPort:
-    """Serves what comes to a listening socket."""
+    """Serves what comes to a listening socket. No content of a request is read, whatever its method."""
 
-    def __init__(
-        self,
-        sock: socket.socket,
-        answer: Answer,
-        tls: ServerTls | None = None,
-        *,
-        methods: Sequence[str] = ("GET", "HEAD"),
-        address_connections_max: int = ADDRESS_CONNECTIONS_MAX,
-    ) -> None:
-        """No content of a request is read, whatever its method."""
-        sock.setblocking(False)
-        self._sock = sock
-        self._answer = answer
-        self._methods = methods
-        self._address_connections_max = address_connections_max
-        self._tls = tls
-        self._serving: set[asyncio.Task[None]] = set()
-        self._by_address: Counter[str] = Counter()
+    sock: socket.socket
+    answer: Answer
+    tls: ServerTls | None = None
+    methods: Sequence[str] = ("GET", "HEAD")
+    address_connections_max: int = ADDRESS_CONNECTIONS_MAX
+    _serving: set[asyncio.Task[None]] = field(default_factory=set)
+    _by_address: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self.sock.setblocking(False)
 
     async def run(self) -> None:
         """Serve until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                sock, address = await loop.sock_accept(self._sock)
+                sock, address = await loop.sock_accept(self.sock)
             except OSError:
                 await asyncio.sleep(ACCEPT_PAUSE_S)
                 continue
             peer = address[0]
-            most = self._address_connections_max
+            most = self.address_connections_max
             if len(self._serving) >= CONNECTIONS_MAX or self._by_address[peer] >= most:
                 sock.close()
                 continue
@@ -104,8 +98,8 @@ class HttpPort:
         transport, protocol = await loop.connect_accepted_socket(
             lambda: asyncio.StreamReaderProtocol(reader),
             sock,
-            ssl=None if self._tls is None else self._tls.clients,
-            ssl_handshake_timeout=None if self._tls is None else EXCHANGE_TIMEOUT_S,
+            ssl=None if self.tls is None else self.tls.clients,
+            ssl_handshake_timeout=None if self.tls is None else EXCHANGE_TIMEOUT_S,
         )
         try:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -120,12 +114,12 @@ class HttpPort:
             transport.abort()
 
     async def _answered(self, request: HttpRequest) -> Response:
-        if request.method not in self._methods:
-            allowed = ", ".join(self._methods)
+        if request.method not in self.methods:
+            allowed = ", ".join(self.methods)
             return Response(
                 HTTPStatus.METHOD_NOT_ALLOWED, f"{allowed}\n".encode(), headers={"Allow": allowed}
             )
-        return await self._answer(request)
+        return await self.answer(request)
 
 
 def _parse(head: str, peer: str, certificate_name: str | None) -> HttpRequest:

@@ -13,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -35,19 +36,17 @@ _ELECTION = re.compile(r"election \w+ -> (\w+)")
 _TERM = re.compile(r"\bterm (\d+)")
 
 
+@dataclass
 class Looks:
-    """Looks at a cluster, one frame each; ``logs`` are its events.
+    """Looks at a cluster, one frame each; ``_logs`` are its events.
 
-    ``look`` gives the status document, and is given what was committed a moment before, if that is known.
+    ``_look`` gives the status document, and is given what was committed a moment before, if that is known.
     """
 
-    def __init__(
-        self, look: Callable[[int | None], dict[str, Any]], logs: list[Lines], clients: ClientRates
-    ) -> None:
-        self._look = look
-        self._seen: tuple[float, int | None] = float("-inf"), None  # when, and how far it was committed then
-        self._logs = logs
-        self._clients = clients
+    _look: Callable[[int | None], dict[str, Any]]
+    _logs: list[Lines]
+    _clients: ClientRates
+    _seen: tuple[float, int | None] = float("-inf"), None  # when, and how far it was committed then
 
     def frame(self) -> Frame:
         """Raises ClusterError."""

@@ -8,8 +8,9 @@ import select
 import struct
 import sys
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -101,7 +102,7 @@ def send(
         new_leader_timeout_s=timeout,
         supervised=supervised,
     ) as client:
-        messages: _Messages = (_Records if binary else _Lines)(client.max_payload_length)
+        messages = (_Records if binary else _Lines)(client.max_payload_length)
         is_shown = sys.stderr.isatty() and (no_wait or not sys.stdout.isatty())
         with _Progress(client, source, is_shown) as progress:
             _Sending(client, source, messages, answers, linger, timeout, progress).run()
@@ -130,18 +131,16 @@ def _open(file: str, endpoints: str) -> int:
         raise ClusterError(f"{file}: {error.strerror}{hint * (error.errno == errno.ENOENT)}") from None
 
 
-class _Messages(Protocol):
-    """Cuts what was read into messages."""
-
-    def take(self, data: bytes, *, is_last: bool) -> Columns:
-        """Whole messages as columns; LocalProtocolError names the first that cannot be sent."""
-
-
+@dataclass
 class _Lines:
-    def __init__(self, length_max: int) -> None:
-        self._length_max = length_max
-        self._rest = b""
-        self._count = 0  # of lines taken
+    """Cuts what was read into lines; of each call come whole ones, as columns.
+
+    LocalProtocolError names the first that cannot be sent.
+    """
+
+    _length_max: int
+    _rest: bytes = b""
+    _count: int = 0  # of lines taken
 
     def take(self, data: bytes, *, is_last: bool) -> Columns:
         import numpy as np
@@ -169,11 +168,13 @@ class _Lines:
         )
 
 
+@dataclass
 class _Records:
-    def __init__(self, length_max: int) -> None:
-        self._length_max = length_max
-        self._rest = b""
-        self._begin = 0  # of the rest, counted from the start of the input
+    """The same of records with their lengths before them."""
+
+    _length_max: int
+    _rest: bytes = b""
+    _begin: int = 0  # of the rest, counted from the start of the input
 
     def take(self, data: bytes, *, is_last: bool) -> Columns:
         import numpy as np
@@ -254,32 +255,25 @@ class _Answers(_Events):
         self.has_new_leader = True
 
 
+@dataclass
 class _Sending:
     """Reads, offers and polls in turns, until all is committed and the answers have ended."""
 
-    def __init__(
-        self,
-        client: ClusterClient,
-        source: int,
-        messages: _Messages,
-        answers: _Answers | None,
-        linger_s: float,
-        timeout_s: float,
-        progress: _Progress,
-    ) -> None:
-        self._client = client
-        self._source = source
+    _client: ClusterClient
+    _source: int
+    _messages: _Lines | _Records
+    _answers: _Answers | None
+    _linger_s: float
+    _timeout_s: float
+    _progress: _Progress
+    _waiting: Columns | None = None  # read, and not taken by the client yet
+    _is_read: bool = False
+    _state: tuple[int, int, int] = (0, 0, 0)  # offered, acknowledged, answered: what counts as progress
+    _changed_s: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
         self._source_poll = select.poll()  # select() takes no descriptor beyond 1,023
-        self._source_poll.register(source, select.POLLIN)
-        self._messages = messages
-        self._answers = answers
-        self._linger_s = linger_s
-        self._timeout_s = timeout_s
-        self._progress = progress
-        self._waiting: Columns | None = None  # read, and not taken by the client yet
-        self._is_read = False
-        self._state = (0, 0, 0)  # offered, acknowledged, answered: what counts as progress
-        self._changed_s = time.monotonic()
+        self._source_poll.register(self._source, select.POLLIN)
 
     def run(self) -> None:
         client = self._client

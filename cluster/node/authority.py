@@ -101,13 +101,13 @@ def _check_principal(what: str, principal: str) -> None:
         raise ConfigurationError(f"{what} {principal!r}: a member's name; expected another")
 
 
+@dataclass(frozen=True, slots=True)
 class CertificateAuthority:
     """Issues certificates into its folder."""
 
-    def __init__(self, folder: Path, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        self._folder = folder
-        self._certificate = certificate
-        self._key = key
+    _folder: Path
+    _certificate: x509.Certificate
+    _key: ec.EllipticCurvePrivateKey
 
     @classmethod
     def open(cls, folder: Path) -> Self | None:

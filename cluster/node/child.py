@@ -10,33 +10,25 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 PAUSE_MIN_NS, PAUSE_MAX_NS = 100_000_000, 10_000_000_000
 WELL_NS = 30_000_000_000  # a process that has run for so long was well: the pauses begin anew
 
 
+@dataclass
 class Child:
-    """One process at a time. ``name`` is how ``tell`` calls it."""
+    """One process at a time. ``name`` is how ``tell`` calls it; an empty ``command`` starts nothing."""
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        tell: Callable[[str], None],
-        *,
-        given: bytes = b"",
-        descriptors: Sequence[int] = (),
-    ) -> None:
-        """An empty ``command`` starts nothing; ``given`` is standard input, ``descriptors`` are inherited."""
-        self._name = name
-        self._command = list(command)
-        self._tell = tell
-        self._given = given
-        self._descriptors = tuple(descriptors)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._began_ns = 0
-        self._pause_ns = PAUSE_MIN_NS
-        self._due_ns = 0  # not before this is it started
+    name: str
+    command: Sequence[str]
+    tell: Callable[[str], None]
+    given: bytes = b""  # standard input
+    descriptors: Sequence[int] = ()  # inherited
+    _process: subprocess.Popen[bytes] | None = None
+    _began_ns: int = 0
+    _pause_ns: int = PAUSE_MIN_NS
+    _due_ns: int = 0  # not before this is it started
 
     @property
     def is_running(self) -> bool:
@@ -45,22 +37,22 @@ class Child:
 
     def start(self, now_ns: int) -> bool:
         """Start it if its pause is over; whether it was started."""
-        if not self._command or now_ns < self._due_ns:
+        if not self.command or now_ns < self._due_ns:
             return False
         self._began_ns = now_ns
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         try:
             # In a session of its own: a Ctrl-C at the terminal is the member's business.
             self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE if self._given else subprocess.DEVNULL,
+                self.command,
+                stdin=subprocess.PIPE if self.given else subprocess.DEVNULL,
                 env={**os.environ, "PYTHONPATH": path},
-                pass_fds=self._descriptors,
+                pass_fds=self.descriptors,
                 start_new_session=True,
             )
             if self._process.stdin is not None:
                 with self._process.stdin as pipe:
-                    pipe.write(self._given)
+                    pipe.write(self.given)
         except OSError as error:
             self._on_failure(f"its process cannot be started: {error.strerror}", now_ns)
         return self.is_running
@@ -71,7 +63,7 @@ class Child:
         if process is None or (status := process.poll()) is None:
             return None
         self._process = None
-        if self._command:
+        if self.command:
             how = f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
             self._on_failure(f"its process {process.pid} {how}", now_ns)
         return process.pid
@@ -87,7 +79,7 @@ class Child:
 
     def retire(self) -> None:
         """Start none any more."""
-        self._command = []
+        self.command = ()
 
     def await_end(self, timeout_s: float, work: Callable[[], object]) -> None:
         """Do ``work``, which is true while there was some, until it ends; kill it when its time is up."""
@@ -106,5 +98,5 @@ class Child:
         if now_ns - self._began_ns > WELL_NS:
             self._pause_ns = PAUSE_MIN_NS
         self._due_ns = now_ns + self._pause_ns
-        self._tell(f"{self._name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
+        self.tell(f"{self.name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
         self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)

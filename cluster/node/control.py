@@ -12,6 +12,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -199,56 +200,42 @@ def next_leader(member_id: int, status: Callable[[], LogStatus | None]) -> int:
     raise TimedOut(f"member {member_id} has not said within {TIMEOUT_S:g} s who leads after it")
 
 
+@dataclass(frozen=True, slots=True)
 class ControlPort:
     """Does what administrators ask a member for over the network; called in threads beside the member's."""
 
-    def __init__(
-        self,
-        path: str,
-        cluster_id: int,
-        member_id: int,
-        status: Callable[[], LogStatus],
-        endpoints: Mapping[Medium, str],
-        restart: Callable[[], None],
-        on_administered: OnAdministered,
-        node_log: Path,
-    ) -> None:
-        """``path`` is that of the member's counters file; ``endpoints`` are the members', as known.
-
-        ``restart`` has the process end, to be started again; it raises ClusterError where nobody would.
-        """
-        self._path = path
-        self._cluster_id = cluster_id
-        self._member_id = member_id
-        self._status = status
-        self._endpoints = endpoints
-        self._restart = restart
-        self._on_administered = on_administered
-        self._node_log = node_log
+    path: str  # of the member's counters file
+    cluster_id: int
+    member_id: int
+    status: Callable[[], LogStatus]
+    endpoints: Mapping[Medium, str]  # the members', as known
+    restart: Callable[[], None]  # ends the process, to be started again; ClusterError where nobody would
+    on_administered: OnAdministered
+    node_log: Path
 
     def __call__(self, request: ControlRequest, who: Administrator) -> ControlOutcome:
         """What came of the request, when it is done."""
         code, text, leader_id = LinkErrorCode.OK, "", NONE
-        endpoints = self._endpoints.get(who.medium, "")
+        endpoints = self.endpoints.get(who.medium, "")
         action = ControlAction(request.toggle, bool(request.is_of_node))
         try:
             action.check_target(endpoints)
             if action.is_restart:
-                self._restart()
+                self.restart()
             else:
-                with CountersReader(self._path, write=True) as counters:
-                    control = MemberControl(counters, self._cluster_id, self._member_id, self._node_log)
+                with CountersReader(self.path, write=True) as counters:
+                    control = MemberControl(counters, self.cluster_id, self.member_id, self.node_log)
                     control.carry_out(action)
             if action.is_transfer:
-                leader_id = next_leader(self._member_id, self._status)
+                leader_id = next_leader(self.member_id, self.status)
         except NotLeader as error:
             code, text = LinkErrorCode.NOT_LEADER, str(error)
         except ClusterError as error:
             code, text = LinkErrorCode.FAILED, str(error)
-        self._on_administered(who.peer, who.encoded_principal, action.name, text or "done")
+        self.on_administered(who.peer, who.encoded_principal, action.name, text or "done")
         return ControlOutcome(
             correlation_id=request.correlation_id,
-            member_id=self._member_id,
+            member_id=self.member_id,
             leader_member_id=leader_id if leader_id != NONE else self._leader_member_id(),
             code=code,
             ingress_endpoints=endpoints,
@@ -257,6 +244,6 @@ class ControlPort:
 
     def _leader_member_id(self) -> int:
         try:
-            return self._status().leader_member_id
+            return self.status().leader_member_id
         except ClusterError:
             return NONE

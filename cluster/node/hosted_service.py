@@ -6,7 +6,7 @@ from collections import Counter as Tally
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.snapshot_archive import SnapshotArchive
@@ -32,16 +32,8 @@ HELD_UP_TURNS = 10  # times service_cycle_threshold: so long is told of
 OnServiceError = Callable[[ServiceError, int], None]
 
 
-class ServiceAgent(Protocol):
-    """A container of this process, or what stands for one in another."""
-
-    def do_work(self, now_ns: int, cluster_time: int) -> int: ...
-
-    @property
-    def awaits_events(self) -> bool:
-        """Whether only its member, a socket or time gives it more to do: False where it cannot say."""
-
-    def close(self) -> None: ...
+# A container of this process, or what stands for one in another.
+ServiceAgent = ClusteredServiceAgent | RemoteService
 
 
 class ServiceCounters(NamedTuple):

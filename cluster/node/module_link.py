@@ -7,6 +7,7 @@ socket takes; the rest stays in the channel, whose rooms tell the service that i
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,19 +44,11 @@ IDLE_WAIT_S = 0.01
 DRAIN_TRIES = 100  # of this long: a second
 
 
-class CycleTally:
-    """What counters 218 and 219 of this service are to show."""
-
-    def __init__(self) -> None:
-        self.max_cycle_time_ns = _Tally()
-        self.cycle_time_exceeded = _Tally()
-
-
+@dataclass(slots=True)
 class _Tally:
     """A counter that nobody else sees."""
 
-    def __init__(self) -> None:
-        self.value = 0
+    value: int = 0
 
     def set(self, value: int) -> None:
         self.value = value
@@ -63,6 +56,14 @@ class _Tally:
     def get_and_add(self, delta: int) -> int:
         self.value += delta
         return self.value - delta
+
+
+@dataclass(frozen=True, slots=True)
+class CycleTally:
+    """What counters 218 and 219 of this service are to show."""
+
+    max_cycle_time_ns: _Tally = field(default_factory=_Tally)
+    cycle_time_exceeded: _Tally = field(default_factory=_Tally)
 
 
 class LogFile:

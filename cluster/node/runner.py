@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.transport.clock import NEVER_NS
@@ -33,62 +34,49 @@ class Agent(Protocol):
     def do_work(self, now_ns: int, cluster_time: int) -> int: ...
 
 
+@dataclass(slots=True)
 class AgentRunner:
-    """Turns its agent until ``stop`` is called. Whatever is raised comes out."""
+    """Turns its agent until ``stop`` is called. Whatever is raised comes out.
 
-    def __init__(
-        self,
-        agent: Agent,
-        poller: Poller,
-        cluster_clock: Callable[[], int],
-        *,
-        spin_ns: int,
-        turn_busily: Callable[[], bool | None] = lambda: None,
-        next_due_ns: Callable[[], int] = lambda: NEVER_NS,
-    ) -> None:
-        """``turn_busily`` waits and turns in compiled code until something is rare, and says whether a socket
-        may have it; None where it took no turn. A turn of the agent follows in any case. ``next_due_ns``: the
-        monotonic time until which the agent may sleep at most.
-        """
-        self._agent = agent
-        self._poller = poller
-        self._cluster_clock = cluster_clock
-        self._spin_ns = spin_ns
-        self._turn_busily = turn_busily
-        self._next_due_ns = next_due_ns
-        self._is_stopped = False
+    ``turn_busily`` waits and turns in compiled code until something is rare, and says whether a socket may
+    have it; None where it took no turn. A turn of the agent follows in any case. ``next_due_ns``: the
+    monotonic time until which the agent may sleep at most.
+    """
+
+    agent: Agent
+    poller: Poller
+    cluster_clock: Callable[[], int]
+    spin_ns: int
+    turn_busily: Callable[[], bool | None] = lambda: None
+    next_due_ns: Callable[[], int] = lambda: NEVER_NS
+    is_stopped: bool = False
 
     def stop(self) -> None:
         """End ``run`` after the turn it is in. May be called from another thread or a signal handler."""
-        self._is_stopped = True
-        self._poller.wake()
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether ``stop`` was called."""
-        return self._is_stopped
+        self.is_stopped = True
+        self.poller.wake()
 
     def run(self) -> None:
         """Turn until stopped."""
-        wait = self._poller.wait
+        wait = self.poller.wait
         clock_ns = time.monotonic_ns
         work_count = 0
         spin_until_ns = 0
-        while not self._is_stopped:
-            is_on_sockets = self._turn_busily()
-            if is_on_sockets is None and (not work_count or self._agent.awaits_events):
+        while not self.is_stopped:
+            is_on_sockets = self.turn_busily()
+            if is_on_sockets is None and (not work_count or self.agent.awaits_events):
                 # Nothing is left to do, so only a socket or time can bring more: no turns in between.
                 while not wait(0):
                     clocked_ns = clock_ns()
                     if clocked_ns >= spin_until_ns:
-                        wait(min(max(self._next_due_ns() - clocked_ns, 0) / 1e9, SLEEP_MAX_S))
+                        wait(min(max(self.next_due_ns() - clocked_ns, 0) / 1e9, SLEEP_MAX_S))
                         break
             elif is_on_sockets is not False:
                 wait(0)
             now_ns = clock_ns()
-            work_count = self._agent.do_work(now_ns, self._cluster_clock())
+            work_count = self.agent.do_work(now_ns, self.cluster_clock())
             if work_count:
-                spin_until_ns = now_ns + self._spin_ns
+                spin_until_ns = now_ns + self.spin_ns
 
 
 def cluster_clock(unit: str) -> Callable[[], int]:

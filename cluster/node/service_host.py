@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import InitVar, dataclass
 
 from cluster.archive.files import Files, OsFiles
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, StorageError
@@ -37,24 +38,19 @@ from cluster.transport.sockets import SEND_QUEUE_BYTES_MAX, Connection, ReceiveB
 QUEUE_BYTES_MAX = 8 * SEND_QUEUE_BYTES_MAX  # never reached: the link asks before it sends
 
 
+@dataclass
 class ServiceHost:
     """The agent and its link, turned by the process's one thread."""
 
-    def __init__(
-        self,
-        service_id: int,
-        link: ModuleLink,
-        poller: Poller,
-        files: Files,
-        load: Callable[[str], ClusteredService] = load_service,
-    ) -> None:
-        """``load`` makes the service of a name, once the member has said it."""
-        self._service_id = service_id
-        self._load = load
-        self._link = link
-        self._files = files
-        self._agent: ClusteredServiceAgent | None = None
-        self._snapshots: ServiceSnapshots | None = None
+    _service_id: int
+    _link: ModuleLink
+    poller: InitVar[Poller]
+    _files: Files
+    _load: Callable[[str], ClusteredService] = load_service  # by the name that the member says
+    _agent: ClusteredServiceAgent | None = None
+    _snapshots: ServiceSnapshots | None = None
+
+    def __post_init__(self, poller: Poller) -> None:
         self._runner = AgentRunner(self, poller, lambda: 0, spin_ns=0)
 
     @property
@@ -121,9 +117,7 @@ class ServiceHost:
         start, link = self._link.start, self._link
         assert start is not None
         service = self._load(start.name.decode())
-        self._snapshots = ServiceSnapshots(
-            self._service_id, link, self._files, may_fork=service.forks_for_snapshots
-        )
+        self._snapshots = ServiceSnapshots(self._service_id, link, self._files, service.forks_for_snapshots)
         return ClusteredServiceAgent(
             service,
             link.channel,

@@ -19,6 +19,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.archive.files import Files
 from cluster.archive.recording import RecordingWriter
@@ -94,17 +95,17 @@ def _run_child(say: Callable[[], bytes], said_to: int, parent_pid: int) -> None:
         os._exit(status)
 
 
+@dataclass(slots=True)
 class ServiceSnapshots:
     """``Snapshots`` of a service whose member has its recordings; ``do_work`` looks after the child."""
 
-    def __init__(self, service_id: int, link: ModuleLink, files: Files, *, may_fork: bool) -> None:
-        self._service_id = service_id
-        self._link = link
-        self._files = files
-        self._may_fork = may_fork
-        self._is_told = False  # that it is not copied
-        self._child: SnapshotChild | None = None
-        self._taken: tuple[int, int] = (0, NO_RECORDING)  # position and recording of the child's
+    _service_id: int
+    _link: ModuleLink
+    _files: Files
+    _may_fork: bool
+    _is_told: bool = False  # that it is not copied
+    _child: SnapshotChild | None = None
+    _taken: tuple[int, int] = (0, NO_RECORDING)  # position and recording of the child's
 
     @property
     def is_writing(self) -> bool:

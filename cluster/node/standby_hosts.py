@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.backup.standby import StandbyLife
@@ -18,25 +18,22 @@ from cluster.transport.clock import epoch_ms
 from cluster.transport.poller import Poller
 
 
+@dataclass
 class HostedServices:
     """The services of one life (``StandbyHost``), of a process with these counters and this mark file."""
 
-    def __init__(
-        self,
-        config: BackupConfig,
-        counters: Sequence[ServiceCounters],
-        mark_file: ClusterMarkFile,
-        poller: Poller,
-        log: NodeLog,
-        life: StandbyLife,
-    ) -> None:
+    _config: BackupConfig
+    _counters: Sequence[ServiceCounters]
+    _mark_file: ClusterMarkFile
+    _poller: Poller
+    _log: NodeLog
+    _life: StandbyLife
+    _services: list[HostedService] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
         """Host them. Raises ConfigurationError, PortInUse."""
-        self._config = config
-        self._mark_file = mark_file
-        self._poller = poller
-        self._log = log
-        self._settings = replace(config.service_settings, context=life.context)
-        self._services: list[HostedService] = []
+        life = self._life
+        self._settings = replace(self._config.service_settings, context=life.context)
         ports = HostPorts(
             self._settings,
             load=lambda service_id: load_service(self._settings.services[service_id]),
@@ -45,14 +42,16 @@ class HostedServices:
             recording=lambda: life.recording,
             newest_snapshot=life.newest_snapshot,
             commit_position=lambda: life.position,
-            tell=log.info,
+            tell=self._log.info,
             on_error=self._on_error,
             on_service_error=self._tell,
         )
         with ExitStack() as opened:
             opened.callback(self.close)
             for service_id, channel in enumerate(life.channels):
-                hosted = HostedService(service_id, channel, counters[service_id], mark_file, ports)
+                hosted = HostedService(
+                    service_id, channel, self._counters[service_id], self._mark_file, ports
+                )
                 self._services.append(hosted)
             opened.pop_all()
 

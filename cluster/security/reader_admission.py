@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 
 from cluster.consensus.authentication import Right, Security, right_to
 from cluster.protocol.link import LINK_SCHEMA
@@ -18,16 +19,16 @@ ASKED_MAX = 1024  # together; a further one is refused
 _VERBS = {Right.READ: "read", Right.ADMIN: "administer"}
 
 
+@dataclass(slots=True, eq=False)
 class _Asked:
     """One request of one reader; a ``SessionProxy`` for the authenticator."""
 
-    def __init__(self, session_id: int, identity: ReaderIdentity, template_id: int) -> None:
-        self.session_id = session_id
-        self.identity = identity
-        self.template_id = template_id
-        self.encoded_principal: bytes | None = None
-        self.refusal = ""
-        self.answer: Future[Judged] = Future()
+    session_id: int
+    identity: ReaderIdentity
+    template_id: int
+    encoded_principal: bytes | None = None
+    refusal: str = ""
+    answer: Future[Judged] = field(default_factory=Future)
 
     @property
     def encoded_credentials(self) -> bytes:
@@ -58,28 +59,28 @@ class _Asked:
         self.refusal = reason
 
 
+@dataclass(slots=True)
 class ReaderAdmission:
     """Asks for readers, unless ``is_open``; ``wake`` ends the wait of the member's thread."""
 
-    def __init__(self, security: Security, wake: Callable[[], None], *, is_open: bool = False) -> None:
-        self._security = security
-        self._wake = wake
-        self._is_open = is_open
-        self._asked: deque[_Asked] = deque()  # by other threads, and not taken yet
-        self._undecided: list[_Asked] = []
-        self._session_id = -1
+    security: Security
+    wake: Callable[[], None]
+    is_open: bool = False
+    _asked: deque[_Asked] = field(default_factory=deque)  # by other threads, and not taken yet
+    _undecided: list[_Asked] = field(default_factory=list)
+    _session_id: int = -1
 
     def ask(self, identity: ReaderIdentity, template_id: int) -> Future[Judged]:
         """What is found of the reader and a request of this template, later. From any thread."""
         self._session_id -= 1
         asked = _Asked(self._session_id, identity, template_id)
-        if self._is_open and asked.right is Right.READ:
+        if self.is_open and asked.right is Right.READ:
             asked.answer.set_result(Judged(""))
         elif len(self._asked) + len(self._undecided) >= ASKED_MAX:
             asked.answer.set_result(Judged("too many readers ask at once"))
         else:
             self._asked.append(asked)
-            self._wake()
+            self.wake()
         return asked.answer
 
     def do_work(self, now_ms: int) -> int:
@@ -88,7 +89,7 @@ class ReaderAdmission:
             return 0
         while self._asked:
             asked = self._asked.popleft()
-            self._security.authenticator.on_connect_request(
+            self.security.authenticator.on_connect_request(
                 asked.session_id, asked.encoded_credentials, now_ms
             )
             self._undecided.append(asked)
@@ -99,17 +100,17 @@ class ReaderAdmission:
     def _decide(self, asked: _Asked, now_ms: int) -> bool:
         if asked.answer.cancelled():  # whoever asked waits no longer
             return True
-        self._security.authenticator.on_connected_session(asked, now_ms)
+        self.security.authenticator.on_connected_session(asked, now_ms)
         if not asked.is_decided:
             return False
         why, principal = asked.refusal, asked.encoded_principal or b""
-        if not why and not self._security.authorisation.is_authorised(
+        if not why and not self.security.authorisation.is_authorised(
             LINK_SCHEMA.id, asked.template_id, None, principal
         ):
             why = f"no right to {asked.right}"
         if why:
             what = f"to {_VERBS[asked.right]}"
-            self._security.on_refused(asked.identity.peer, principal, what, why)
+            self.security.on_refused(asked.identity.peer, principal, what, why)
         if asked.answer.set_running_or_notify_cancel():
             asked.answer.set_result(Judged(_told(asked)) if why else Judged("", principal))
         return True

@@ -103,7 +103,7 @@ LINE_MISTAKES = {
     ),
     "retired_and_started": LineMistake(
         "cluster.node.child",
-        "        self._command = []",
+        "        self.command = ()",
         "        pass",
         "node/test_child.py::test_one_that_is_retired_is_not_started_again_and_its_end_is_not_told",
     ),
