@@ -10,7 +10,7 @@ dropped, or kept as every follower keeps it. Where the log is replaced by a late
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from typing import Any, Protocol
 
 from cluster.archive.recording import Recording
@@ -122,30 +122,24 @@ class Standby:
             life.close()
 
 
+@dataclass(eq=False)
 class StandbyLife:
     """The services on one recording of the log, from one snapshot or from its begin."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        recording: Recording,
-        recording_log: RecordingLog,
-        archive: SnapshotArchive,
-        snapshot: LoadedSnapshot | None,
-        counters: StandbyCounters,
-        host: HostServices,
-        reporter: Reporter,
-        on_snapshot: OnSnapshotTaken,
-    ) -> None:
-        self.context = context
-        self.recording = recording
-        self.recording_log = recording_log
-        self.archive = archive
+    context: ConsensusModuleContext
+    recording: Recording
+    recording_log: RecordingLog
+    archive: SnapshotArchive
+    snapshot: InitVar[LoadedSnapshot | None]
+    _counters: StandbyCounters
+    host: InitVar[HostServices]
+    _reporter: Reporter
+    _on_snapshot: OnSnapshotTaken
+
+    def __post_init__(self, snapshot: LoadedSnapshot | None, host: HostServices) -> None:
+        context = self.context
         self.channels = tuple(ServiceChannel() for _ in range(context.service_count))
         self.replica = ReplicatedState(context, _Nobody())
-        self._counters = counters
-        self._reporter = reporter
-        self._on_snapshot = on_snapshot
         self._turn = Turn()
         nobody: Any = _Nobody()
         self._supervision = Supervision(context, self.replica, nobody, nobody)
@@ -154,13 +148,13 @@ class StandbyLife:
         )
         self._snapshots = SnapshotTaker(
             context,
-            archive,
+            self.archive,
             self,
             self.replica,
             self._services,
-            counters,
+            self._counters,
             self._turn,
-            reporter,
+            self._reporter,
             self._on_captured,
             self._on_taken,
         )

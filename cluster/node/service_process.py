@@ -12,6 +12,7 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import InitVar, dataclass
 from typing import Protocol
 
 from cluster.errors import RemoteProtocolError
@@ -80,30 +81,26 @@ class Started(Protocol):
     def await_end(self, timeout_s: float, work: Callable[[], object]) -> None: ...
 
 
+@dataclass(eq=False)
 class ChildProcess:
     """``ServiceProcess``: a connection, and the child that is to make it."""
 
-    def __init__(
-        self,
-        service_id: int,
-        endpoint: Endpoint,
-        poller: Poller,
-        child: Started,
-        tell: Callable[[str], None],
-    ) -> None:
+    _service_id: int
+    endpoint: InitVar[Endpoint]
+    _poller: Poller
+    _child: Started
+    _tell: Callable[[str], None]
+    _connection: Connection | None = None
+    _is_greeted: bool = False
+    _peer: tuple[int, socket.socket] | None = None  # who has connected last, and its socket
+    _next_look_ns: int = 0
+    _lost_ns: int | None = None  # since when a child has no connection any more
+
+    def __post_init__(self, endpoint: Endpoint) -> None:
         """Listen at ``endpoint``. Raises PortInUse, ConfigurationError."""
-        self._name = f"service {service_id}"
-        self._service_id = service_id
-        self._poller = poller
-        self._child = child
-        self._tell = tell
-        self._listener = Listener(endpoint, poller, tell)
+        self._name = f"service {self._service_id}"
+        self._listener = Listener(endpoint, self._poller, self._tell)
         self._receive_buffer = ReceiveBuffer()
-        self._connection: Connection | None = None
-        self._is_greeted = False
-        self._peer: tuple[int, socket.socket] | None = None  # who has connected last, and its socket
-        self._next_look_ns = 0
-        self._lost_ns: int | None = None  # since when a child has no connection any more
 
     # -- ServiceProcess --
 
