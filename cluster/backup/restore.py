@@ -289,14 +289,12 @@ def _is_of_archive(name: str) -> bool:
 
 def _copy(source: Place, target: Place) -> None:
     try:
-        read = source.files.open(source.path)
-        written = target.files.open(target.path, create=True)
-        try:
+        with (
+            closing(source.files.open(source.path)) as read,
+            closing(target.files.open(target.path, create=True)) as written,
+        ):
             for offset in range(0, read.size(), COPY_BYTES):
                 written.pwrite(read.pread(COPY_BYTES, offset), offset)
             written.fullsync()
-        finally:
-            read.close()
-            written.close()
     except OSError as error:
         raise StorageError(error.filename or target.path, error.errno, "copying failed") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -341,13 +341,14 @@ def _catalog(archive: str) -> CatalogFile:
 
 @contextmanager
 def _opened(archive: str) -> Iterator[CatalogFile]:
-    """The catalog for writing, while nobody else may. Raises DirectoryInUse."""
+    """The catalog for writing, while nobody else may. Raises DirectoryInUse, StorageError, LogDamaged."""
     files = OsFiles()
     try:
-        with DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms()):
-            catalog = CatalogFile.open(files, archive, write=True)
+        with (
+            DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms()),
+            closing(CatalogFile.open(files, archive, write=True)) as catalog,
+        ):
             yield catalog
-            catalog.close()
     except OSError as error:
         raise StorageError(error.filename or archive, error.errno) from error
 
@@ -355,23 +356,13 @@ def _opened(archive: str) -> Iterator[CatalogFile]:
 @contextmanager
 def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
     """The catalog, and whether it may be written: else the archive runs, or is read-only or damaged."""
-    files = OsFiles()
-    lock = None
-    try:
-        lock = DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms())
-        catalog = CatalogFile.open(files, archive, write=True)
-    except (ClusterError, OSError) as error:
-        if lock is not None:
-            lock.release()
-        reason = str(error) if isinstance(error, ClusterError) else f"{archive}: {error.strerror}"
-        print(f"warning: nothing will be changed: {reason}", file=sys.stderr)
-        yield _catalog(archive), False
-        return
-    try:
-        yield catalog, True
-    finally:
-        catalog.close()
-        lock.release()
+    with ExitStack() as opened:
+        try:
+            found = opened.enter_context(_opened(archive)), True
+        except ClusterError as error:
+            print(f"warning: nothing will be changed: {error}", file=sys.stderr)
+            found = _catalog(archive), False
+        yield found
 
 
 def _mark_header(archive: str) -> ArchiveMarkFileHeader | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -265,14 +265,10 @@ def look_at(folder: str, mark: ClusterMarkFileHeader | None = None) -> Member:
     mark = mark or mark_or_none(folder)
     member_id = None if mark is None or mark.member_id < 0 else mark.member_id  # of a backup it is -1
     try:
-        source = Directories(Path(folder), member_id)
-    except NotAClusterDirectory:  # a copy without its counters
-        member: Member = {"memberId": member_id, "isAlive": False, "dir": folder}
-    else:
-        try:
+        with closing(Directories(Path(folder), member_id)) as source:
             [member] = source.look()
-        finally:
-            source.close()
+    except NotAClusterDirectory:  # a copy without its counters
+        member = {"memberId": member_id, "isAlive": False, "dir": folder}
     member["isBackup"] = mark is not None and mark.component_type in (
         ClusterComponentType.BACKUP,
         ClusterComponentType.STANDBY,
@@ -292,24 +288,20 @@ def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
     from cluster.transport.clock import epoch_ms
 
     try:
-        log = DirectoryLog(folder)
+        with closing(DirectoryLog(folder)) as log:
+            if recorded is not None:
+                return by_log(log, recorded, epoch_ms())
+            extent = log.extent()
+            found: Member = by_log(log, extent.written, epoch_ms())
+            entries = log.state.log_entries
     except ClusterError as error:
         return {} if is_alive else {"damage": str(error)}
-    try:
-        if recorded is not None:
-            return by_log(log, recorded, epoch_ms())
-        extent = log.extent()
-        found: Member = by_log(log, extent.written, epoch_ms())
-        if not is_alive:
-            del found["logBytesPerDay"]
-            terms = [entry.leadership_term_id for entry in log.state.log_entries if entry.entry_type is TERM]
-            found |= {
-                "commitPosition": extent.committed,
-                "appendPosition": extent.written,
-                "leadershipTermId": max(terms, default=None),
-            }
-        return found
-    except ClusterError as error:
-        return {} if is_alive else {"damage": str(error)}
-    finally:
-        log.close()
+    if not is_alive:
+        del found["logBytesPerDay"]
+        terms = [entry.leadership_term_id for entry in entries if entry.entry_type is TERM]
+        found |= {
+            "commitPosition": extent.committed,
+            "appendPosition": extent.written,
+            "leadershipTermId": max(terms, default=None),
+        }
+    return found
