@@ -125,16 +125,11 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 def _fields(lane: SnapshotLane) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+    return {
         "application": lane.application.decode(errors="replace"),
         "partition": lane.partition,
         "batch": lane.batch,
-    }
-    if lane.partition < 0:
-        fields["partitions"] = lane.partitions
-    else:
-        fields["rows"] = lane.rows
-    return fields | {
+        **({"partitions": lane.partitions} if lane.partition < 0 else {"rows": lane.rows}),
         "sessionId": lane.holder_session_id,
         "openedAt": lane.opened_at,
         "principal": lane.encoded_principal.decode(errors="replace"),

@@ -140,6 +140,7 @@ def start_members(
     make_certificates: Callable[[], None] | None = None,
 ) -> Supervisor:
     """Start them; return when one leads. Raises PortInUse, DirectoryInUse, StorageError, Exit."""
+    from cluster.archive.files import make_directories
     from cluster.node import config_text, process
     from cluster.node.supervisor import Supervisor
 
@@ -147,7 +148,8 @@ def start_members(
     process.warm_up(configs[0])
     _check_ports(configs)
     for loaded in configs:
-        _make_directory(loaded.path)
+        with StorageErrors(loaded.path, "the directory cannot be made"):
+            make_directories(loaded.path)
     if make_certificates is not None:
         make_certificates()
 
@@ -250,15 +252,12 @@ def _make_certificates(directory: Path, count: int) -> None:
         issue(folder, missing, CERTIFICATE_DAYS)
 
 
-def _make_directory(path: Path) -> None:
-    from cluster.archive.files import make_directories
-
-    with StorageErrors(path, "the directory cannot be made"):
-        make_directories(path)
-
-
 def _check_ports(configs: list[NodeConfig]) -> None:
     """Raise PortInUse for the first port that is taken, DirectoryInUse when this cluster may run already."""
+    from cluster.archive.directory_lock import check_is_free
+    from cluster.archive.files import OsFiles
+    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+
     for loaded in configs:
         host, _, ingress_port = loaded.member.ingress_endpoint.rpartition(":")
         for port in range(int(ingress_port), int(ingress_port) + PORTS_USED):
@@ -267,19 +266,11 @@ def _check_ports(configs: list[NodeConfig]) -> None:
                 try:
                     probe.bind((host, port))
                 except OSError as error:
-                    _check_is_stopped(configs)
+                    for each in configs:
+                        check_is_free(OsFiles(), str(each.cluster_path), CLUSTER_MARK_FILE_NAME)
                     raise PortInUse(
                         f"{host}:{port}: {error.strerror}; choose other ports with --base-port"
                     ) from None
-
-
-def _check_is_stopped(configs: list[NodeConfig]) -> None:
-    from cluster.archive.directory_lock import check_is_free
-    from cluster.archive.files import OsFiles
-    from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
-
-    for loaded in configs:
-        check_is_free(OsFiles(), str(loaded.cluster_path), CLUSTER_MARK_FILE_NAME)
 
 
 def _banner(supervisor: Supervisor, directory: Path) -> str:

@@ -18,19 +18,18 @@ def check_exposure(config: NodeConfig) -> None:
     Whose list of members is the default, and not written, may not: a list that was lost looks the same. A
     name counts as what it resolves to; one that does not resolve cannot be listened at.
     """
-    if "members" not in config.model_fields_set:
-        for key, endpoint in listening(config).items():
-            if not is_loopback(host_within(endpoint)):
-                raise ConfigurationError(
-                    f"{key} {endpoint} is not on loopback, but members is not configured: write the list of "
-                    "all members, also of one alone"
-                )
-    if config.insecure_network:
+    is_written = "members" in config.model_fields_set
+    if is_written and config.insecure_network:
         return
     is_secure = config.tls_files is not None and config.authenticator != "none"
     for key, endpoint in listening(config).items():
         if is_loopback(host_within(endpoint)):
             continue
+        if not is_written:
+            raise ConfigurationError(
+                f"{key} {endpoint} is not on loopback, but members is not configured: write the list of "
+                "all members, also of one alone"
+            )
         if key in (INGRESS_CHANNEL, CONSENSUS_CHANNEL):
             raise ConfigurationError(
                 f"{key} {endpoint} is not on loopback, and Aeron's medium knows no TLS: set "

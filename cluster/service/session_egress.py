@@ -61,7 +61,7 @@ class SessionEgress:
         if refused is not None and refused != MOCKED_OFFER:
             return refused
         reserved = 0 if refused else EGRESS_OVERHEAD + length
-        if not self._outbox.claim_answer(claim, length, reserved, self._offer_claimed):
+        if not self._outbox.claim_answer(claim, length, reserved, lambda message: self.offer((message,))):
             return Offer.BACK_PRESSURED
         is_acted = refused is not None or self._state.role is not Role.LEADER
         return MOCKED_OFFER if is_acted else self._position + reserved
@@ -78,9 +78,6 @@ class SessionEgress:
     def next_answer_id(self) -> int:
         """Of the next answer to a supervised session."""
         return answer_id_of(self._context.service_id, self.answered + 1)
-
-    def _offer_claimed(self, message: memoryview) -> int:
-        return self.offer((message,))
 
     def _refusal(self) -> int | None:
         """What an offer returns without being sent; None when it goes out."""
