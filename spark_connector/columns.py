@@ -18,20 +18,13 @@ ROWS_AT_ONCE = 4096
 
 def struct_type(columns: Columns) -> StructType:
     """The schema with all of the columns, each with its comment."""
-    from pyspark.sql import types
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
 
-    types_by_name = {
-        "INT": types.IntegerType(),
-        "BIGINT": types.LongType(),
-        "BOOLEAN": types.BooleanType(),
-        "STRING": types.StringType(),
-        "BINARY": types.BinaryType(),
-        "TIMESTAMP": types.TimestampType(),
-    }
-    return types.StructType(
+    return StructType(
         [
-            types.StructField(name, types_by_name[type_name], metadata={"comment": comment})
-            for name, (type_name, comment) in columns.items()
+            StructField(field.name, from_arrow_type(field.type), metadata={"comment": columns[field.name][1]})
+            for field in arrow_schema(columns)
         ]
     )
 
