@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, Suppor
 from pyspark.sql.types import StructType
 
 from cluster.reader import LogReader
-from spark_connector.schema import ROW_DDL
+from spark_connector.schema import ROW_COLUMNS, ddl
 from spark_connector.task import spare_imports_to_the_collector
 
 
@@ -44,7 +44,7 @@ class Prebuilt(DataSource):
         return "prebuilt"
 
     def schema(self) -> str:
-        return ROW_DDL
+        return ddl(ROW_COLUMNS)
 
     def streamReader(self, schema: StructType) -> PrebuiltReader:
         return PrebuiltReader(dict(self.options), tuple(schema.fieldNames()))

@@ -15,10 +15,11 @@ from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_
 from jobs.delta_table import Commit, exists, latest_version, open_table
 from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_of_batch
 from jobs.schemas import DELTA_RS, of_all
-from jobs.streaming import BatchGate, ddl, read_log, run, starting_at
+from jobs.streaming import BatchGate, read_log, run, starting_at
 from jobs.table_job import Found, TableJob
 from spark_connector.log import SourceLog
 from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.schema import ddl
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser

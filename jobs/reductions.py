@@ -133,7 +133,7 @@ def _timers(entries: pa.Table) -> pa.Table:
 
 
 _OF_TIMER = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
-TIMER_REDUCTION = Reduction(TIMERS.columns, {name: (ROW_COLUMNS[name], "") for name in _OF_TIMER}, _timers)
+TIMER_REDUCTION = Reduction(TIMERS.columns, {name: ROW_COLUMNS[name] for name in _OF_TIMER}, _timers)
 
 _OF_TERM = {
     **dict.fromkeys(OPENING_COLUMNS, "first"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from spark_connector.columns import Columns, struct_type
-from spark_connector.schema import ROW_COLUMNS, ROW_COMMENTS
+from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +43,7 @@ LOG = TableLayout(
     "log",
     "The committed Log, one row an entry, in the order of position.",
     "position",
-    {name: (kind, ROW_COMMENTS[name]) for name, kind in ROW_COLUMNS.items()},
+    ROW_COLUMNS,
     progress="endPosition",
     # Readers skip files by these columns; payloads and the rest need no statistics.
     properties={

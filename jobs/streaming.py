@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Lock, current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
 from cluster import ClusterError
 from jobs.command import JVM_ENDED, JobOptions
-from spark_connector.schema import ROW_COLUMNS, ddl_type
+from spark_connector.schema import ROW_COLUMNS, ddl
 from spark_connector.starting import STARTS, came_up_too_late
 
 if TYPE_CHECKING:
@@ -24,11 +24,6 @@ def read_log(spark: SparkSession, source: dict[str, str], columns: Sequence[str]
     """The committed Log as a stream, with all of its columns or those that the job uses."""
     reader = spark.readStream.format("cluster").options(**source)
     return reader.schema(ddl(columns or ROW_COLUMNS)).load()
-
-
-def ddl(columns: Iterable[str]) -> str:
-    """Columns of the Log as a schema that readers take."""
-    return ", ".join(f"{name} {ddl_type(ROW_COLUMNS[name])}" for name in columns)
 
 
 def starting_at(source: dict[str, str], position: int | None) -> dict[str, str]:

@@ -88,7 +88,7 @@ class TableJob:
         """Of the entries that it needs."""
         import pyarrow as pa
 
-        columns = {name: (ROW_COLUMNS[name], "") for name in self.columns or ROW_COLUMNS}
+        columns = {name: ROW_COLUMNS[name] for name in self.columns or ROW_COLUMNS}
         return pa.schema([field.remove_metadata() for field in arrow_schema(columns)])
 
     def share(self, batch: pa.RecordBatch, begin: int) -> pa.RecordBatch:

@@ -12,75 +12,56 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
+from spark_connector.columns import Columns
 from spark_connector.decoding.decoded import DECODED
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-ROW_COLUMNS = {
-    "position": "BIGINT",
-    "endPosition": "BIGINT",
-    "leadershipTermId": "BIGINT",
-    "entryType": "STRING",
-    "timestamp": "TIMESTAMP",
-    "clusterTime": "BIGINT",
-    "clusterSessionId": "BIGINT",
-    "correlationId": "BIGINT",
-    "payload": "BINARY",
-    "responseStreamId": "INT",
-    "responseChannel": "STRING",
-    "encodedPrincipal": "BINARY",
-    "closeReason": "STRING",
-    "action": "STRING",
-    "actionFlags": "INT",
-    "termBaseLogPosition": "BIGINT",
-    "leaderMemberId": "INT",
-    "logSessionId": "INT",
-    "timeUnit": "STRING",
-    "appVersion": "INT",
+ROW_COLUMNS: Columns = {
+    "position": ("BIGINT", "where the entry's first frame starts, in bytes of the Log; unique"),
+    "endPosition": ("BIGINT", "position after the entry, excluded: what services see"),
+    "leadershipTermId": ("BIGINT", "the leadership term that the entry belongs to"),
+    "entryType": (
+        "STRING",
+        "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
+    ),
+    "timestamp": ("TIMESTAMP", "cluster time of the entry"),
+    "clusterTime": ("BIGINT", "cluster time as the Log has it, in the cluster's time unit"),
+    "clusterSessionId": (
+        "BIGINT",
+        "session entries: the session; negative for a service's messages to its own cluster",
+    ),
+    "correlationId": ("BIGINT", "SESSION_OPEN: of the connect request; TIMER: of the timer"),
+    "payload": ("BINARY", "SESSION_MESSAGE: what was sent, reassembled from its fragments"),
+    "responseStreamId": ("INT", "SESSION_OPEN: stream that the client listens on"),
+    "responseChannel": ("STRING", "SESSION_OPEN: channel that the client listens on"),
+    "encodedPrincipal": ("BINARY", "SESSION_OPEN: who the authenticator says the client is"),
+    "closeReason": ("STRING", "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT"),
+    "action": ("STRING", "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT"),
+    "actionFlags": ("INT", "CLUSTER_ACTION: its flags; 1 means for standbys only"),
+    "termBaseLogPosition": ("BIGINT", "NEW_LEADERSHIP_TERM: position where the term begins"),
+    "leaderMemberId": ("INT", "NEW_LEADERSHIP_TERM: the member that leads the term"),
+    "logSessionId": ("INT", "NEW_LEADERSHIP_TERM: session id of the leader's log publication"),
+    "timeUnit": ("STRING", "NEW_LEADERSHIP_TERM: unit of clusterTime"),
+    "appVersion": ("INT", "NEW_LEADERSHIP_TERM: the services' semantic version as a number"),
 }
 # Of the entry's first frame, with includeFrameHeader.
-FRAME_COLUMNS = {
-    "frameFlags": "INT",
-    "termId": "INT",
-    "termOffset": "INT",
-    "frameSessionId": "INT",
-    "streamId": "INT",
-    "reservedValue": "BIGINT",
-}
-# What the columns mean, for DESCRIBE.
-ROW_COMMENTS = {
-    "position": "where the entry's first frame starts, in bytes of the Log; unique",
-    "endPosition": "position after the entry, excluded: what services see",
-    "leadershipTermId": "the leadership term that the entry belongs to",
-    "entryType": "SESSION_MESSAGE, SESSION_OPEN, SESSION_CLOSE, TIMER, CLUSTER_ACTION or NEW_LEADERSHIP_TERM",
-    "timestamp": "cluster time of the entry",
-    "clusterTime": "cluster time as the Log has it, in the cluster's time unit",
-    "clusterSessionId": "session entries: the session; negative for a service's messages to its own cluster",
-    "correlationId": "SESSION_OPEN: of the connect request; TIMER: of the timer",
-    "payload": "SESSION_MESSAGE: what was sent, reassembled from its fragments",
-    "responseStreamId": "SESSION_OPEN: stream that the client listens on",
-    "responseChannel": "SESSION_OPEN: channel that the client listens on",
-    "encodedPrincipal": "SESSION_OPEN: who the authenticator says the client is",
-    "closeReason": "SESSION_CLOSE: CLIENT_ACTION, SERVICE_ACTION or TIMEOUT",
-    "action": "CLUSTER_ACTION: what the leader asked for, such as SNAPSHOT",
-    "actionFlags": "CLUSTER_ACTION: its flags; 1 means for standbys only",
-    "termBaseLogPosition": "NEW_LEADERSHIP_TERM: position where the term begins",
-    "leaderMemberId": "NEW_LEADERSHIP_TERM: the member that leads the term",
-    "logSessionId": "NEW_LEADERSHIP_TERM: session id of the leader's log publication",
-    "timeUnit": "NEW_LEADERSHIP_TERM: unit of clusterTime",
-    "appVersion": "NEW_LEADERSHIP_TERM: the services' semantic version as a number",
-}
-FRAME_COMMENTS = {
-    "frameFlags": "of the entry's first frame: 192 for an entry in one frame, 128 for the first of several",
-    "termId": "term buffer that its first frame lies in",
-    "termOffset": "where it lies in there",
-    "frameSessionId": "the log's session id, or the frame's checksum where the member records checksums",
-    "streamId": "stream of the log",
-    "reservedValue": "as Aeron has it",
+FRAME_COLUMNS: Columns = {
+    "frameFlags": (
+        "INT",
+        "of the entry's first frame: 192 for an entry in one frame, 128 for the first of several",
+    ),
+    "termId": ("INT", "term buffer that its first frame lies in"),
+    "termOffset": ("INT", "where it lies in there"),
+    "frameSessionId": (
+        "INT",
+        "the log's session id, or the frame's checksum where the member records checksums",
+    ),
+    "streamId": ("INT", "stream of the log"),
+    "reservedValue": ("BIGINT", "as Aeron has it"),
 }
 _ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
-_COMMENTS = {name.lower(): comment for name, comment in (ROW_COMMENTS | FRAME_COMMENTS).items()}
 _BY_LOWER_NAME = {name.lower(): name for name in (*_ALL_COLUMNS, DECODED)}
 
 
@@ -90,21 +71,16 @@ def ddl(names: Iterable[str], decoded: str = "", more: Mapping[str, str] = Mappi
 
     ``more``: columns that are not the log's.
     """
-    types = {name.lower(): kind for name, kind in {**_ALL_COLUMNS, DECODED: decoded, **more}.items()}
-    return ", ".join(f"{name} {ddl_type(types[name.lower()])}{_comment(name)}" for name in names)
+    others = {name: (kind, "") for name, kind in {DECODED: decoded, **more}.items()}
+    columns = {name.lower(): column for name, column in (_ALL_COLUMNS | others).items()}
+    return ", ".join(f"{name} {_type_and_comment(*columns[name.lower()])}" for name in names)
 
 
-def ddl_type(kind: str) -> str:
-    """A column's type as it means the same in each session: TIMESTAMP may stand for one without a zone."""
-    return "TIMESTAMP_LTZ" if kind == "TIMESTAMP" else kind
-
-
-def _comment(name: str) -> str:
-    text = _COMMENTS.get(name.lower(), "").replace("'", r"\'")
-    return f" COMMENT '{text}'" if text else ""
-
-
-ROW_DDL = ddl(ROW_COLUMNS)
+def _type_and_comment(kind: str, comment: str) -> str:
+    """The type as it means the same in each session: TIMESTAMP may stand for one without a zone."""
+    escaped = comment.replace("'", r"\'")
+    type_name = "TIMESTAMP_LTZ" if kind == "TIMESTAMP" else kind
+    return f"{type_name} COMMENT '{escaped}'" if comment else type_name
 
 
 def row_columns(names: Iterable[str]) -> tuple[str, ...]:
@@ -141,7 +117,7 @@ def wanted_columns(
     """
     check_columns(schema.fieldNames(), has_frame_header, has_decoded)
     for column in schema.fields:
-        type_name = _ALL_COLUMNS.get(_BY_LOWER_NAME[column.name.lower()])
+        type_name, _ = _ALL_COLUMNS.get(_BY_LOWER_NAME[column.name.lower()], (None, ""))
         given = _type_name(column.dataType.simpleString())
         if type_name is not None and given != type_name:
             raise ConfigurationError(

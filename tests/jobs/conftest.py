@@ -19,7 +19,7 @@ from jobs.delta_table import read
 from jobs.keeping import keep
 from jobs.table_job import TableJob
 from jobs.tables import tables_in
-from spark_connector.schema import ROW_COLUMNS, ROW_DDL
+from spark_connector.schema import ROW_COLUMNS, ddl
 from tests.jobs.without_spark import IN_THREE, run_alone
 from tests.tree import SAFELY
 
@@ -55,7 +55,7 @@ def decoded() -> list[dict[str, Any]]:
 def log(spark, decoded):
     """The same entries as a DataFrame."""
     rows = [tuple(entry.get(column) for column in ROW_COLUMNS) for entry in decoded]
-    return spark.createDataFrame(rows, ROW_DDL).cache()
+    return spark.createDataFrame(rows, ddl(ROW_COLUMNS)).cache()
 
 
 @pytest.fixture(scope="session")

@@ -17,9 +17,7 @@ from spark_connector import register
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.schema import (
     FRAME_COLUMNS,
-    FRAME_COMMENTS,
     ROW_COLUMNS,
-    ROW_COMMENTS,
     check_sink_schema,
     ddl,
     row_columns,
@@ -102,7 +100,7 @@ def test_columns_of_the_frame_are_there_with_their_option():
 def test_the_columns_are_those_of_arrow():
     assert list(ROW_COLUMNS) == ROW_SCHEMA.names
     assert list(FRAME_COLUMNS) == FRAME_SCHEMA.names
-    assert {FRAME_COLUMNS[field.name]: str(field.type) for field in FRAME_SCHEMA} == {
+    assert {FRAME_COLUMNS[field.name][0]: str(field.type) for field in FRAME_SCHEMA} == {
         "INT": "int32",
         "BIGINT": "int64",
     }
@@ -136,7 +134,7 @@ def test_describe_says_what_each_column_means(spark, tmp_path):
         comments = {row["col_name"]: row["comment"] for row in spark.sql("DESCRIBE described").collect()}
     finally:
         spark.catalog.dropTempView("described")
-    assert comments == ROW_COMMENTS | FRAME_COMMENTS
+    assert comments == {name: said for name, (_, said) in (ROW_COLUMNS | FRAME_COLUMNS).items()}
     assert comments["position"].startswith("where the entry's first frame starts")
 
 
