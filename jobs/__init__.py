@@ -1,7 +1,7 @@
 """Delta tables of a cluster's Log, and Spark's answers back into it.
 
-Each job is one module with an option list, a source and a sink. What it computes is a function from
-DataFrame to DataFrame in the same module, so that it can be tested without a cluster. A job runs as
+Each job is one module with an option list, a source and a sink. What it computes goes from DataFrame to
+DataFrame (``TableJob.rows``), so that it can be tested without a cluster. A job runs as
 ``python -m jobs.NAME`` and under ``spark-submit``. Nothing here knows the cluster's inside: jobs see the
 Spark format ``cluster`` and Delta tables only (the demo adds the public client, service and command line).
 

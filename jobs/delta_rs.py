@@ -300,29 +300,18 @@ def _check_columns(place: str, table: DeltaTable, layout: TableLayout) -> None:
     """
     from deltalake import Schema
 
-    there = {field.name: field for field in table.schema().fields}
     mapping = table.metadata().configuration.get(_MAPPING, "none")
     if mapping != "none":
         raise ConfigurationError(
             f"{_MAPPING} of table {place} is {mapping}; expected none, as --writer {DELTA_RS} writes files "
             "by the names of columns"
         )
-    name = next((name for name in (layout.key, layout.progress) if name not in there), None)
-    if name is not None:
-        raise ConfigurationError(
-            f"table {place} has no column {name}, so it is none of {layout.name}; it has {', '.join(there)}"
-        )
-    lacking = []
-    for field in Schema.from_arrow(arrow_schema(layout.columns)).fields:
-        if field.name not in there:
-            lacking.append(field)
-        elif there[field.name].type != field.type:
-            raise ConfigurationError(
-                f"column {field.name} of table {place} is {there[field.name].type}; expected {field.type}"
-            )
+    fields = {field.name: field for field in Schema.from_arrow(arrow_schema(layout.columns)).fields}
+    there = {field.name: field.type for field in table.schema().fields}
+    lacking = layout.lacking(place, there, {name: field.type for name, field in fields.items()})
     if lacking:
         with _named(place):
-            table.alter.add_columns(lacking)
+            table.alter.add_columns([fields[name] for name in lacking])
 
 
 def _recent(table: DeltaTable, count: int) -> list[Recent]:

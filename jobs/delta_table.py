@@ -109,20 +109,11 @@ def _check_writer(spark: SparkSession, table: str) -> None:
 
 def _add_columns(spark: SparkSession, table: str, layout: TableLayout) -> None:
     """Give a table of an earlier release what it lacks."""
-    there = {field.name: field.dataType for field in read(spark, table).schema}
-    name = next((name for name in (layout.key, layout.progress) if name not in there), None)
-    if name is not None:
-        raise ConfigurationError(
-            f"table {table} has no column {name}, so it is none of {layout.name}; it has {', '.join(there)}"
-        )
-    for column in layout.schema:
-        found = there.get(column.name, column.dataType)
-        if found != column.dataType:
-            raise ConfigurationError(
-                f"column {column.name} of table {table} is {found.simpleString()}; "
-                f"expected {column.dataType.simpleString()}"
-            )
-    if any(column.name not in there for column in layout.schema):
+    there, wanted = (
+        {field.name: field.dataType for field in schema}
+        for schema in (read(spark, table).schema, layout.schema)
+    )
+    if layout.lacking(table, there, wanted, lambda kind: kind.simpleString()):
         writer = spark.createDataFrame([], layout.schema).write.format("delta").mode("append")
         writer = writer.option("mergeSchema", "true")
         _save(writer, table)

@@ -6,15 +6,18 @@ opens it, with NULL in the rows that are there.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
+from cluster.errors import ConfigurationError
 from spark_connector.columns import Columns, struct_type
 from spark_connector.schema import ROW_COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
+T = TypeVar("T")
 WRITER = "cluster.writer"  # property of a table: who keeps it, SPARK unless it is there
 SPARK, DELTA_RS = "spark", "delta-rs"
 
@@ -37,6 +40,25 @@ class TableLayout:
     def schema(self) -> StructType:
         """The columns in Spark's words."""
         return struct_type(self.columns)
+
+    def lacking(
+        self, table: str, there: Mapping[str, T], wanted: Mapping[str, T], shown: Callable[[T], str] = str
+    ) -> list[str]:
+        """The columns that an earlier release has made ``table`` without; both are types by their names.
+
+        Raises ConfigurationError for a table of another layout.
+        """
+        name = next((name for name in (self.key, self.progress) if name not in there), None)
+        if name is not None:
+            raise ConfigurationError(
+                f"table {table} has no column {name}, so it is none of {self.name}; it has {', '.join(there)}"
+            )
+        for name, kind in wanted.items():
+            if (found := there.get(name, kind)) != kind:
+                raise ConfigurationError(
+                    f"column {name} of table {table} is {shown(found)}; expected {shown(kind)}"
+                )
+        return [name for name in wanted if name not in there]
 
 
 LOG = TableLayout(

@@ -7,16 +7,12 @@ session, and have no row.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import SESSIONS
 from jobs.table_job import Found, FromSnapshots, TableJob
 from spark_connector.options.places import EARLIEST
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LOG_COLUMNS = (
     "position",
@@ -36,33 +32,14 @@ ENTRY_TYPES = ("SESSION_MESSAGE", "SESSION_OPEN", "SESSION_CLOSE")
 # What the entries of a batch add to a session that the table knows. A session opens and closes once, so the
 # first value that is known stays; closed is final, whatever the order of the batches that have it.
 ON_MATCH = {
+    column: f"coalesce(t.{column}, s.{column})" for column in SESSIONS.columns if column != SESSIONS.key
+} | {
     "state": "CASE WHEN t.state = 'CLOSED' THEN t.state ELSE s.state END",
-    **{
-        column: f"coalesce(t.{column}, s.{column})"
-        for column in (
-            "openPosition",
-            "openedAt",
-            "openTermId",
-            "correlationId",
-            "responseStreamId",
-            "responseChannel",
-            "encodedPrincipal",
-            "closePosition",
-            "closedAt",
-            "closeTermId",
-            "closeReason",
-        )
-    },
     "messages": "t.messages + s.messages",
     "bytes": "t.bytes + s.bytes",
     "lastActivityAt": "greatest(t.lastActivityAt, s.lastActivityAt)",
     "lastPosition": "greatest(t.lastPosition, s.lastPosition)",
 }
-
-
-def sessions(entries: DataFrame) -> DataFrame:
-    """One row a cluster session, with its table's columns; ``bytes`` counts payloads."""
-    return sessions_job().rows(entries)
 
 
 def opened_before(source: dict[str, str]) -> Found:

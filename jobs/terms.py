@@ -5,15 +5,10 @@ One row a leadership term. A term ends with its last entry; the newest one goes 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from jobs.command import run_main
 from jobs.keeping import run_table
-from jobs.schemas import OPENING_COLUMNS, TERMS
+from jobs.schemas import TERMS
 from jobs.table_job import TableJob
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LOG_COLUMNS = (
     "position",
@@ -28,28 +23,7 @@ LOG_COLUMNS = (
     "appVersion",
 )
 
-ON_MATCH = {
-    column: f"s.{column}"
-    for column in (
-        "state",
-        *OPENING_COLUMNS,
-        "endPosition",
-        "endedAt",
-        "length",
-        "durationMs",
-        "entries",
-        "lastPosition",
-    )
-}
-
-
-def terms(known: DataFrame, entries: DataFrame) -> DataFrame:
-    """``known``, rows of the table, brought up to ``entries``: every term whole, with the table's columns.
-
-    A term is ``CURRENT`` while none is newer. Both its length and its duration reach from its beginning to
-    the end of its last entry; the beginning is unknown where the log's head was purged.
-    """
-    return terms_job().rows(entries, known)
+ON_MATCH = {column: f"s.{column}" for column in TERMS.columns if column != TERMS.key}
 
 
 def terms_job() -> TableJob:

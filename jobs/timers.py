@@ -14,16 +14,12 @@ has all of them.
 from __future__ import annotations
 
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from jobs.command import run_main
 from jobs.delta_table import Missing
 from jobs.keeping import run_table
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
 from jobs.table_job import Found, TableJob
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
 ENTRY_TYPES = ("TIMER",)
@@ -65,11 +61,6 @@ def on_match_and_missing(found: Found) -> tuple[dict[str, str], Missing | None]:
     is_gone = f"t.state = 'SCHEDULED' AND t.pendingPosition < {max(snapshots, default=-1)}"
     missing = Missing(is_gone, {"state": "'CANCELLED'"}) if snapshots else None
     return on_match(min(snapshots, default=NO_SNAPSHOT)), missing
-
-
-def timers(entries: DataFrame) -> DataFrame:
-    """One row per timer that fires in ``entries`` or is pending in their snapshots, as in its table."""
-    return timers_job().rows(entries)
 
 
 class TimersOfSnapshots:

@@ -12,9 +12,9 @@ import pytest
 from pyspark.serializers import CloudPickleSerializer
 
 from jobs.sessions import sessions_job
-from jobs.streaming import ddl
 from jobs.terms import terms_job
 from jobs.timers import timers_job
+from spark_connector.schema import ddl
 from tests.jobs import expected
 from tests.jobs.conftest import naive_rows, rows_by
 from tests.jobs.timelines import drawn_timers

@@ -55,7 +55,13 @@ def test_a_session_whose_close_is_merged_before_its_open_is_closed_and_has_both(
 def test_a_batch_that_is_merged_again_changes_nothing(spark, log, decoded, table):
     open_table(spark, table, SESSIONS)
     for _ in range(2):
-        merge(sessions.sessions(log), table, SESSIONS.key, sessions.ON_MATCH, Commit("a query", 0, "a token"))
+        merge(
+            sessions.sessions_job().rows(log),
+            table,
+            SESSIONS.key,
+            sessions.ON_MATCH,
+            Commit("a query", 0, "a token"),
+        )
     assert rows_by(read(spark, table), SESSIONS.key) == naive_rows(expected.sessions(decoded))
     for setting in ("write.txnAppId", "write.txnVersion", "commitInfo.userMetadata"):
         assert spark.conf.get(f"spark.databricks.delta.{setting}", None) is None
@@ -76,7 +82,7 @@ def test_another_query_is_not_taken_for_the_one_whose_batch_numbers_it_repeats(s
 def test_terms_are_the_same_however_the_log_is_cut_into_batches(spark, log, decoded, cuts):
     known = spark.createDataFrame([], TERMS.schema)
     for batch in batches(log, decoded, cuts):
-        known = spark.createDataFrame(terms.terms(known, batch).collect(), TERMS.schema)
+        known = spark.createDataFrame(terms.terms_job().rows(batch, known).collect(), TERMS.schema)
     assert rows_by(known, "leadershipTermId") == naive_rows(expected.terms(decoded))
 
 

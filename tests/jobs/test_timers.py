@@ -19,10 +19,10 @@ from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import Commit, open_table, read
 from jobs.keeping import keep
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
-from jobs.streaming import ddl
 from jobs.timers import LOG_COLUMNS, TimersOfSnapshots, timers_job
 from spark_connector.log import open_reader
 from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.schema import ddl
 from tests.jobs import expected
 from tests.jobs.conftest import naive, naive_rows, rows_by
 from tests.jobs.timelines import cut_by_position, drawn_timers
