@@ -35,21 +35,21 @@ class AeronOptions(ConnectionOptions):
         shown="`/dev/shm/aeron-USER`",
     )
 
-    AERON_PLACES: ClassVar = "consensusEndpoints"
+    PLACES: ClassVar[tuple[str, ...]] = ("consensusEndpoints",)
+    NEEDED = (*ConnectionOptions.NEEDED, ("aeronDir", *PLACES))
 
     @property
     def is_over_aeron(self) -> bool:
         """Whether it goes over Aeron's own medium."""
-        return self.consensus_endpoints is not None
+        return not self.given.isdisjoint(self.PLACES)
 
     def __post_init__(self) -> None:
         ConnectionOptions.__post_init__(self)
-        if not self.is_over_aeron:
-            check_goes_with(self.AERON_PLACES, ("aeronDir", self.aeron_dir))
-        elif self.endpoints is not None:
-            raise ConfigurationError(f"give either option {self.AERON_PLACES}, or option endpoints")
-        elif self.tls is not None:
-            raise ConfigurationError(f"option {self.AERON_PLACES} is given, and tlsCaFile: Aeron has no TLS")
+        places = " or ".join(self.PLACES)
+        if self.is_over_aeron and self.endpoints is not None:
+            raise ConfigurationError(f"give either option {places}, or option endpoints")
+        if self.is_over_aeron and self.tls is not None:
+            raise ConfigurationError(f"option {places} is given, and tlsCaFile: Aeron has no TLS")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +72,12 @@ class AeronSourceOptions(AeronOptions):
         parse_number,
         "with `consensusEndpoints`: the id that the cluster is configured with; part of offsets",
         0,
-        "0",
     )
     aeron_replays_max: int = option_field(
         "aeronReplaysMax",
         parse_count,
         "with `consensusEndpoints` or `aeronArchive`: maximum number of tasks; each is one replay",
         8,
-        "8",
     )
     aeron_file_io_max: int | None = option_field(
         "aeronFileIoMax",
@@ -94,23 +92,11 @@ class AeronSourceOptions(AeronOptions):
         shown="no limit",
     )
 
-    AERON_PLACES: ClassVar = "consensusEndpoints or aeronArchive"
-
-    @property
-    def is_over_aeron(self) -> bool:
-        return self.consensus_endpoints is not None or self.aeron_archive is not None
-
-    def __post_init__(self) -> None:
-        AeronOptions.__post_init__(self)
-        if not self.is_over_aeron:
-            bounds = ("aeronFileIoMax", self.aeron_file_io_max), ("aeronRateMax", self.aeron_rate_max)
-            check_goes_with(self.AERON_PLACES, *bounds)
-        if self.aeron_archive is None:
-            check_goes_with("aeronArchive", ("recordingId", self.recording_id))
-
-
-def check_goes_with(needed: str, *options: tuple[str, object]) -> None:
-    """Raise ConfigurationError for the first that is given, while the option ``needed`` is not."""
-    for option, value in options:
-        if value is not None:
-            raise ConfigurationError(f"option {option} goes with {needed}, which is not given")
+    PLACES = ("consensusEndpoints", "aeronArchive")
+    NEEDED = (
+        *ConnectionOptions.NEEDED,
+        ("aeronDir", *PLACES),
+        ("aeronFileIoMax", *PLACES),
+        ("aeronRateMax", *PLACES),
+        ("recordingId", "aeronArchive"),
+    )

@@ -8,7 +8,7 @@ made, before a query starts, with the option's name, its value and what was expe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from cluster.errors import ConfigurationError
 from cluster.protocol.consumer import Consumer
@@ -17,7 +17,7 @@ from cluster.protocol.token import parse_token
 from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
 from spark_connector.decoding.decoders import DECODE_MODES, PERMISSIVE, Decoding, parse_decode
-from spark_connector.options.aeron_options import AeronOptions, AeronSourceOptions, check_goes_with
+from spark_connector.options.aeron_options import AeronOptions, AeronSourceOptions
 from spark_connector.options.connection_options import hint, option_field, unknown_option
 from spark_connector.options.places import (
     GROUP,
@@ -198,7 +198,6 @@ class SourceOptions(AeronSourceOptions):
         "fail if the log to be read is purged; with `false` continue where the log begins, and print the "
         "range that is lost",
         True,
-        "true",
     )
     max_entries_per_trigger: int | None = option_field(
         "maxEntriesPerTrigger", parse_count, "maximum number of entries in a micro-batch"
@@ -224,13 +223,13 @@ class SourceOptions(AeronSourceOptions):
         "`15m`",
     )
     min_partitions: int = option_field(
-        "minPartitions", parse_count, "minimum number of tasks in a micro-batch or a batch read", 1, "1"
+        "minPartitions", parse_count, "minimum number of tasks in a micro-batch or a batch read", 1
     )
     max_bytes_per_partition: int = option_field(
         "maxBytesPerPartition", parse_size, "target size of a task, in bytes of log", 64 << 20, "`64m`"
     )
     max_partitions: int = option_field(
-        "maxPartitions", parse_count, "maximum number of tasks, whatever their size", 200, "200"
+        "maxPartitions", parse_count, "maximum number of tasks, whatever their size", 200
     )
     entry_types: tuple[str, ...] = option_field(
         "entryTypes",
@@ -250,7 +249,6 @@ class SourceOptions(AeronSourceOptions):
         parse_flag,
         "add columns with the header of each entry's first frame",
         False,
-        "false",
     )
     decode: Decoding | None = option_field(  # noqa: RUF009 - a field, as all of these
         "decode",
@@ -285,7 +283,6 @@ class SourceOptions(AeronSourceOptions):
         "apply the query's filters on `position`, `timestamp`, `entryType` and `clusterSessionId` before a "
         "batch reads the log; needs `spark.sql.python.filterPushdown.enabled`",
         False,
-        "false",
     )
     read_uncommitted: bool = option_field(
         "readUncommitted",
@@ -293,10 +290,9 @@ class SourceOptions(AeronSourceOptions):
         "in a stream over the directory of a crashed member, read to the recording's end, "
         "past what is known to be committed",
         False,
-        "false",
     )
     rows_per_batch: int = option_field(
-        "rowsPerBatch", parse_count, "maximum number of rows in one Arrow record batch", 32768, "32768"
+        "rowsPerBatch", parse_count, "maximum number of rows in one Arrow record batch", 32768
     )
 
     service: str | None = option_field(
@@ -304,9 +300,7 @@ class SourceOptions(AeronSourceOptions):
         parse_text,
         "a service, `module:ClassName`: the rows of the stream are what it sends as it processes the log",
     )
-    service_id: int = option_field(
-        "serviceId", parse_service_id, "with `service`: its id in the cluster", 0, "0"
-    )
+    service_id: int = option_field("serviceId", parse_service_id, "with `service`: its id in the cluster", 0)
     kinds: tuple[str, ...] = option_field(
         "kinds",
         parse_stream_kinds,
@@ -318,6 +312,15 @@ class SourceOptions(AeronSourceOptions):
 
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "source"
+    NEEDED = (
+        *AeronSourceOptions.NEEDED,
+        ("archiveDir", "clusterDir"),
+        ("readPreference", "endpoints", "consensusEndpoints"),
+        ("requestTimeoutMs", "endpoints", "consensusEndpoints", "aeronArchive"),
+        ("consumerGroup", "endpoints"),
+        ("serviceId", "service"),
+        ("kinds", "service"),
+    )
 
     def row_names(self) -> tuple[str, ...]:
         """The columns of the rows, where no schema is given."""
@@ -349,15 +352,6 @@ class SourceOptions(AeronSourceOptions):
     def __post_init__(self) -> None:
         AeronSourceOptions.__post_init__(self)
         self._check_place()
-        members = self.endpoints or self.consensus_endpoints
-        for option, value, needed, place in (
-            ("archiveDir", self.archive_dirs, "clusterDir", self.cluster_dirs),
-            ("readPreference", self.read_preference, "endpoints", members),
-            ("requestTimeoutMs", self.request_timeout_ms, "endpoints", members or self.aeron_archive),
-            ("consumerGroup", self.consumer_group, "endpoints", self.endpoints),
-        ):
-            if place is None:
-                check_goes_with(needed, (option, value))
         if self.archive_dirs is not None and len(self.archive_dirs) != len(self.cluster_dirs or ()):
             raise ConfigurationError(
                 f"option archiveDir is {','.join(self.archive_dirs)}; expected one for each of clusterDir, "
@@ -403,20 +397,12 @@ class SourceOptions(AeronSourceOptions):
 
     def _check_service(self) -> None:
         """What a service is given is the whole log, in order, in one task."""
-        if self.service is None:
-            for name, value, default in (
-                ("serviceId", self.service_id, 0),
-                ("kinds", self.kinds, STREAM_KINDS),
-            ):
-                if value != default:
-                    raise ConfigurationError(f"option {name} goes with service, which is not given")
-            return
-        for option in fields(self):
-            if option.name in NOT_OF_SERVICES and getattr(self, option.name) != option.default:
-                name = option.metadata["name"]
-                raise ConfigurationError(
-                    f"option service is given, and {name}, which is not for it: give one"
-                )
+        given = self.given
+        refused = [name for name in self.names() if name in NOT_OF_SERVICES and name in given]
+        if self.service is not None and refused:
+            raise ConfigurationError(
+                f"option service is given, and {refused[0]}, which is not for it: give one"
+            )
 
 
 def _check_order(least: str, value: int, most: str, bound: int) -> None:
@@ -433,7 +419,6 @@ class SinkOptions(AeronOptions):
         parse_milliseconds,
         "fail a task if the cluster has committed none of its rows for this long",
         60_000,
-        "60000",
     )
     delivery_mode: str | None = option_field(
         "deliveryMode",
@@ -446,14 +431,12 @@ class SinkOptions(AeronOptions):
         parse_flag,
         "read back rows that are not sent again, and fail if the task's rows differ; needs the right to read",
         True,
-        "true",
     )
     fail_on_unknown_query: bool = option_field(
         "failOnUnknownQuery",
         parse_flag,
         "fail a micro-batch that is not the query's first if the cluster does not know the query",
         True,
-        "true",
     )
     txn_app_id: str | None = option_field(
         "txnAppId",
@@ -480,13 +463,12 @@ class SinkOptions(AeronOptions):
 
     SPARK_OPTIONS = SPARK_SINK_OPTIONS
     KIND = "sink"
+    NEEDED = (*AeronOptions.NEEDED, ("aeronSearchMax", "consensusEndpoints"))
 
     def __post_init__(self) -> None:
         AeronOptions.__post_init__(self)
         if not self.endpoints and self.consensus_endpoints is None:
             raise ConfigurationError("the sink needs option endpoints or consensusEndpoints; none is given")
-        if self.consensus_endpoints is None:
-            check_goes_with("consensusEndpoints", ("aeronSearchMax", self.aeron_search_max))
         self._check_transaction(self.txn_app_id, self.txn_version)
 
     def _check_transaction(self, application: str | None, version: int | None) -> None:

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from cluster.errors import ConfigurationError
 from cluster.transport.credentials import CredentialsSupplier, credentials_of
@@ -17,15 +17,6 @@ from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
 from spark_connector.values import Parse, checked_by, parse_text
 
-# Options that say nothing without another one.
-NEEDED_BESIDE = (
-    ("tlsCertificateFile", "tlsCaFile"),
-    ("tlsKeyFile", "tlsCaFile"),
-    ("tlsCertificateFile", "tlsKeyFile"),
-    ("tlsKeyFile", "tlsCertificateFile"),
-    ("user", "passwordFile"),
-    ("passwordFile", "user"),
-)
 # What options of Spark's Kafka source and sink are here, by their lower-cased names.
 _NO_TOPICS = "a log has no topics; entryTypes, sessions and templateIds say which of its entries are read"
 OF_KAFKA = {
@@ -47,7 +38,9 @@ T = TypeVar("T", bound="Options")
 def option_field(
     name: str, parse: Parse, meaning: str, default: Any = None, shown: str = "", *, repr: bool = True
 ) -> Any:
-    """A field of an options class. ``shown`` is how the documentation writes the default."""
+    """A field of an options class. ``shown`` is how the documentation writes a default that is no number."""
+    if isinstance(default, int):
+        shown = shown or str(default).lower()
     metadata = {"name": name, "parse": parse, "meaning": meaning, "shown": shown}
     return field(default=default, repr=repr, metadata=metadata)
 
@@ -57,6 +50,7 @@ class Options:
 
     SPARK_OPTIONS: frozenset[str]
     KIND: str
+    NEEDED: ClassVar[tuple[tuple[str, ...], ...]] = ()  # options that say nothing without one of the next
     ELSEWHERE: Mapping[str, str] = MappingProxyType({})  # by lower name: where an option belongs instead
 
     @classmethod
@@ -75,6 +69,18 @@ class Options:
             elif name.lower() not in cls.SPARK_OPTIONS:
                 raise unknown_option(name, cls.KIND, cls.names(), cls.ELSEWHERE)
         return cls(**values)
+
+    @property
+    def given(self) -> set[str]:
+        """The names of the options that have other values than their defaults."""
+        options = fields(self)  # type: ignore[arg-type]
+        return {option.metadata["name"] for option in options if getattr(self, option.name) != option.default}
+
+    def __post_init__(self) -> None:
+        given = self.given
+        for name, *needed in self.NEEDED:
+            if name in given and given.isdisjoint(needed):
+                raise ConfigurationError(f"option {name} goes with {' or '.join(needed)}, which is not given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,15 @@ class ConnectionOptions(Options):
     user: str | None = option_field("user", parse_text, "user to log in as, with `passwordFile`")
     password_file: str | None = option_field("passwordFile", parse_text, "file with the user's password")
 
+    NEEDED = (
+        ("tlsCertificateFile", "tlsCaFile"),
+        ("tlsKeyFile", "tlsCaFile"),
+        ("tlsCertificateFile", "tlsKeyFile"),
+        ("tlsKeyFile", "tlsCertificateFile"),
+        ("user", "passwordFile"),
+        ("passwordFile", "user"),
+    )
+
     @property
     def tls(self) -> TlsFiles | None:
         """None where no option names a file: then the environment of the task may."""
@@ -119,12 +134,9 @@ class ConnectionOptions(Options):
         return {name: value for name, value in given.items() if value is not None}
 
     def __post_init__(self) -> None:
-        """ConfigurationError for a file that lacks another one, and for two ways to say who comes."""
-        given = {option.metadata["name"] for option in fields(self) if getattr(self, option.name)}
-        for name, needed in NEEDED_BESIDE:
-            if name in given and needed not in given:
-                raise ConfigurationError(f"option {name} goes with {needed}, which is not given")
-        if {"authTokenFile", "user"} <= given:
+        """ConfigurationError for an option that lacks another one, and for two ways to say who comes."""
+        Options.__post_init__(self)
+        if {"authTokenFile", "user"} <= self.given:
             raise ConfigurationError("option authTokenFile is given, and user with passwordFile: give one")
 
 

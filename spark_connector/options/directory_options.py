@@ -37,6 +37,12 @@ class PlaceOptions(ConnectionOptions):
         shown="5000",
     )
 
+    NEEDED = (
+        *ConnectionOptions.NEEDED,
+        ("archiveDir", "clusterDir"),
+        ("requestTimeoutMs", "endpoints"),
+    )
+
     @property
     def cluster_dirs(self) -> tuple[str, ...] | None:
         """As ``SourceOptions`` has them."""
@@ -54,10 +60,6 @@ class PlaceOptions(ConnectionOptions):
             raise ConfigurationError(
                 f"format cluster-{self.KIND} needs option endpoints or option clusterDir; {given} given"
             )
-        if self.archive_dir is not None and self.cluster_dir is None:
-            raise ConfigurationError("option archiveDir goes with clusterDir, which is not given")
-        if self.request_timeout_ms is not None and self.endpoints is None:
-            raise ConfigurationError("option requestTimeoutMs goes with endpoints, which is not given")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class SnapshotOptions(PlaceOptions):
     service_ids: tuple[int, ...] = option_field(
         "serviceIds", parse_service_ids, "comma list of service ids; -1 is the consensus module", (), "all"
     )
-    is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False, "false")
+    is_latest: bool = option_field("latest", parse_flag, "only the newest log position", False)
 
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "snapshot"
@@ -80,11 +82,11 @@ class ReplayOptions(PlaceOptions):
     service: str = option_field(
         "service", parse_text, "the service, `module:ClassName`, as members name it", ""
     )
-    service_id: int = option_field("serviceId", parse_service_id, "the service's id in the cluster", 0, "0")
+    service_id: int = option_field("serviceId", parse_service_id, "the service's id in the cluster", 0)
     kinds: tuple[str, ...] = option_field(
         "kinds", parse_kinds, "comma list of the kinds of rows wanted", REPLAY_KINDS, "all"
     )
-    is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False, "false")
+    is_whole: bool = option_field("whole", parse_flag, "replay all in one task", False)
 
     SPARK_OPTIONS = SPARK_SOURCE_OPTIONS
     KIND = "replay"

@@ -17,22 +17,22 @@ REPLAY_KINDS = (
 )
 # Of a stream: all that a service sends and raises. Its state would be a row for each trigger.
 STREAM_KINDS = REPLAY_KINDS[:-2]
-# Fields of a read that choose among rows, tasks or copies of the log: a service takes the log as it is. Where
-# snapshots do not come with the log, it cannot begin after the log's head.
+# Options of a read that choose among rows, tasks or copies of the log: a service takes the log as it is.
+# Where snapshots do not come with the log, it cannot begin after the log's head.
 NOT_OF_SERVICES = frozenset(
     {
-        "aeron_archive",
-        "consensus_endpoints",
-        "export_dir",
-        "fail_on_data_loss",
-        "min_partitions",
-        "entry_types",
+        "aeronArchive",
+        "consensusEndpoints",
+        "exportDir",
+        "failOnDataLoss",
+        "minPartitions",
+        "entryTypes",
         "columns",
-        "has_frame_header",
+        "includeFrameHeader",
         "decode",
         "sessions",
-        "template_ids",
-        "push_filters",
+        "templateIds",
+        "pushFilters",
     }
 )
 

@@ -308,7 +308,7 @@ def test_what_spark_asks_without_options_is_answered_as_a_table():
         ({"endpoints": "0=a:9000", "archiveDir": "/archive"}, "archiveDir goes with clusterDir"),
         (
             {"clusterDir": "/m", "readPreference": "any"},
-            "readPreference goes with endpoints, which is not given",
+            "readPreference goes with endpoints or consensusEndpoints, which is not given",
         ),
         ({"clusterDir": "/m", "requestTimeoutMs": "9"}, "requestTimeoutMs goes with endpoints"),
         (
