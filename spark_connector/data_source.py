@@ -58,9 +58,8 @@ class ClusterDataSource(DataSource):
 
     def schema(self) -> str | StructType:
         """The columns by option. Spark asks at ``load()``, when it was given no narrower schema."""
-        clusters = named_clusters(self.options)
-        of_all = list(clusters.values()) or [SourceOptions.parse(self.options)]
-        for options in of_all:
+        clusters, parsed = self._parsed()
+        for options in parsed:
             if options.cluster_dirs is not None:
                 _check_directories(options.cluster_dirs, options.archive_dirs)
         if options.service is not None:
@@ -74,15 +73,22 @@ class ClusterDataSource(DataSource):
             return ddl(row_names(self.options, options), decoded, {CLUSTER_NAME: CLUSTER_NAME_TYPE})
         return ddl(options.row_names(), decoded)
 
+    def _parsed(self) -> tuple[dict[str, SourceOptions], list[SourceOptions]]:
+        """The options of each cluster that has a name, and of all that are read."""
+        clusters = named_clusters(self.options)
+        return clusters, list(clusters.values()) or [SourceOptions.parse(self.options)]
+
     def reader(self, schema: StructType) -> ClusterBatchReader | ManyBatchReader:
+        from spark_connector.log import warn
         from spark_connector.source.readers import ClusterBatchReader, FilteringBatchReader
 
         check_is_no_table(self.options)
-        if clusters := named_clusters(self.options):
-            self._tell_remarks(list(clusters.values()))
+        clusters, parsed = self._parsed()
+        for line in remarks(self.options, parsed, is_stream=False):
+            warn(line)
+        if clusters:
             return _many_batch_reader(clusters, schema)
-        options = SourceOptions.parse(self.options)
-        self._tell_remarks([options])
+        (options,) = parsed
         if options.service is not None:
             raise ConfigurationError(
                 f"option service is {options.service}, which is for a stream; format cluster-replay gives a "
@@ -91,73 +97,56 @@ class ClusterDataSource(DataSource):
         kind = FilteringBatchReader if options.push_filters else ClusterBatchReader
         return kind(options, _columns(options, schema), _decoded_column(options, schema))
 
-    def _tell_remarks(self, parsed: list[SourceOptions]) -> None:
-        from spark_connector.log import warn
-
-        for line in remarks(self.options, parsed, is_stream=False):
-            warn(line)
-
     def streamReader(
         self, schema: StructType
     ) -> ClusterStreamReader | ManyStreamReader | RefusedStreamReader:
         from spark_connector.source.readers import RefusedStreamReader
 
         try:
-            if clusters := named_clusters(self.options):
-                lines = tuple(remarks(self.options, list(clusters.values()), is_stream=True))
+            clusters, parsed = self._parsed()
+            lines = tuple(remarks(self.options, parsed, is_stream=True))
+            if clusters:
                 return _many_stream_reader(clusters, schema, lines)
-            options = SourceOptions.parse(self.options)
-            reader = _stream_reader(options, schema)
-            reader.remarks = tuple(remarks(self.options, [options], is_stream=True))
+            reader = _stream_reader(parsed[0], schema)
+            reader.remarks = lines
             return reader
         except ConfigurationError as error:
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter | ManyBatchWriter:
+        from spark_connector.log import warn
+        from spark_connector.many_clusters.sinks import ManyBatchWriter
         from spark_connector.sink.writers import ClusterBatchWriter
 
         check_is_no_table(self.options)
-        _check_appends(overwrite)
-        if sinks := named_sinks(self.options):
-            from spark_connector.many_clusters.sinks import ManyBatchWriter
-
-            writers = {name: ClusterBatchWriter(options) for name, options in sinks.items()}
-            many = ManyBatchWriter(writers, _routing(sinks, schema))
-            self._tell_remarks_of_write(next(iter(sinks.values())))
-            return many
-        check_sink_schema(schema)
-        writer = ClusterBatchWriter(SinkOptions.parse(self.options))
-        self._tell_remarks_of_write(writer.options)
-        return writer
-
-    def _tell_remarks_of_write(self, parsed: SinkOptions) -> None:
-        from spark_connector.log import warn
-
-        for line in remarks_of_batch_write(self.options, parsed):
+        sinks, routing = self._sinks(schema, overwrite)
+        writers = {name: ClusterBatchWriter(options) for name, options in sinks.items()}
+        first, *_ = writers.values()
+        made = first if routing is None else ManyBatchWriter(writers, routing)
+        for line in remarks_of_batch_write(self.options, first.options):
             warn(line, "sink")
+        return made
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> ClusterStreamWriter | ManyStreamWriter:
+        from spark_connector.many_clusters.sinks import ManyStreamWriter
         from spark_connector.sink.writers import ClusterStreamWriter
 
-        _check_appends(overwrite)
+        sinks, routing = self._sinks(schema, overwrite)
+        for options in sinks.values():
+            _check_progress(self.options, options)
+        writers = {name: ClusterStreamWriter(options) for name, options in sinks.items()}
+        return writers[""] if routing is None else ManyStreamWriter(writers, routing)
+
+    def _sinks(self, schema: StructType, overwrite: bool) -> tuple[dict[str, SinkOptions], Routing | None]:
+        """The options of each cluster by its name, empty for one alone; where rows go among several."""
+        if overwrite:
+            raise ConfigurationError(
+                "the log cannot be overwritten: write with mode append, stream with output mode append"
+            )
         if sinks := named_sinks(self.options):
-            from spark_connector.many_clusters.sinks import ManyStreamWriter
-
-            for options in sinks.values():
-                _check_progress(self.options, options)
-            writers = {name: ClusterStreamWriter(options) for name, options in sinks.items()}
-            return ManyStreamWriter(writers, _routing(sinks, schema))
+            return sinks, _routing(sinks, schema)
         check_sink_schema(schema)
-        parsed = SinkOptions.parse(self.options)
-        _check_progress(self.options, parsed)
-        return ClusterStreamWriter(parsed)
-
-
-def _check_appends(overwrite: bool) -> None:
-    if overwrite:
-        raise ConfigurationError(
-            "the log cannot be overwritten: write with mode append, stream with output mode append"
-        )
+        return {"": SinkOptions.parse(self.options)}, None
 
 
 def _check_progress(given: Mapping[str, str], parsed: SinkOptions) -> None:

@@ -252,17 +252,10 @@ class RefusedStreamReader(DataSourceStreamReader):
     def __init__(self, error: ConfigurationError) -> None:
         self._error = error
 
-    def initialOffset(self) -> dict[str, Any]:
+    def _refuse(self, *_: Any, **__: Any) -> Any:
         raise self._error
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        raise self._error
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        raise self._error
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        raise self._error
+    initialOffset = latestOffset = partitions = read = _refuse
 
 
 def _ranges(
