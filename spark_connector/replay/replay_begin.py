@@ -23,10 +23,8 @@ def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[St
     the log begins at ``log_start`` by then.
     """
     with closing(snapshots_of(options, options.service_id)) as snapshots:
-        at = snapshots.newest(position)
-        while at is not None and at >= log_start:
+        for at in snapshot_positions(snapshots, log_start, position):
             yield from snapshots.copies(at)
-            at = snapshots.newest(at - 1) if at > 0 else None
     if log_start > 0:
         raise _gone(options, log_start, position)
     yield None
@@ -36,8 +34,8 @@ def check_begin(options: SourceOptions, log_start: int, position: int) -> None:
     """Raise LogPurged when no replay can be at ``position``."""
     if log_start > 0:
         with closing(snapshots_of(options, options.service_id)) as snapshots:
-            at = snapshots.newest(position)
-        if at is None or at < log_start:
+            at = next(snapshot_positions(snapshots, log_start, position), None)
+        if at is None:
             raise _gone(options, log_start, position)
 
 
@@ -46,7 +44,7 @@ def first_begin(options: SourceOptions, log_start: int) -> int:
     if log_start == 0:
         return 0
     with closing(snapshots_of(options, options.service_id)) as snapshots:
-        positions = snapshot_positions(snapshots, log_start)
+        positions = list(snapshot_positions(snapshots, log_start))
     if not positions:
         raise LogPurged(
             f"the log begins at position {log_start}, and no snapshot of service {options.service_id} is "
@@ -64,11 +62,9 @@ def _gone(options: SourceOptions, log_start: int, position: int) -> LogPurged:
     )
 
 
-def snapshot_positions(snapshots: Snapshots, least: int) -> list[int]:
-    """Where snapshots are, at ``least`` or after it, the newest first. Raises ClusterError."""
-    positions = []
-    at = snapshots.newest(None)
+def snapshot_positions(snapshots: Snapshots, least: int, most: int | None = None) -> Iterator[int]:
+    """Where snapshots are, from ``least`` to ``most``, the newest first. Raises ClusterError."""
+    at = snapshots.newest(most)
     while at is not None and at >= least:
-        positions.append(at)
+        yield at
         at = snapshots.newest(at - 1) if at > 0 else None
-    return positions

@@ -80,7 +80,7 @@ class ReplayReader(DataSourceReader):
         with _log_of(options) as reader:
             start, end = reader.earliest_position(), reader.end_position()
         with closing(snapshots_of(options, options.service_id)) as snapshots:
-            positions = snapshot_positions(snapshots, start)
+            positions = list(snapshot_positions(snapshots, start))
             warn_of_silent(snapshots)
         intervals = replay_intervals(start, end, positions, is_whole=options.is_whole)
         # Spark asks for one at least.
