@@ -25,7 +25,8 @@ from cluster.reader.file_systems import file_system_of, masked
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
+    import pyarrow.compute as pc
+    from pyarrow import dataset
     from pyarrow.fs import FileSystem
 
     from cluster.log.entry_filter import EntryFilter
@@ -100,8 +101,7 @@ class ExportedLog:
         """
         if not self.files:
             return
-        with self._open(self.files[-1]) as parquet:
-            about = _described(parquet, self.files[-1])
+        about = _described(self._open(self.files[-1]), self.files[-1])
         if not is_one_log(about["cluster"], cluster):
             raise ConfigurationError(
                 f"{self.where} has files of the log of cluster {about['cluster']}, "
@@ -122,47 +122,54 @@ class ExportedLog:
         from cluster.log.columns import schema_of
 
         assert self.holds(begin, end)
-        schema = schema_of(selection.columns)
-        wanted = _Wanted(begin, end, selection.entry_types, entry_filter)
-        read = list(dict.fromkeys([*schema.names, *wanted.columns]))
+        names = schema_of(selection.columns).names
+        wanted = _wanted(begin, end, selection.entry_types, entry_filter)
         for file in self.files:
             if file.begin < end and begin < file.end:
-                for batch in self._rows(file, begin, end, read, selection.rows_max or ROWS_PER_BATCH):
-                    rows = wanted.rows(batch)
-                    if rows.num_rows:
-                        yield rows.select(schema.names)
+                yield from self._rows(file, wanted, names, selection.rows_max or ROWS_PER_BATCH)
 
     def boundary_at_or_after(self, position: int) -> int:
         """``position``, or the end of the entry that it lies within."""
+        import pyarrow.compute as pc
+
+        lies_within = (pc.field("position") < position) & (pc.field("endPosition") > position)
         for file in self.files:
             if file.begin <= position < file.end:
-                for batch in self._rows(
-                    file, position, position + 1, ["position", "endPosition"], ROWS_PER_BATCH
-                ):
-                    begins, ends = (column.to_numpy() for column in batch.columns)
-                    row = int(begins.searchsorted(position, side="right")) - 1
-                    if row >= 0 and begins[row] < position < ends[row]:
-                        return int(ends[row])
+                for batch in self._rows(file, lies_within, ["endPosition"], ROWS_PER_BATCH):
+                    return int(batch.column(0)[0].as_py())
         return position
 
     def _rows(
-        self, file: ExportedFile, begin: int, end: int, columns: list[str], rows_per_batch: int
+        self, file: ExportedFile, wanted: pc.Expression, columns: list[str], rows_per_batch: int
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of the row groups in which entries of ``[begin, end)`` can be."""
-        with self._open(file) as parquet:
-            _described(parquet, file)
-            groups = [number for number, first, end_of in _groups(parquet) if first < end and begin < end_of]
-            try:
-                yield from parquet.iter_batches(rows_per_batch, row_groups=groups, columns=columns)
-            except OSError as error:
-                raise StorageError(file.path, error.errno, f"reading failed: {error}") from error
+        """The wanted rows, out of the row groups in which they can be."""
+        from pyarrow import dataset
 
-    def _open(self, file: ExportedFile) -> pq.ParquetFile:
+        fragment = self._open(file)
+        _described(fragment, file)
+        options = dataset.ParquetFragmentScanOptions(pre_buffer=False)  # which keeps all that was read
+        try:
+            for batch in fragment.to_batches(
+                columns=columns,
+                filter=wanted,
+                batch_size=rows_per_batch,
+                batch_readahead=1,
+                fragment_scan_options=options,
+                use_threads=False,
+            ):
+                if batch.num_rows:
+                    yield batch
+        except OSError as error:
+            raise StorageError(file.path, error.errno, f"reading failed: {error}") from error
+
+    def _open(self, file: ExportedFile) -> dataset.ParquetFileFragment:
         import pyarrow as pa
-        import pyarrow.parquet as pq
+        from pyarrow import dataset
 
         try:
-            return pq.ParquetFile(self._file_system.open_input_file(file.path))
+            fragment = dataset.ParquetFileFormat().make_fragment(file.path, self._file_system)
+            fragment.ensure_complete_metadata()
+            return fragment
         except pa.ArrowInvalid as error:
             raise LogDamaged(file.path, None, f"it is no Parquet file: {error}") from error
         except OSError as error:
@@ -230,50 +237,22 @@ class ExportedLog:
                 os.close(fd)
 
 
-class _Wanted:
+def _wanted(
+    begin: int, end: int, types: tuple[str, ...] | None, entry_filter: EntryFilter | None
+) -> pc.Expression:
     """Which rows of a file are wanted: those of a range, and those that a filter leaves."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    def __init__(
-        self, begin: int, end: int, types: tuple[str, ...] | None, entry_filter: EntryFilter | None
-    ) -> None:
-        self._begin, self._end = begin, end
-        self._types = types
-        self._sessions = entry_filter.sessions if entry_filter is not None else ()
-        self._template_ids = entry_filter.template_ids if entry_filter is not None else ()
-        if entry_filter is not None:
-            possible = entry_filter.rows
-            self._types = tuple(name for name in possible if self._types is None or name in self._types)
-
-    @property
-    def columns(self) -> list[str]:
-        """What is read to decide it."""
-        return [
-            "position",
-            *(["entryType"] if self._types is not None else []),
-            *(["clusterSessionId"] if self._sessions else []),
-            *(["payload"] if self._template_ids else []),
-        ]
-
-    def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        begin, end = batch.column("position").to_numpy().searchsorted([self._begin, self._end])
-        batch = batch.slice(begin, end - begin)
-        conditions = []
-        if self._types is not None:
-            conditions.append(pc.is_in(batch.column("entryType"), pa.array(self._types, pa.string())))
-        if self._sessions:
-            conditions.append(
-                pc.is_in(batch.column("clusterSessionId"), pa.array(self._sessions, pa.int64()))
-            )
-        if self._template_ids:
-            ids = [template_id.to_bytes(2, "little") for template_id in self._template_ids]
-            there = pc.binary_slice(batch.column("payload"), 2, 4)
-            conditions.append(pc.is_in(there, pa.array(ids, pa.binary())))
-        for condition in conditions[1:]:
-            conditions[0] = pc.and_(conditions[0], condition)
-        return batch.filter(conditions[0]) if conditions else batch
+    wanted = (pc.field("position") >= begin) & (pc.field("position") < end)
+    if entry_filter is not None:
+        types = tuple(name for name in entry_filter.rows if types is None or name in types)
+        if entry_filter.sessions:
+            wanted &= pc.field("clusterSessionId").isin(entry_filter.sessions)
+        if entry_filter.template_ids:
+            ids = [template_id.to_bytes(2, "little") for template_id in entry_filter.template_ids]
+            wanted &= pc.binary_slice(pc.field("payload"), 2, 4).isin(ids)
+    return wanted if types is None else wanted & pc.field("entryType").isin(pa.array(types, pa.string()))
 
 
 def _folder_of(where: str) -> tuple[FileSystem, str]:
@@ -289,25 +268,15 @@ def _folder_of(where: str) -> tuple[FileSystem, str]:
     return file_system, folder
 
 
-def _described(parquet: pq.ParquetFile, file: ExportedFile) -> dict[str, Any]:
+def _described(parquet: dataset.ParquetFileFragment, file: ExportedFile) -> dict[str, Any]:
     """What a file says about itself. Raises LogDamaged when that is not what its name says."""
-    text = (parquet.schema_arrow.metadata or {}).get(METADATA_KEY)
+    text = (parquet.physical_schema.metadata or {}).get(METADATA_KEY)
     if text is None:
         raise LogDamaged(file.path, None, "it is no part of an exported log: key cluster.log is missing")
     about: dict[str, Any] = json.loads(text)
     if (about["begin"], about["end"]) != (file.begin, file.end):
         raise LogDamaged(file.path, None, f"it has the log from {about['begin']} to {about['end']}")
     return about
-
-
-def _groups(parquet: pq.ParquetFile) -> Iterator[tuple[int, int, int]]:
-    """Number, first position and end of each row group."""
-    about = parquet.metadata
-    names = parquet.schema_arrow.names
-    begins, ends = names.index("position"), names.index("endPosition")
-    for number in range(about.num_row_groups):
-        group = about.row_group(number)
-        yield number, group.column(begins).statistics.min, group.column(ends).statistics.max
 
 
 def _write_rows(out: Any, about: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> None:
