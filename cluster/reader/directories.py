@@ -12,6 +12,7 @@ election. Any other is read as far as it knows its log to be committed and has t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,15 +38,15 @@ OpenLog = Callable[[str, str | None], DirectoryLog]
 Terms = list[tuple[int, int]]  # id and base position of each leadership term with an entry, in order
 
 
+@dataclass(slots=True)
 class DirectoryCopy:
     """One directory's copy of the log. ``log`` is None while it cannot be read; ``error`` says why."""
 
-    def __init__(self, dir: str, archive_dir: str | None) -> None:
-        self.dir = dir
-        self.archive_dir = archive_dir
-        self.log: DirectoryLog | None = None
-        self.error: Exception | None = None
-        self.closed_ns = 0
+    dir: str
+    archive_dir: str | None
+    log: DirectoryLog | None = None
+    error: Exception | None = None
+    closed_ns: int = 0
 
 
 class CopyExtent(NamedTuple):

@@ -105,23 +105,37 @@ class LogReader:
             raise ConfigurationError("recording_id goes with aeron_archive, which is not given")
         aeron_dir = path_of("aeron_dir", aeron_dir)
         over_aeron = [each for each in (consensus_endpoints, aeron_archive) if each is not None]
-        others = any(each is not None for each in (dir, archive_dir, cluster_dir, endpoints))
-        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
-        if not over_aeron:
-            directories = (dir, archive_dir, cluster_dir, aeron_dir)
-            reader = cls._open(*directories, endpoints, consumer_group, entry_filter, options)
-        elif others or len(over_aeron) > 1:
+        has_directory = any(each is not None for each in (dir, archive_dir, cluster_dir))
+        if over_aeron and (has_directory or endpoints is not None or len(over_aeron) > 1):
             places = "consensus_endpoints, aeron_archive, endpoints or a directory"
             raise ConfigurationError(f"give {places}, one of them")
-        elif aeron_archive is not None:
+        if has_directory and endpoints is not None:
+            raise ConfigurationError("give endpoints or a directory, not both")
+        entry_filter: EntryFilter | None = options.pop("entry_filter", None)
+        # No medium needs what the others import.
+        if aeron_archive is not None:
             from cluster.aeron.aeron_recording import AeronRecording
 
             recording = AeronRecording(aeron_archive, recording_id, aeron_dir=aeron_dir, **options)
             reader = cls(recording, entry_filter, recording=recording)
-        else:
+        elif consensus_endpoints is not None:
             from cluster.aeron.aeron_log import AeronLog
 
-            reader = cls(AeronLog(over_aeron[0], aeron_dir=aeron_dir, **options), entry_filter)
+            reader = cls(AeronLog(consensus_endpoints, aeron_dir=aeron_dir, **options), entry_filter)
+        elif endpoints is not None:
+            from cluster.reader.remote import RemoteLog
+
+            group = None
+            if consumer_group is not None:
+                from cluster.reader.reader_group import ReaderGroup
+
+                group = ReaderGroup(consumer_group, endpoints, options)
+            reader = cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter, group)
+        elif has_directory:
+            log = _log_in(dir, archive_dir, cluster_dir, aeron_dir, options)
+            reader = cls(log, entry_filter)
+        else:
+            raise ConfigurationError("give endpoints, or the directory of a member")
         if at_least is not None:
             try:
                 reader.await_token(at_least, at_least_timeout_s)
@@ -129,55 +143,6 @@ class LogReader:
                 reader.close()
                 raise
         return reader
-
-    @classmethod
-    def _open(
-        cls,
-        dir: Path | Sequence[Path] | None,
-        archive_dir: Path | Sequence[Path] | None,
-        cluster_dir: Path | None,
-        aeron_dir: str | None,
-        endpoints: str | None,
-        consumer_group: str | None,
-        entry_filter: "EntryFilter | None",
-        options: dict[str, Any],
-    ) -> Self:
-        directories = (dir, archive_dir, cluster_dir)
-        if endpoints is not None:
-            if any(directory is not None for directory in directories):
-                raise ConfigurationError("give endpoints or a directory, not both")
-            from cluster.reader.remote import RemoteLog  # neither medium needs what the other imports
-
-            group = None
-            if consumer_group is not None:
-                from cluster.reader.reader_group import ReaderGroup
-
-                group = ReaderGroup(consumer_group, endpoints, options)
-            return cls(RemoteLog(endpoints, entry_filter=entry_filter, **options), entry_filter, group)
-        if all(directory is None for directory in directories):
-            raise ConfigurationError("give endpoints, or the directory of a member")
-        dir, archive_dir = paths_of("dir", dir), paths_of("archive_dir", archive_dir)
-        cluster_dir = path_of("cluster_dir", cluster_dir)
-        if not isinstance(dir, str | None):
-            if cluster_dir is not None or aeron_dir is not None or isinstance(archive_dir, str):
-                raise ConfigurationError("beside several directories give archive_dir alone, as many")
-            from cluster.reader.directories import DirectoriesLog
-
-            return cls(DirectoriesLog(dir, archive_dirs=archive_dir, **options), entry_filter)
-        if not isinstance(archive_dir, str | None):
-            raise ConfigurationError("several archive directories go with several directories in dir")
-        from cluster.archive.files import OsFiles
-        from cluster.reader.directory import DirectoryLog
-        from cluster.reader.member_directory import serving_member
-
-        if dir is not None and archive_dir is None and cluster_dir is None:
-            dir = serving_member(OsFiles(), dir)
-        places: dict[str, Any] = {
-            "archive_dir": archive_dir,
-            "cluster_dir": cluster_dir,
-            "aeron_dir": aeron_dir,
-        }
-        return cls(DirectoryLog(dir, **places, **options), entry_filter)
 
     # ---- what the log is, and how far it goes
 
@@ -588,6 +553,33 @@ class LogReader:
             return
         with contextlib.suppress(ClusterError):  # what went wrong first is the one to tell
             self.close()
+
+
+def _log_in(
+    dir: Path | Sequence[Path] | None,
+    archive_dir: Path | Sequence[Path] | None,
+    cluster_dir: Path | None,
+    aeron_dir: str | None,
+    options: dict[str, Any],
+) -> CommittedLog:
+    """The log in one directory, or in several."""
+    dir, archive_dir = paths_of("dir", dir), paths_of("archive_dir", archive_dir)
+    cluster_dir = path_of("cluster_dir", cluster_dir)
+    if not isinstance(dir, str | None):
+        if cluster_dir is not None or aeron_dir is not None or isinstance(archive_dir, str):
+            raise ConfigurationError("beside several directories give archive_dir alone, as many")
+        from cluster.reader.directories import DirectoriesLog
+
+        return DirectoriesLog(dir, archive_dirs=archive_dir, **options)
+    if not isinstance(archive_dir, str | None):
+        raise ConfigurationError("several archive directories go with several directories in dir")
+    from cluster.archive.files import OsFiles
+    from cluster.reader.directory import DirectoryLog
+    from cluster.reader.member_directory import serving_member
+
+    if dir is not None and archive_dir is None and cluster_dir is None:
+        dir = serving_member(OsFiles(), dir)
+    return DirectoryLog(dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options)
 
 
 def message_end(block: np.ndarray, offset: int) -> int:

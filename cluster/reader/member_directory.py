@@ -57,21 +57,20 @@ def find_member(
 
 def find_cluster_directory(files: Files, dir: str) -> str:
     """The cluster directory that ``dir`` is or holds. Raises NotAClusterDirectory."""
-    member = _existing(files, dir)
-    assert member is not None
-    found = _holder(files, member, _CLUSTER_FILES)
-    if found is None:
-        raise _nothing_found(files, member, RECORDING_LOG_FILE_NAME)
-    return found
+    return _found(files, dir, _CLUSTER_FILES)
 
 
 def find_archive_directory(files: Files, dir: str) -> str:
     """The archive directory that ``dir`` is or holds. Raises NotAClusterDirectory."""
+    return _found(files, dir, (CATALOG_FILE_NAME,))
+
+
+def _found(files: Files, dir: str, names: tuple[str, ...]) -> str:
     member = _existing(files, dir)
     assert member is not None
-    found = _holder(files, member, (CATALOG_FILE_NAME,))
+    found = _holder(files, member, names)
     if found is None:
-        raise _nothing_found(files, member)
+        raise _nothing_found(files, member, names[0])
     return found
 
 
