@@ -124,25 +124,10 @@ Event: TypeAlias = SessionEvent | NewLeaderEvent | AdminResponse | ExtensionMess
 class EgressDispatch:
     """Calls what a listener has, and nothing for what it lacks."""
 
-    __slots__ = (
-        "_on_admin_response",
-        "_on_extension_message",
-        "_on_message",
-        "_on_messages",
-        "_on_new_leader",
-        "_on_session_event",
-        "_on_session_lost",
-        "rows_done",
-    )
-
     def __init__(self, methods: dict[str, Callable[..., Any]]) -> None:
+        self._methods = methods
         self._on_message = methods.get("on_message")
         self._on_messages = methods.get("on_messages")
-        self._on_session_event = methods.get("on_session_event")
-        self._on_new_leader = methods.get("on_new_leader")
-        self._on_admin_response = methods.get("on_admin_response")
-        self._on_session_lost = methods.get("on_session_lost")
-        self._on_extension_message = methods.get("on_extension_message")
         self.rows_done = 0  # of the batch that ``messages`` was given, also when the listener raised
 
     @property
@@ -151,7 +136,7 @@ class EgressDispatch:
 
     @property
     def hears_of_lost_sessions(self) -> bool:
-        return self._on_session_lost is not None
+        return "on_session_lost" in self._methods
 
     def messages(self, batch: EgressBatch) -> None:
         """Tell of a batch; ``rows_done`` counts a row at which a listener raised, and none that aborts."""
@@ -180,58 +165,54 @@ class EgressDispatch:
                 raise
 
     def event(self, event: Event) -> None:
-        """Tell of what is no application's message."""
+        """Tell of what is no application's message.
+
+        ``ClusterError`` when nobody listens to other schemas: it would be lost silently.
+        """
         match event:
             case SessionEvent():
-                self._session_event(event)
+                self._call(
+                    "on_session_event",
+                    event.correlation_id,
+                    event.cluster_session_id,
+                    event.leadership_term_id,
+                    event.leader_member_id,
+                    event.code,
+                    event.detail,
+                )
             case NewLeaderEvent():
-                self._new_leader(event)
+                self._call(
+                    "on_new_leader",
+                    event.cluster_session_id,
+                    event.leadership_term_id,
+                    event.leader_member_id,
+                    event.ingress_endpoints,
+                )
             case AdminResponse():
-                self._admin_response(event)
-            case LostSession() if self._on_session_lost is not None:
-                self._on_session_lost(event.cluster_session_id, event.why, event.uncommitted_messages)
+                self._call(
+                    "on_admin_response",
+                    event.cluster_session_id,
+                    event.correlation_id,
+                    event.request_type,
+                    event.response_code,
+                    event.message,
+                    event.payload,
+                )
+            case LostSession():
+                self._call("on_session_lost", event.cluster_session_id, event.why, event.uncommitted_messages)
             case ExtensionMessage():
-                self._extension_message(event)
+                if "on_extension_message" not in self._methods:
+                    raise ClusterError(
+                        f"egress has template {event.template_id} of schema {event.schema_id}, and the "
+                        "listener has no on_extension_message"
+                    )
+                self._call(
+                    "on_extension_message", event.schema_id, event.template_id, memoryview(event.message)
+                )
 
-    def _extension_message(self, extension: ExtensionMessage) -> None:
-        """``ClusterError`` when nobody listens to other schemas: it would be lost silently."""
-        if self._on_extension_message is None:
-            raise ClusterError(
-                f"egress has template {extension.template_id} of schema {extension.schema_id}, and the "
-                "listener has no on_extension_message"
-            )
-        self._on_extension_message(extension.schema_id, extension.template_id, memoryview(extension.message))
-
-    def _session_event(self, event: SessionEvent) -> None:
-        if self._on_session_event is not None:
-            self._on_session_event(
-                event.correlation_id,
-                event.cluster_session_id,
-                event.leadership_term_id,
-                event.leader_member_id,
-                event.code,
-                event.detail,
-            )
-
-    def _new_leader(self, event: NewLeaderEvent) -> None:
-        if self._on_new_leader is not None:
-            self._on_new_leader(
-                event.cluster_session_id,
-                event.leadership_term_id,
-                event.leader_member_id,
-                event.ingress_endpoints,
-            )
-
-    def _admin_response(self, response: AdminResponse) -> None:
-        if self._on_admin_response is not None:
-            self._on_admin_response(
-                response.cluster_session_id,
-                response.correlation_id,
-                response.request_type,
-                response.response_code,
-                response.message,
-                response.payload,
-            )
+    def _call(self, name: str, *arguments: Any) -> None:
+        if (method := self._methods.get(name)) is not None:
+            method(*arguments)
 
 
 def as_dispatch(listener: object) -> EgressDispatch:
