@@ -126,28 +126,18 @@ class AsyncClusterClient(ClientStanding):
             with contextlib.suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(is_over.set)
 
-        begun: list[Request] = []
-
-        def begin() -> int:
-            request = self._client.begin_request(*parts, tell=tell)
-            if isinstance(request, int):
-                return request
-            begun.append(request)
-            return 1
-
+        request = Request(tell)
         try:
             async with asyncio.timeout(timeout_s):
-                await self._taken(begin)
+                await self._taken(lambda: self._client.begin_request(request, *parts))
                 self._hear_answers()
                 await is_over.wait()
         except TimeoutError:
-            if not begun:
+            if not request.number:
                 raise TimedOut(f"the message was not taken in {timeout_s:g} s") from None
         finally:
-            error = self._client.end_request(begun[0], timeout_s) if begun else None
-        answer = begun[0].result()
-        if answer is None:
-            assert error is not None
+            error = self._client.end_request(request, timeout_s)
+        if (answer := request.result()) is None:
             raise error
         return answer
 

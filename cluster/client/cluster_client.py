@@ -1,75 +1,37 @@
 """ClusterClient: a session with the cluster (AeronCluster), which also follows the leader by itself.
 
-The session's states are those of ``session_conductor.py``. Here is what an application calls, and in which
-thread it happens:
-
-    application    offer, poll_egress, …  ──┐                       ┌── poll_egress ──▶ listener
-                                            ├─ turn ▶ conductor ▶ held egress
-    client's own   keep-alives, leaders  ───┘
-
-Threads may share a client: calls take turns, and messages are in the log in the order in which their offers
-returned. The listener is called by ``poll_egress``, and by offers now and then, in the thread of that call:
-never by two threads at once, and never by the client's own thread, which goes on meanwhile.
+What waits for an outcome is made here of calls that do not (``client_calls.py``, which also says in which
+thread each of them happens), and of sleeps between them.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from functools import partial
-from typing import TYPE_CHECKING, Self, Unpack
+from typing import Self, TypeVar, Unpack
 
-from cluster.client.blocking_calls import ALL, BlockingCalls
-from cluster.client.commit_wait import CommitWait
+from cluster.client.client_calls import ALL, ClientCalls
 from cluster.client.connecting import ConnectState, SessionOpening
 from cluster.client.context import ClientContext, ClientSettings
-from cluster.client.egress_dispatch import Answer, EgressBatch, LostSession
+from cluster.client.egress_dispatch import Answer, EgressBatch
 from cluster.client.environment import context_of
-from cluster.client.gathering import LOOK_S, Gathering
-from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
-from cluster.client.payloads import Payloads, as_columns
-from cluster.client.requests import Request, Requests
-from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
-from cluster.client.standing import ClientStanding, Standing
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut, need
-from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
-from cluster.protocol.session import AdminRequest
-from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
-from cluster.service.payload import Payload, check_length, joined
+from cluster.client.requests import TIMEOUT_S, Request
+from cluster.client.session_conductor import WAIT_S
+from cluster.errors import TimedOut, need
+from cluster.protocol.enums import Offer
+from cluster.service.payload import Payload
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.forks import leave_to_parent
 
-if TYPE_CHECKING:
-    from cluster.protocol.token import PositionToken
+WAIT_MAX_S = 1.0  # for one answer, before the session is looked at again
 
-OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of egress
+Taken = TypeVar("Taken", Answer, EgressBatch)
 
 
-class ClusterClient(ClientStanding, BlockingCalls):
+class ClusterClient(ClientCalls):
     """An open session. Made by ``connect``; a context manager that closes it."""
-
-    def __init__(self, context: ClientContext, world: World, opening: SessionOpening) -> None:
-        """Take over a finished attempt: the session is the client's to close, and so is the world."""
-        self._context = context
-        self._world = world
-        self._held = HeldEgress(
-            is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
-        )
-        self._requests = Requests()
-        self._resting = 0  # threads
-        self._session = SessionConductor(context, world, opening, self._held, self._requests)
-        self._gathering = Gathering(world)
-        self._standing = Standing(self._session, opening.lane_standing)
-        self._turn = threading.RLock()  # of who changes the session
-        self._delivery = threading.Lock()  # of who calls the listener; taken before the turn, never within
-        self._deliverer: int | None = None  # its thread
-        self._poll_at = OFFERED_PER_POLL
-        self._token: PositionToken | None = None  # the last that was wanted
-        self._tell_end: Callable[[], None] = lambda: None
-        self._is_forked = False  # a copy in another process
 
     @classmethod
     def connect(
@@ -116,410 +78,92 @@ class ClusterClient(ClientStanding, BlockingCalls):
                 attempt.wait(WAIT_S)
         return client
 
-    # -- how it stands: ``standing.py`` --
+    def send(self, *parts: Payload, timeout_s: float | None = None) -> int:
+        """Send one message, gathered from its parts; returns its position once the client has taken it.
 
-    def _check_not_closed(self) -> None:
-        """Nothing will come any more; what came before the end is still delivered."""
-        if self.is_closed and not self._held:
-            raise self.closed_error()
+        Waits while too much is not committed yet, or a leader is sought: for ``timeout_s`` seconds at most,
+        None: for as long as it takes. That it is committed, ``await_committed`` says.
 
-    def closed_error(self) -> ClientClosed:
-        """What a call raises when the session is over."""
-        lane = self._context.lane
-        of_lane = "" if lane is None else f" of lane {lane}"
-        return ClientClosed(f"session {self.cluster_session_id}{of_lane} is closed: {self.why_closed}")
-
-    @property
-    def _is_in_listener(self) -> bool:
-        return self._deliverer == threading.get_ident()
-
-    # -- sending --
-
-    def offer(self, *parts: Payload) -> int:
-        """Send one message, gathered from its parts; returns a position > 0, or a code of ``Offer``.
-
-        A message that was taken is sent again through leader changes until it is committed
-        (``acknowledged``); what is offered at once is sent together (``gathering.py``). BACK_PRESSURED: too
-        much is unacknowledged; poll and try again. NOT_CONNECTED and ADMIN_ACTION: a leader is being sought;
-        poll and try again. CLOSED: the session is over. An offer now and then polls as well, so the listener
-        may be called from here.
-        Raises LocalProtocolError for a message above ``max_payload_length``, TypeError for what is no bytes.
+        Raises TimedOut, ClientClosed when the session is over, LocalProtocolError for a message above
+        ``max_payload_length``, TypeError for what is no bytes.
         """
-        payload = parts[0] if len(parts) == 1 and parts[0].__class__ is bytes else joined(parts)
-        with self._turn:
-            result = self._take(payload)
-        if result < 0 or result >= self._poll_at:
-            self.poll_if_free()
-        return result
+        return self._until_taken(lambda: self.offer(*parts), self._deadline_ns(timeout_s), timeout_s)
 
-    def _take(self, payload: bytes) -> int:
-        session = self._session
-        if session.state is not ClientState.CONNECTED:
-            return self._refusal()
-        if len(payload) > session.payload_length_max:
-            raise self._too_long(len(payload), 0)
-        if not session.window.offer(payload):
-            return Offer.BACK_PRESSURED
-        self._gathering.on_offer(session)
-        return session.window.position
+    def request(self, *parts: Payload, timeout_s: float = TIMEOUT_S) -> Answer:
+        """Send one message, and return the first answer that the service gives while it handles it.
 
-    def begin_request(self, *parts: Payload, tell: Callable[[], None] | None = None) -> Request | int:
-        """Send a message whose answer is waited for; ``tell`` is called once that is over."""
-        self._context.check_not_aeron("request", "its answers do not say to which message they are")
-        payload = joined(parts)
-        with self._turn:
-            request = self._requests.begin(self._session.window.offered + 1, tell)
-            result: int = Offer.CLOSED
-            try:
-                result = self._take(payload)
-            finally:
-                if result < 0:
-                    self._requests.drop(request)
-        if result < 0 or result >= self._poll_at:
-            self.poll_if_free()
-        return result if result < 0 else request
+        Threads may wait for many at a time. Further answers to the message, and one that comes too late, go
+        to the listener, or to ``answers``. An answer that a leader had not delivered when it died is lost,
+        unless the session is supervised.
 
-    def end_request(self, request: Request, timeout_s: float) -> TimedOut:
-        """Wait for it no longer; the error of one that was not answered in time."""
-        with self._turn:
-            self._requests.drop(request)
-            return self._requests.timed_out(request, timeout_s, self.acknowledged)
-
-    def fail_requests(self, error: BaseException) -> None:
-        """No answer is waited for any more, for this reason."""
-        with self._turn:
-            self._requests.fail(error)
-
-    @property
-    def awaits_answers(self) -> bool:
-        """Whether a request waits."""
-        return bool(self._requests)
-
-    def offer_batch(self, payloads: Payloads) -> int:
-        """Send many messages in one go, all or none; returns as ``offer`` does.
-
-        ``payloads``: a sequence of bytes, a pyarrow binary or string array, or (buffer, offsets, lengths)
-        with numpy columns. A batch of none returns the current position, at least 1.
+        Raises TimedOut without an answer in ``timeout_s`` seconds, with what is known of the message, and
+        else as ``send``.
         """
-        offsets, lengths, buffer = as_columns(payloads)
-        with self._turn:
-            session = self._session
-            if session.state is not ClientState.CONNECTED:
-                result = self._refusal()
-            elif len(lengths) and int(lengths.max()) > session.payload_length_max:
-                row = int(lengths.argmax())
-                raise self._too_long(int(lengths[row]), row)
-            elif session.window.offer_batch(offsets, lengths, buffer):
-                session.flush()
-                result = max(session.window.position, 1)
-            else:
-                result = Offer.BACK_PRESSURED
-        if result < 0 or result >= self._poll_at:
-            self.poll_if_free()
-        return result
+        deadline_ns = self._deadline_ns(timeout_s)
+        request = Request()
+        self._until_taken(lambda: self.begin_request(request, *parts), deadline_ns, timeout_s)
+        try:
+            while (answer := request.result()) is None:
+                self.poll_if_free()
+                if (answer := request.result()) is not None:
+                    break
+                if self.now_ns() >= deadline_ns:
+                    raise self.end_request(request, timeout_s)
+                self.rest(min(WAIT_S, (deadline_ns - self.now_ns()) / 1e9), is_due=True)
+        finally:
+            self.end_request(request, timeout_s)
+        return answer
 
-    def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` a buffer of ``length`` bytes to write one message into; sent by its ``commit``.
-
-        Returns and raises as ``offer`` does; only a positive number means that there is a claim. Its room is
-        reserved: the commit is taken however much is offered meanwhile, and while a leader is sought, unless
-        the session has ended. The messages of a session are in the log in the order of commits and offers.
-        """
-        check_unused(claim)
-        check_length(length, self.max_payload_length)
-        with self._turn:
-            session = self._session
-            if session.state is not ClientState.CONNECTED:
-                result = self._refusal()
-            elif not session.window.claim(length):
-                result = Offer.BACK_PRESSURED
-            else:
-                result = max(session.window.position, 1)
-                release = partial(self._unclaim, session, length)
-                open_claim(claim, length, Claimed(_may_send, release, partial(self._commit, session)))
-        if result < 0:
-            self.poll_if_free()
-        return result
-
-    def _unclaim(self, session: SessionConductor, length: int) -> None:
-        with self._turn:
-            session.window.release(length)
-
-    def _commit(self, session: SessionConductor, payload: memoryview) -> int:
-        with self._turn:
-            if session.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
-                return Offer.CLOSED
-            session.window.offer(bytes(payload), is_claimed=True)
-            if session.state is ClientState.CONNECTED:
-                session.flush()
-            return session.window.position
-
-    def _refusal(self) -> int:
-        """Why nothing can be taken now."""
-        if self._is_forked:
-            raise self.closed_error()
-        match self.state:
-            case ClientState.AWAIT_NEW_LEADER | ClientState.AWAIT_NEW_SESSION:
-                return Offer.NOT_CONNECTED
-            case ClientState.AWAIT_NEW_LEADER_CONNECTION:
-                return Offer.ADMIN_ACTION
-        return Offer.CLOSED
-
-    def _too_long(self, length: int, row: int) -> LocalProtocolError:
-        return LocalProtocolError(
-            f"message {row} has {length} bytes, the cluster's log takes at most {self.max_payload_length}"
-        )
-
-    def poll_if_free(self) -> None:
-        """Hear what came, and bring it to the listener unless another thread does.
-
-        Who only offers would never hear what is committed, and be cut off for not reading its egress.
-        """
-        self._poll_at = self._session.window.position + OFFERED_PER_POLL
-        self._turn_session()
-        if not self._is_in_listener and self._delivery.acquire(blocking=False):
-            try:
-                self._deliver(ALL)
-            finally:
-                self._delivery.release()
-
-    def send_keep_alive(self) -> bool:
-        """Keep the session open without a message; False when it could not be sent now."""
-        with self._turn:
-            return self._session.send_keep_alive()
-
-    def send_admin_request_to_take_a_snapshot(self, correlation_id: int) -> bool:
-        """Answered to ``on_admin_response``; False: not sent now. Raises ClientClosed."""
-        with self._turn:
-            if self.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
+    def _until_taken(self, attempt: Callable[[], int], deadline_ns: int, timeout_s: float | None) -> int:
+        while (result := attempt()) < 0:
+            if result == Offer.CLOSED:
                 raise self.closed_error()
-            return self._session.send(
-                AdminRequest(
-                    self.leadership_term_id,
-                    self.cluster_session_id,
-                    correlation_id,
-                    AdminRequestType.SNAPSHOT,
-                )
-            )
+            if self.now_ns() >= deadline_ns:
+                raise TimedOut(f"the message was not taken in {timeout_s:g} s: {Offer(result).name}")
+            self.rest(min(WAIT_S, (deadline_ns - self.now_ns()) / 1e9))
+        return result
 
-    # -- the duty cycle --
+    def _deadline_ns(self, timeout_s: float | None) -> int:
+        return 1 << 62 if timeout_s is None else self.now_ns() + int(timeout_s * 1e9)
 
-    def poll_egress(self, fragment_limit: int | None = None) -> int:
-        """Hear what came, keep the session alive, follow the leader; returns the messages dispatched.
+    def await_committed(self, timeout_s: float | None = None) -> int:
+        """Poll until all that was offered before is committed; it waits for no later offers of other threads.
 
-        Without a limit everything that came is dispatched. Never waits; see ``wait``. What the listener
-        raises comes out, and the next poll goes on after it. What came before the end of the session is
-        dispatched; the poll after that raises ClientClosed, and one from within the listener
-        LocalProtocolError.
+        Returns the log position after the last message that is known to be committed. Raises TimedOut with
+        how many are not after ``timeout_s`` seconds (None: waits for as long as it takes), or ClientClosed
+        when the session is lost, also if another one is opened in its place.
         """
-        self._check_not_closed()
-        return self._poll(ALL if fragment_limit is None else fragment_limit)
+        commit = self.commit_wait(timeout_s)
+        while not commit.is_over():
+            self._poll(ALL)
+            if not commit.is_over():
+                self.rest(WAIT_S, is_due=True)
+        return commit.position
 
-    def _poll(self, limit: int) -> int:
-        if self._is_in_listener:
-            raise LocalProtocolError("poll_egress within the listener, which it calls")
-        self._turn_session()
-        with self._delivery:
-            return self._deliver(limit)
+    def answers(self, timeout_s: float | None = None) -> Iterator[Answer]:
+        """The service's answers, one after the other, for a client whose listener has no ``on_message``.
 
-    def _turn_session(self) -> None:
-        """Hear what came, keep the session alive, follow the leader; or open another session."""
-        with self._turn:
-            ended = self._requests.ended
-            if self._standing.reopening is not None:
-                self._world.poll()
-                self._reopen(self._standing.reopening)
-            elif not self._session.is_closed:
-                self._session.poll(is_receiving=not self._held.is_full)
-                if self._session.is_closed:
-                    self._lose_session()
-            if self._resting and self._requests.ended > ended:
-                self._world.wake()
-
-    def _lose_session(self) -> None:
-        """Open another where that is wanted; a service that closed it meant to."""
-        session = self._session
-        if not self._context.reopen or session.why_closed == CloseReason.SERVICE_ACTION.name:
-            self._world.close()
-            self._tell_end()
-            return
-        self._held.hold(
-            LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
-        )
-        self._standing.reopening = SessionOpening(self._context, self._world)
-
-    def _reopen(self, opening: SessionOpening) -> None:
-        """Take a step towards another session, without an end unless the cluster refuses it."""
-        try:
-            if opening.poll():
-                assert opening.event is not None
-                parts = self._context, self._world, opening, self._held, self._requests
-                self._session = self._standing.session = SessionConductor(*parts)
-                self._poll_at = OFFERED_PER_POLL
-                self._standing.reopening = None
-                self._held.hold(opening.event)
-        except TimedOut:
-            self._standing.reopening = SessionOpening(self._context, self._world)
-        except Exception as error:
-            self._standing.reopening = None
-            self._session.why_closed += f"; no other was opened: {error}"
-            self._world.close()
-            self._tell_end()
-
-    def _deliver(self, limit: int) -> int:
-        """Tell the listener, whom this thread has to itself."""
-        self._deliverer = threading.get_ident()
-        try:
-            return self._held.deliver(self._context.dispatch, limit)
-        finally:
-            self._deliverer = None
-
-    def run_beside(self) -> None:
-        """Begin the client's own thread."""
-        self._gathering.begin()
-        self._world.run_beside(self.do_duty)
-
-    def do_duty(self) -> float | None:
-        """What the client's own thread does; returns after how many seconds again, None when all is over."""
-        with self._turn:
-            if self._gathering.look(self._session):
-                return LOOK_S
-            self._turn_session()
-            if self.is_closed:
-                return None
-            if self._held or self._held.answers:
-                self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
-            return WAIT_S if self._standing.reopening is not None else self._session.rest_s()
-
-    # -- answers without a listener: taken one by one, by who waits (``blocking_calls.py``) --
-
-    def take_answer(self) -> Answer | None:
-        """The next answer if there is one; never waits. Raises as ``answers`` does."""
-        queue = self._filled_queue()
-        with self._turn:
-            return queue.take_one()
-
-    def take_answer_batch(self) -> EgressBatch | None:
-        """The next run of answers, likewise."""
-        queue = self._filled_queue()
-        with self._turn:
-            return queue.take_batch()
-
-    def _filled_queue(self) -> AnswerQueue:
-        """With what came, if nothing was there."""
-        queue = self._held.answers
-        if queue is None:
-            raise LocalProtocolError("the listener takes the answers: connect with one without on_message")
-        if not queue:
-            self.poll_egress()
-        return queue
-
-    # -- waiting --
-
-    def wait(self, timeout_s: float) -> None:
-        """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
-        self._check_not_closed()
-        if not self.has_egress:
-            self.rest(timeout_s)
-
-    @property
-    def has_egress(self) -> bool:
-        """Whether something came for the listener that no poll has brought it."""
-        return bool(self._held) or self._session.has_frames
-
-    def rest(self, timeout_s: float, *, is_due: bool = False) -> None:
-        """As ``wait``, whatever became of the session; ``is_due``: an answer is."""
-        with self._turn:
-            self._session.flush_offered()
-            ended = self._requests.ended
-            self._resting += 1
-        try:
-            if self._requests.ended == ended:
-                self._world.wait(timeout_s, is_due=is_due or self._session.window.unacknowledged > 0)
-        finally:
-            with self._turn:
-                self._resting -= 1
-
-    def now_ns(self) -> int:
-        """Monotonic, of the client's world."""
-        return self._world.now_ns()
-
-    def commit_wait(self, timeout_s: float | None = None) -> CommitWait:
-        """``await_committed`` for who polls and waits himself."""
-        return CommitWait(self._session, self._world.now_ns, timeout_s)
-
-    def last_committed(self) -> tuple[int, int]:
-        """``acknowledged`` and ``committed_position`` as one acknowledgement had them."""
-        with self._turn:
-            return self.acknowledged, self.committed_position
-
-    def token(self) -> str:
-        """A position token: what is known to be committed of this client's messages.
-
-        Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
-        in a term asks the leader which log and term this is, for ``message_timeout`` at most.
-        Raises ClusterError when it does not answer, AuthenticationRejected for a client that may not read.
+        Waits for the next one, and ends when none came for ``timeout_s`` seconds; None: waits for ever. An
+        answer counts as taken when it is yielded: another call goes on after it. Everything else still comes
+        to the listener.
+        Raises ClientClosed when the session is over, ClusterError when so much waited that some was dropped
+        (``held_egress.py``), and LocalProtocolError where a listener takes the messages.
         """
-        from cluster.protocol.token import PositionToken, identity_of, identity_text, is_in_term
-        from cluster.transport.member_status import member_status
+        return self._each(self.take_answer, timeout_s)
 
-        context = self._context
-        context.check_not_aeron("token", "its members do not say whose log it is")
-        position = max(self.committed_position, 0)
-        term_id = self.leadership_term_id  # after the position, which is of this term or an earlier one
-        known = self._token
-        if known is None or not is_in_term(known.term, term_id, position):
-            status = member_status(
-                self._session.leader_endpoint,
-                context.message_timeout_s,
-                context.tls,
-                context.credentials_supplier,
-                position,
-            )
-            identity = identity_of(status)
-            cluster = None if identity is None else identity_text(*identity)
-            known = PositionToken(cluster, position, status.term or None)
-        self._token = known._replace(position=position)
-        return self._token.to_text()
+    def answer_batches(self, timeout_s: float | None = None) -> Iterator[EgressBatch]:
+        """The same as columns, a batch for each run that came in one piece."""
+        return self._each(self.take_answer_batch, timeout_s)
 
-    # -- ending --
-
-    def close(self) -> None:
-        """Send what is not sent yet, ask the cluster to close the session, and release everything.
-
-        Best effort, as in Aeron; a caller who needs to know waits with ``await_committed`` first. It waits
-        until the leader has read the request: at most ``message_timeout``, a second if nothing is heard.
-        """
-        with self._turn:
-            if self.is_closed:
-                return
-            if self._standing.reopening is not None:
-                self._standing.reopening.close()
-                self._standing.reopening = None
-            self._session.close()
-            self._world.close()
-            self._tell_end()
-
-    def on_end(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once when the client is closed, by whatever thread closes it."""
-        self._tell_end = tell
-
-    def on_forked(self, why: str) -> None:
-        """As ``cluster.transport.forks`` says."""
-        self._turn, self._delivery, self._is_forked = threading.RLock(), threading.Lock(), True
-        self._world.on_forked(why)
-        self._standing.reopening = None
-        self._session.end(why)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _may_send() -> None:
-    """A client may send whenever it has a claim."""
+    def _each(self, take: Callable[[], Taken | None], timeout_s: float | None) -> Iterator[Taken]:
+        while True:
+            deadline_ns = self._deadline_ns(timeout_s)
+            while (taken := take()) is None:
+                rest_s = (deadline_ns - self.now_ns()) / 1e9
+                if rest_s <= 0:
+                    return
+                self.rest(min(rest_s, WAIT_MAX_S))
+            yield taken
 
 
 def _world_of(context: ClientContext) -> Dialler:

@@ -19,9 +19,9 @@ class Request:
 
     __slots__ = ("_tell", "answer", "error", "number", "reported")
 
-    def __init__(self, number: int, tell: Callable[[], None] | None) -> None:
+    def __init__(self, tell: Callable[[], None] | None = None) -> None:
         """``tell`` is called once it is over, by whatever thread hears of that."""
-        self.number = number
+        self.number = 0  # of its message, once that was taken
         self.answer: Answer | None = None
         self.error: BaseException | None = None
         self.reported = ""  # the last error that the cluster reported to the session meanwhile
@@ -50,10 +50,10 @@ class Requests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def begin(self, number: int, tell: Callable[[], None] | None = None) -> Request:
-        """Wait for the answer to the message of that number, which is sent next."""
-        request = self._waiting[number] = Request(number, tell)
-        return request
+    def begin(self, request: Request, number: int) -> None:
+        """Wait for the answer to the message of that number."""
+        request.number = number
+        self._waiting[number] = request
 
     def drop(self, request: Request) -> None:
         """Nobody waits for it any more: what still comes goes to the listener."""

@@ -230,9 +230,9 @@ class SimulatedClient(Process):
         while self._waiting and not client.is_closed and client.offer(self._waiting[0]) > 0:
             self._waiting.popleft()
         if self._asked is not None and not self._waiting and not client.is_closed:
-            begun = client.begin_request(self._asked)
-            if not isinstance(begun, int):
-                self._asked, self._request = None, begun
+            request = Request()
+            if client.begin_request(request, self._asked) > 0:
+                self._asked, self._request = None, request
         if client.is_closed:
             self._end(client.why_closed)
         elif self._is_leaving and not self._waiting:
