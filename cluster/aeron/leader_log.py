@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,45 +46,11 @@ class LogWish(NamedTuple):
         return LogImage(self.correlation_id, self.leadership_term_id, join_position, self.log_session_id)
 
 
-class LeaderLog(Protocol):
-    """``do_work``, then ``read`` once ``join_position`` is known; ``close`` at the end."""
-
-    wish: LogWish
-
-    @property
-    def join_position(self) -> int | None:
-        """Where what comes begins; None while it is not there."""
-
-    @property
-    def geometry(self) -> LogGeometry:
-        """What the leader's log is like, once the join position is known."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all was read that will come."""
-
-    @property
-    def is_end_of_stream(self) -> bool:
-        """Whether it is over because the leader has closed its log."""
-
-    def do_work(self, now_ns: int, leader_position: int) -> None:
-        """``leader_position``: where its log ends, as far as that is known.
-
-        Raises ChannelRefused where the driver does not listen, which is tried again; MediaDriverError.
-        """
-
-    def read(self) -> np.ndarray:
-        """The next whole frames, valid until the next call, or none. Raises ClusterError."""
-
-    def stop_catchup(self) -> None:
-        """The leader's archive sends nothing more."""
-
-    def close(self) -> int | None:
-        """Give it back; returns the subscription whose sockets are to close before others open."""
-
-
 class FollowedLog:
-    """``LeaderLog`` of one session, live or by a catch-up."""
+    """That of one session, live or by a catch-up.
+
+    ``do_work``, then ``read`` once ``join_position`` is known; ``close`` at the end.
+    """
 
     def __init__(
         self, aeron: Aeron, wish: LogWish, log_endpoint: str, catchup_endpoint: str, closing_id: int | None
@@ -105,25 +71,33 @@ class FollowedLog:
 
     @property
     def join_position(self) -> int | None:
+        """Where what comes begins; None while it is not there."""
         if self._image is None and self._subscription is not None:
             self._image = self._subscription.image_of(self.wish.log_session_id)
         return None if self._image is None else self._image.position
 
     @property
     def geometry(self) -> LogGeometry:
+        """What the leader's log is like, once the join position is known."""
         image = self._image
         assert image is not None
         return LogGeometry(image.initial_term_id, image.term_length, image.mtu_length)
 
     @property
     def is_over(self) -> bool:
+        """Whether all was read that will come."""
         return self._image is not None and (self._image.is_closed or self._image.is_end_of_stream)
 
     @property
     def is_end_of_stream(self) -> bool:
+        """Whether it is over because the leader has closed its log."""
         return self._image is not None and self._image.is_end_of_stream
 
     def do_work(self, now_ns: int, leader_position: int) -> None:
+        """``leader_position``: where its log ends, as far as that is known.
+
+        Raises ChannelRefused where the driver does not listen, which is tried again; MediaDriverError.
+        """
         if self._subscription is None:
             if self._closing_id is None or not self._aeron.has_socket_of(self._closing_id):
                 self._subscribe()
@@ -168,10 +142,12 @@ class FollowedLog:
         self._listen(subscription, self._live)
 
     def read(self) -> np.ndarray:
+        """The next whole frames, valid until the next call, or none. Raises ClusterError."""
         assert self._image is not None
         return self._run[: self._image.poll(self._run)]
 
     def stop_catchup(self) -> None:
+        """The leader's archive sends nothing more."""
         if self._subscription is None or not self._catchup:
             return
         if not self._is_live:
@@ -181,6 +157,7 @@ class FollowedLog:
         self._catchup = ""
 
     def close(self) -> int | None:
+        """Give it back; returns the subscription whose sockets are to close before others open."""
         if self._subscription is None:
             return self._closing_id
         for channel in self._destinations:  # whose sockets would close with the image, which lingers
@@ -190,7 +167,7 @@ class FollowedLog:
 
 
 class ReplicatedLog:
-    """``LeaderLog`` of closed terms."""
+    """That of closed terms, used as ``FollowedLog``."""
 
     is_over = is_end_of_stream = False
 
@@ -235,6 +212,9 @@ class ReplicatedLog:
     def close(self) -> int | None:
         self._fetched.close()
         return self._closing_id
+
+
+LeaderLog = FollowedLog | ReplicatedLog
 
 
 def _replay(
