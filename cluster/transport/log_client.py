@@ -162,7 +162,25 @@ def _only(kind: type[Kind], endpoint: Endpoint, data: bytes) -> Kind:
     raise RemoteProtocolError(f"{endpoint}: answered with something else than a {kind.__name__}")
 
 
-class _GrpcLogClient:
+class _ReadingClient:
+    """Each request for a stream has its message; ``_stream`` says how it is answered."""
+
+    def read(
+        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
+    ) -> Iterator[Answer]:
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
+
+    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
+        return self._stream(link.RecordingRequest(0, recording_id))
+
+    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
+        return self._stream(request)
+
+    def _stream(self, request: Message) -> Iterator[Any]:
+        raise NotImplementedError
+
+
+class _GrpcLogClient(_ReadingClient):
     def __init__(
         self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
     ) -> None:
@@ -214,17 +232,6 @@ class _GrpcLogClient:
         except grpc.RpcError as error:
             raise self._failure(error) from None
         return data
-
-    def read(
-        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
-    ) -> Iterator[Answer]:
-        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
-
-    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
-        return self._stream(link.RecordingRequest(0, recording_id))
-
-    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
-        return self._stream(request)
 
     def _stream(self, request: Message) -> Iterator[Any]:
         channel = self._connected()
@@ -306,7 +313,7 @@ class _Silence:
         self._is_over.set()
 
 
-class _SocketLogClient:
+class _SocketLogClient(_ReadingClient):
     """Over ``tcp:`` and ``ipc:``, where the member hands readers' connections to its log server."""
 
     def __init__(
@@ -338,17 +345,6 @@ class _SocketLogClient:
         with contextlib.closing(self._open()) as exchange:
             exchange.send(request)
             return _only(link.ControlOutcome, self._endpoint, exchange.receive(timeout_s))
-
-    def read(
-        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
-    ) -> Iterator[Answer]:
-        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
-
-    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
-        return self._stream(link.RecordingRequest(0, recording_id))
-
-    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
-        return self._stream(request)
 
     def _stream(self, request: Message) -> Iterator[Any]:
         exchange = self._open()
