@@ -61,7 +61,7 @@ FRAME_COLUMNS: Columns = {
     "streamId": ("INT", "stream of the log"),
     "reservedValue": ("BIGINT", "as Aeron has it"),
 }
-_ALL_COLUMNS = ROW_COLUMNS | FRAME_COLUMNS
+_ALL_COLUMNS = {**ROW_COLUMNS, **FRAME_COLUMNS}
 _BY_LOWER_NAME = {name.lower(): name for name in (*_ALL_COLUMNS, DECODED)}
 
 

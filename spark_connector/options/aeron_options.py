@@ -36,7 +36,7 @@ class AeronOptions(ConnectionOptions):
     )
 
     PLACES: ClassVar[tuple[str, ...]] = ("consensusEndpoints",)
-    NEEDED = (*ConnectionOptions.NEEDED, ("aeronDir", *PLACES))
+    NEEDED: ClassVar[tuple[tuple[str, ...], ...]] = (*ConnectionOptions.NEEDED, ("aeronDir", *PLACES))
 
     @property
     def is_over_aeron(self) -> bool:
@@ -93,7 +93,7 @@ class AeronSourceOptions(AeronOptions):
     )
 
     PLACES = ("consensusEndpoints", "aeronArchive")
-    NEEDED = (
+    NEEDED: ClassVar[tuple[tuple[str, ...], ...]] = (
         *ConnectionOptions.NEEDED,
         ("aeronDir", *PLACES),
         ("aeronFileIoMax", *PLACES),

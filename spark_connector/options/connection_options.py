@@ -108,7 +108,7 @@ class ConnectionOptions(Options):
     user: str | None = option_field("user", parse_text, "user to log in as, with `passwordFile`")
     password_file: str | None = option_field("passwordFile", parse_text, "file with the user's password")
 
-    NEEDED = (
+    NEEDED: ClassVar[tuple[tuple[str, ...], ...]] = (
         ("tlsCertificateFile", "tlsCaFile"),
         ("tlsKeyFile", "tlsCaFile"),
         ("tlsCertificateFile", "tlsKeyFile"),
