@@ -76,32 +76,34 @@ def _open(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader
 def _open_cluster(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
     from cluster.reader import LogReader
 
-    asking: dict[str, Any] = {"entry_filter": entry_filter}
+    if options.cluster_dirs is None:
+        check_address_space()
+    return LogReader.open(**_place(options), entry_filter=entry_filter)
+
+
+def _place(options: SourceOptions) -> dict[str, Any]:
+    """Where the log of the cluster is, and how it is asked for, as ``LogReader.open`` takes it."""
     if options.cluster_dirs is not None:
         dirs, archives = options.cluster_dirs, options.archive_dirs
         if len(dirs) > 1:
-            return LogReader.open(dir=dirs, archive_dir=archives, **asking)
-        return LogReader.open(dir=dirs[0], archive_dir=archives and archives[0], **asking)
-    check_address_space()
+            return {"dir": dirs, "archive_dir": archives}
+        return {"dir": dirs[0], "archive_dir": archives and archives[0]}
+    asking: dict[str, Any] = {"credentials": options.credentials}
     if options.read_preference is not None:
         asking["read_preference"] = options.read_preference
     if options.request_timeout_ms is not None:
         asking["timeout_s"] = options.request_timeout_ms / 1000
-    if options.is_over_aeron:
-        return LogReader.open(
-            consensus_endpoints=options.consensus_endpoints,
-            aeron_archive=options.aeron_archive,
-            recording_id=options.recording_id,
-            aeron_dir=options.aeron_dir,
-            cluster_id=options.cluster_id,
-            file_io_max_length=options.aeron_file_io_max,
-            rate_max=options.aeron_rate_max,
-            credentials=options.credentials,
-            **asking,
-        )
-    return LogReader.open(
-        endpoints=options.endpoints, tls=options.tls, credentials=options.credentials, **asking
-    )
+    if not options.is_over_aeron:
+        return asking | {"endpoints": options.endpoints, "tls": options.tls}
+    return asking | {
+        "consensus_endpoints": options.consensus_endpoints,
+        "aeron_archive": options.aeron_archive,
+        "recording_id": options.recording_id,
+        "aeron_dir": options.aeron_dir,
+        "cluster_id": options.cluster_id,
+        "file_io_max_length": options.aeron_file_io_max,
+        "rate_max": options.aeron_rate_max,
+    }
 
 
 def forget_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
@@ -135,12 +137,7 @@ def lines_of(cluster_name: str) -> Iterator[None]:
 
 
 def _key(options: SourceOptions, entry_filter: EntryFilter | None) -> tuple[object, ...]:
-    where = options.endpoints, options.tls, options.cluster_dirs, options.archive_dirs, options.export_dir
-    asked = options.read_preference, options.request_timeout_ms
-    who = options.auth_token_file, options.user, options.password_file
-    aeron = options.consensus_endpoints, options.aeron_archive, options.recording_id
-    through = options.aeron_dir, options.cluster_id, options.aeron_file_io_max, options.aeron_rate_max
-    return os.getpid(), entry_filter, *where, *asked, *who, *aeron, *through
+    return os.getpid(), entry_filter, options.export_dir, *_place(options).items()
 
 
 class SourceLog:
