@@ -186,16 +186,8 @@ def _replay(
     unreadable: ClusterError | None = None
     for start in snapshots.at(interval.begin) if interval.is_from_snapshot else (None,):
         try:
-            return service_replay(
-                options.service,
-                options.service_id,
-                reader,
-                ReplayedLog(reader, interval.begin, interval.end),
-                interval.begin,
-                start,
-                app_version=app_version,
-                is_each_entry_a_turn="EGRESS" in options.kinds,
-            )
+            log = ReplayedLog(reader, interval.begin, interval.end)
+            return service_replay(options, reader, log, interval.begin, start, app_version)
         except UNREADABLE as error:
             unreadable = error
     assert unreadable is not None, "there is one copy at least"

@@ -142,20 +142,10 @@ def _begun(
     from cluster.archive.files import OsFiles
     from cluster.reader.replayed_log import ReplayedLog
 
-    assert options.service is not None
     if snapshot is None:
         begin, app_version = 0, app_version_of(reader, 0, part.end)
     else:
         begin, app_version = snapshot.log_position, snapshot.app_version(OsFiles())
     log = ReplayedLog(reader, begin, part.start)
-    replay = service_replay(
-        options.service,
-        options.service_id,
-        reader,
-        log,
-        begin,
-        snapshot,
-        app_version=app_version,
-        is_each_entry_a_turn="EGRESS" in options.kinds,
-    )
+    replay = service_replay(options, reader, log, begin, snapshot, app_version)
     return KeptService(replay, log, part.start)

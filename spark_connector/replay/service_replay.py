@@ -12,21 +12,20 @@ if TYPE_CHECKING:
     from cluster.reader.replayed_log import ReplayedLog
     from cluster.reader.snapshots import StoredSnapshot
     from cluster.service.replay import Sent, ServiceReplay
+    from spark_connector.options.cluster_options import SourceOptions
+    from spark_connector.options.directory_options import ReplayOptions
 
 
 def service_replay(
-    service: str,
-    service_id: int,
+    options: ReplayOptions | SourceOptions,
     reader: LogReader,
     log: ReplayedLog,
     begin: int,
     start: StoredSnapshot | None,
-    *,
     app_version: int,
-    is_each_entry_a_turn: bool,
 ) -> ServiceReplay:
-    """A new instance of ``service`` that is to be given ``log`` from ``begin`` on, with the state of the
-    snapshot ``start``, or with none.
+    """A new instance of the service of ``options`` that is to be given ``log`` from ``begin`` on, with the
+    state of the snapshot ``start``, or with none.
 
     Answers have the position of their turn. Raises ConfigurationError, LogDamaged, NotAClusterDirectory.
     """
@@ -37,6 +36,8 @@ def service_replay(
     from cluster.service.service_context import ServiceContext
     from cluster.service.service_loader import load_service
 
+    service, service_id = options.service, options.service_id
+    assert service is not None
     context = ServiceContext(
         service_id=service_id,
         service_name=service,
@@ -45,7 +46,7 @@ def service_replay(
         app_version=app_version,
         max_message_length=message_length_max(reader.term_length),
     )
-    if is_each_entry_a_turn:
+    if "EGRESS" in options.kinds:
         context = replace(context, log_fragment_limit=1)
     recovery = None
     if start is not None:
