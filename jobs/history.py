@@ -74,11 +74,14 @@ def recent(spark: SparkSession, table: str, count: int | None = None) -> list[Re
 
 def versions(spark: SparkSession, table: str) -> list[Version]:
     """The versions of ``table`` that say how far they go, in the order of the Log."""
-    commits = delta_table(spark, table).history().select("version", "userMetadata").collect()
+    return _versions(recent(spark, table, ALL))
+
+
+def _versions(commits: Sequence[Recent]) -> list[Version]:
     return sorted(
         Version(token.position, commit.version, token.cluster)
         for commit in commits
-        if (token := _token(commit.userMetadata))
+        if (token := _token(commit.user_metadata))
     )
 
 
@@ -113,12 +116,18 @@ def token_of(commits: Sequence[Recent]) -> PositionToken | None:
     A position holds for the rows that were there when it was written down. So it does not hold after a
     RESTORE: there the commits up to the version that was restored say it.
     """
+    newest, _ = _of_job(commits)
+    return None if newest is None else _token(newest.user_metadata)
+
+
+def _of_job(commits: Sequence[Recent]) -> tuple[Recent | None, Sequence[Recent]]:
+    """The newest commit of its job whose rows are there, and those before it."""
     for i, commit in enumerate(commits):
-        if token := _token(commit.user_metadata):
-            return token
+        if _token(commit.user_metadata):
+            return commit, commits[i + 1 :]
         if commit.replaces:
-            return token_of(_restored(commit, commits[i + 1 :]))
-    return None
+            return _of_job(_restored(commit, commits[i + 1 :]))
+    return None, ()
 
 
 def _restored(commit: Recent, older: Sequence[Recent]) -> list[Recent]:
@@ -143,15 +152,13 @@ def unseen(commits: Sequence[Recent]) -> str:
     It came between the job's last look at the table and the commit: another job's commit, or what replaced
     rows. So the commit goes on beyond the rows that were there, or has some of them again.
     """
-    for i, commit in enumerate(commits):
-        if _token(commit.user_metadata):
-            seen = json.loads(commit.user_metadata or "").get("seen", commit.version)
-            between = [other for other in commits[i + 1 :] if other.version > seen]
-            wrong = next((other for other in between if other.replaces or _token(other.user_metadata)), None)
-            return "" if wrong is None else f"{wrong.operation} (version {wrong.version})"
-        if commit.replaces:
-            return unseen(_restored(commit, commits[i + 1 :]))
-    return ""
+    newest, older = _of_job(commits)
+    if newest is None:
+        return ""
+    seen = json.loads(newest.user_metadata or "").get("seen", newest.version)
+    between = [other for other in older if other.version > seen]
+    wrong = next((other for other in between if other.replaces or _token(other.user_metadata)), None)
+    return "" if wrong is None else f"{wrong.operation} (version {wrong.version})"
 
 
 def check_rows_are_its_own(
@@ -186,10 +193,11 @@ def check_rows_are_its_own(
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:
     """The version that goes farthest, up to ``latest``, since the last RESTORE. Raises DataLoss."""
-    known = [found for found in versions(spark, table) if latest is None or found.version <= latest]
+    commits = recent(spark, table, ALL)
+    known = [found for found in _versions(commits) if latest is None or found.version <= latest]
     if not known:
         raise DataLoss(f"no commit of table {table} says how far in the Log it goes: run its job once")
-    replaced = next((commit.version for commit in recent(spark, table, ALL) if commit.replaces), -1)
+    replaced = next((commit.version for commit in commits if commit.replaces), -1)
     return max(known, key=lambda found: (found.version > replaced, found))
 
 
