@@ -38,26 +38,14 @@ KIND_OF_ENTRY_TYPE = {
 }
 
 
-def kind_of_message(prefix: bytes) -> str:
-    """Flights begin with their magic, statistics are JSON objects."""
-    if prefix == MAGIC:
-        return FLIGHTS
-    return ANSWERS if prefix[:1] == b"{" else OTHER_MESSAGES
-
-
 def of_batch(batch: pa.RecordBatch) -> Counter[str]:
     """The kinds of the entries of a record batch with columns ``entryType`` and ``payload``."""
     counts: Counter[str] = Counter()
     prefixes = pc.binary_slice(batch["payload"].cast(pa.binary()), 0, len(MAGIC))
-    for entry_type, prefix, count in _value_counts(batch["entryType"].cast(pa.string()), prefixes):
-        counts[_kind(entry_type, prefix)] += count
+    table = pa.table({"entryType": batch["entryType"].cast(pa.string()), "prefix": prefixes})
+    for row in table.group_by(["entryType", "prefix"]).aggregate([([], "count_all")]).to_pylist():
+        counts[_kind(row["entryType"], row["prefix"])] += row["count_all"]
     return counts
-
-
-def _value_counts(entry_types: pa.Array, prefixes: pa.Array) -> list[tuple[str, bytes | None, int]]:
-    table = pa.table({"entryType": entry_types, "prefix": prefixes})
-    grouped = table.group_by(["entryType", "prefix"]).aggregate([([], "count_all")]).to_pydict()
-    return list(zip(grouped["entryType"], grouped["prefix"], grouped["count_all"]))
 
 
 def of_table(log: DataFrame) -> Counter[str]:
@@ -72,9 +60,12 @@ def of_table(log: DataFrame) -> Counter[str]:
 
 
 def _kind(entry_type: str, prefix: bytes | None) -> str:
-    if entry_type == "SESSION_MESSAGE":
-        return kind_of_message(prefix or b"")
-    return KIND_OF_ENTRY_TYPE[entry_type]
+    """Of messages flights begin with their magic, and statistics are JSON objects."""
+    if entry_type != "SESSION_MESSAGE":
+        return KIND_OF_ENTRY_TYPE[entry_type]
+    if prefix == MAGIC:
+        return FLIGHTS
+    return ANSWERS if prefix and prefix[:1] == b"{" else OTHER_MESSAGES
 
 
 def of_senders(flights: int, answers: int, sessions: int, leader_changes: int) -> Counter[str]:

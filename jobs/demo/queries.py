@@ -40,7 +40,7 @@ class LiveQueries:
             .queryName("log_to_delta")
             .trigger(processingTime=LOG_EVERY)
         )
-        self._of_log = Batches(self._log)
+        self._rows_of: dict[int, int] = {}  # each batch of the Log, gathered before Spark forgets it
         self._answers: StreamingQuery | None = None
 
     def _start_answers(self) -> StreamingQuery:
@@ -70,8 +70,11 @@ class LiveQueries:
 
     @property
     def rows(self) -> int:
-        """Entries that are in the Delta table."""
-        return self._of_log.rows()
+        """Entries that are in the Delta table; to be asked more often than every hundred batches."""
+        for progress in self._log.recentProgress:
+            if progress["numInputRows"]:
+                self._rows_of[progress["batchId"]] = progress["numInputRows"]
+        return sum(self._rows_of.values())
 
     def check(self) -> None:
         """Raise what made a query fail; start the second one when the first has written its table."""
@@ -93,20 +96,4 @@ class LiveQueries:
     def finish_log(self) -> None:
         """Bring the Delta table up to the end of the Log, and stop."""
         self._log.processAllAvailable()
-        self._of_log.rows()
         self._log.stop()
-
-
-class Batches:
-    """The rows of every batch of a query, gathered before Spark forgets it."""
-
-    def __init__(self, query: StreamingQuery) -> None:
-        self._query = query
-        self._rows_of: dict[int, int] = {}
-
-    def rows(self) -> int:
-        """Rows of all batches that have completed so far; to be asked more often than every hundred."""
-        for progress in self._query.recentProgress:
-            if progress["numInputRows"]:
-                self._rows_of[progress["batchId"]] = progress["numInputRows"]
-        return sum(self._rows_of.values())

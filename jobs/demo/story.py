@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster import ClusterError
 from jobs import delta_rs
@@ -24,9 +24,6 @@ from jobs.demo.queries import LiveQueries
 from jobs.demo.screen import Screen
 from jobs.session import ending, spark_session
 from jobs.tables import tables_in
-
-if TYPE_CHECKING:
-    pass
 
 SERVICE = "jobs.demo.service:FlightService"
 MARKER = ".pyspark-cluster-demo"
