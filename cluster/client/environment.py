@@ -29,23 +29,17 @@ def _seconds_or_none(text: str) -> float | None:
     return None if text.lower() == "none" else float(text)
 
 
-# Each variable with the setting that it stands for, how its text is read, and what is expected.
-VARIABLES: dict[str, tuple[str, Callable[[str], Any], str]] = {
-    CLIENT_VARIABLE_PREFIX + "NAME": ("client_name", str, "a name"),
-    CLIENT_VARIABLE_PREFIX + "MESSAGE_TIMEOUT_S": ("message_timeout_s", float, "seconds"),
-    CLIENT_VARIABLE_PREFIX + "NEW_LEADER_TIMEOUT_S": (
-        "new_leader_timeout_s",
-        _seconds_or_none,
-        "seconds or none",
-    ),
-    CLIENT_VARIABLE_PREFIX + "KEEP_ALIVE_INTERVAL_S": (
-        "keep_alive_interval_s",
-        _seconds_or_none,
-        "seconds or none",
-    ),
-    CLIENT_VARIABLE_PREFIX + "WINDOW_BYTES": ("window_bytes", int, "a number of bytes"),
-    CLIENT_VARIABLE_PREFIX + "AERON_DIR": ("aeron_dir", str, "a folder"),
+# How the text of each setting is read, and what is expected.
+_READ: dict[str, tuple[Callable[[str], Any], str]] = {
+    "client_name": (str, "a name"),
+    "message_timeout_s": (float, "seconds"),
+    "new_leader_timeout_s": (_seconds_or_none, "seconds or none"),
+    "keep_alive_interval_s": (_seconds_or_none, "seconds or none"),
+    "window_bytes": (int, "a number of bytes"),
+    "aeron_dir": (str, "a folder"),
 }
+# Each variable with the setting that it stands for.
+VARIABLES = {CLIENT_VARIABLE_PREFIX + name.removeprefix("client_").upper(): name for name in _READ}
 
 
 def context_of(
@@ -73,7 +67,8 @@ def settings_in(environment: Mapping[str, str]) -> ClientSettings:
             raise ConfigurationError(
                 f"environment variable {name}: no such setting; there are {', '.join(VARIABLES)}"
             )
-        setting, read, expected = VARIABLES[name]
+        setting = VARIABLES[name]
+        read, expected = _READ[setting]
         try:
             found[setting] = read(environment[name])
         except ValueError:
