@@ -25,11 +25,12 @@ class CredentialsSupplier(Protocol):
         """What goes into the connect request."""
 
     def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        """The answer to a challenge of the cluster's authenticator."""
+        """The answer to a challenge of the cluster's authenticator: ours ask for the same again."""
+        return self.encoded_credentials()
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class FixedCredentials:
+class FixedCredentials(CredentialsSupplier):
     """The bytes that were given, whatever is asked."""
 
     credentials: bytes
@@ -37,15 +38,12 @@ class FixedCredentials:
     def encoded_credentials(self) -> bytes:
         return self.credentials
 
-    def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        return self.credentials
-
     def __repr__(self) -> str:
         return "FixedCredentials(…)"
 
 
 @dataclass(frozen=True, slots=True)
-class TokenCredentials:
+class TokenCredentials(CredentialsSupplier):
     """The token in a file, read whenever it is sent: a new one is taken without a restart."""
 
     file: str | Path
@@ -54,13 +52,9 @@ class TokenCredentials:
         """Raises ConfigurationError that names the file."""
         return read_secret(self.file)
 
-    def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        """The same: our authenticators ask for nothing else."""
-        return self.encoded_credentials()
-
 
 @dataclass(frozen=True, slots=True)
-class PasswordCredentials:
+class PasswordCredentials(CredentialsSupplier):
     """A user, and the password in a file."""
 
     user: str
@@ -73,10 +67,6 @@ class PasswordCredentials:
     def encoded_credentials(self) -> bytes:
         """``user:password``. Raises ConfigurationError that names the file."""
         return self.user.encode() + b":" + read_secret(self.file)
-
-    def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        """The same: our authenticators ask for nothing else."""
-        return self.encoded_credentials()
 
 
 def read_secret(path: str | Path) -> bytes:
