@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ConfigurationError
 from cluster.transport.named_file import read_named_file
@@ -53,28 +53,24 @@ def read_certificate(path: str | Path) -> CertificateFacts:
 
 def _facts(certificate: x509.Certificate) -> CertificateFacts:
     from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     names = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    try:
-        extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        alternatives = tuple(str(name.value) for name in extension.value)
-    except x509.ExtensionNotFound:
-        alternatives = ()
+    alternatives = _extension(certificate, x509.SubjectAlternativeName) or ()
+    uses = _extension(certificate, x509.ExtendedKeyUsage)
     return CertificateFacts(
         common_name=str(names[0].value) if names else "",
-        names=alternatives,
-        is_servers=_is_servers(certificate),
+        names=tuple(str(name.value) for name in alternatives),
+        is_servers=uses is None or ExtendedKeyUsageOID.SERVER_AUTH in uses,
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
     )
 
 
-def _is_servers(certificate: x509.Certificate) -> bool:
+def _extension(certificate: x509.Certificate, kind: Any) -> Any:
     from cryptography import x509
-    from cryptography.x509.oid import ExtendedKeyUsageOID
 
     try:
-        uses = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        return certificate.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
-        return True
-    return ExtendedKeyUsageOID.SERVER_AUTH in uses
+        return None

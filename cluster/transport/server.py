@@ -24,6 +24,7 @@ import time
 from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -71,34 +72,20 @@ class ClientsHandler(Protocol):
         """The connection is gone, called once, whoever closed it. Aeron: the ingress image went away."""
 
 
+@dataclass(slots=True, eq=False)
 class _Client:
     """What the port remembers of a connection beside its socket."""
 
-    __slots__ = (
-        "address",
-        "buffered",
-        "connection",
-        "deadline_ns",
-        "dialled_session",
-        "host",
-        "is_known",
-        "opened_ns",
-        "partial_ns",
-        "sent",
-    )
-
-    def __init__(self, connection: Connection, host: str, now_ns: int) -> None:
-        self.connection = connection
-        self.host = host  # over TCP: in whose share it is
-        self.address = host
-        self.dialled_session: int | None = None  # for which it was made
-        self.opened_ns = now_ns
-        # Of the next byte taken, while some are queued; of the peer's close when finishing.
-        self.deadline_ns = 0
-        self.partial_ns = 0  # since when it holds the start of a frame, 0: none
-        self.buffered = 0  # bytes of memory for what it received
-        self.is_known = False  # its Hello came, so the handler hears of it
-        self.sent = 0  # bytes that its socket had taken at the last sweep
+    connection: Connection
+    host: str  # over TCP: in whose share it is
+    address: str
+    dialled_session: int | None  # for which it was made
+    opened_ns: int
+    deadline_ns: int = 0  # of the next byte taken, while some are queued; of the peer's close when finishing
+    partial_ns: int = 0  # since when it holds the start of a frame, 0: none
+    buffered: int = 0  # bytes of memory for what it received
+    is_known: bool = False  # its Hello came, so the handler hears of it
+    sent: int = 0  # bytes that its socket had taken at the last sweep
 
 
 _connection_id = attrgetter("connection_id")
@@ -309,9 +296,7 @@ class ClientPort:
             self._report(f"a client was turned away: {why}")
             return
         connection.serve(STRANGER, self._connection_id)
-        client = _Client(connection, host, now_ns)
-        client.address = peer or address
-        client.dialled_session = session_id
+        client = _Client(connection, host, peer or address, session_id, now_ns)
         self._clients[self._connection_id] = self._strangers[self._connection_id] = client
         self._hosts[host] += 1
 

@@ -125,16 +125,6 @@ def _load(context: ssl.SSLContext, files: TlsFiles) -> None:
 class TlsSession:
     """One side of one connection. ``peer`` is how errors call the other one."""
 
-    __slots__ = (
-        "_incoming",
-        "_object",
-        "_outgoing",
-        "certificate_name",
-        "is_accepting",
-        "is_established",
-        "peer",
-    )
-
     def __init__(self, context: ssl.SSLContext, peer: str, *, server_name: str | None = None) -> None:
         """``server_name`` must be in the certificate of the side that is dialled; None: this side accepts."""
         self.peer = peer
