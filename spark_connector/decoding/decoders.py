@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
+    from spark_connector.decoding.fixed_fields import FixedFields
+    from spark_connector.decoding.sbe_schema import SbeSchema
+
 PERMISSIVE, FAILFAST = DECODE_MODES = ("PERMISSIVE", "FAILFAST")
 FORMATS = ("json", "arrow", "dtype", "sbe")
 ROWS_PER_BYTE_MAX = 8  # of an Arrow stream: rows of nulls take no bytes there, and many here
@@ -101,13 +104,18 @@ def decoded_type(decoding: Decoding) -> str:
         return f"STRUCT<{decoding.text}>"
     if decoding.format == "arrow":
         return f"ARRAY<STRUCT<{decoding.text}>>"
+    return _layout(decoding).sql_type
+
+
+def _layout(decoding: Decoding) -> FixedFields | SbeSchema:
+    """Where the fields of a dtype or an SBE schema lie. Raises ConfigurationError."""
     if decoding.format == "dtype":
         from spark_connector.decoding.fixed_fields import fields_of_dtype
 
-        return fields_of_dtype(parse_dtype("decode", decoding.text)).sql_type
+        return fields_of_dtype(parse_dtype("decode", decoding.text))
     from spark_connector.decoding.sbe_schema import read_sbe_schema
 
-    return read_sbe_schema(decoding.text).sql_type
+    return read_sbe_schema(decoding.text)
 
 
 def decoder_of(decoding: Decoding, spark_type: DataType) -> Decode:
@@ -126,18 +134,13 @@ def decoder_of(decoding: Decoding, spark_type: DataType) -> Decode:
         arrow_type = to_arrow_type(row_type, timezone="UTC")
         _check_types(arrow_type, is_json, DECODED)
         return JsonDecoder(arrow_type) if is_json else ArrowDecoder(arrow_type)
-    made = decoded_type(decoding)
+    layout = _layout(decoding)
+    made = layout.sql_type
     if spark_type.simpleString().lower() != made.lower():
         raise ConfigurationError(
             f"column {DECODED} is {spark_type.simpleString()}; decode={decoding.format} makes {made}"
         )
-    if decoding.format == "dtype":
-        from spark_connector.decoding.fixed_fields import fields_of_dtype
-
-        return fields_of_dtype(parse_dtype("decode", decoding.text)).decode
-    from spark_connector.decoding.sbe_schema import read_sbe_schema
-
-    return read_sbe_schema(decoding.text).decode
+    return layout.decode
 
 
 def _check_types(arrow_type: pa.DataType, is_json: bool, where: str) -> None:
