@@ -432,21 +432,12 @@ class LogReader:
         ``follow`` goes on with what is committed while this runs, up to ``to_position`` if one is given;
         between two looks it calls ``wait`` with seconds.
         """
-        source = (
-            self.follow(
-                from_position,
-                to_position,
-                columns=columns,
-                entry_types=entry_types,
-                wait=wait,
-                on_damage=on_damage,
-            )
-            if follow
-            else self.batches(
-                from_position, to_position, columns=columns, entry_types=entry_types, on_damage=on_damage
-            )
-        )
-        for batch in source:
+        chosen: dict[str, Any] = {"columns": columns, "entry_types": entry_types, "on_damage": on_damage}
+        if follow:
+            batches = self.follow(from_position, to_position, wait=wait, **chosen)
+        else:
+            batches = self.batches(from_position, to_position, **chosen)
+        for batch in batches:
             yield from rows(batch)
 
     def follow(
