@@ -14,6 +14,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from operator import methodcaller
 from typing import TypeVar
 
@@ -26,7 +27,6 @@ from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
     ConfigurationError,
-    LogDamaged,
     LogPurged,
     MediaDriverError,
     TimedOut,
@@ -42,7 +42,7 @@ from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import FRAME_ALIGNMENT, MTU_MAX
 from cluster.protocol.token import LogIdentity
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import AS_COMMITTED, AS_READ, BLOCK_LENGTH, BlockOptions
+from cluster.transport.committed_log import AS_COMMITTED, AS_READ, BLOCK_LENGTH, BlockOptions, LogOfOthers
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.preference import FOLLOWER, ReadPreference, in_order
 
@@ -58,7 +58,7 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
-class AeronLog:
+class AeronLog(LogOfOthers):
     """The log of the cluster whose members have ``consensus_endpoints``, a comma list; one is enough."""
 
     def __init__(
@@ -104,7 +104,6 @@ class AeronLog:
         self._tip_received = _Received(0, 0, True)
         self._commit_position = 0
         self._identity: LogIdentity | None = None
-        self._time_unit: ClusterTimeUnit | None = None
         try:
             self._recording = self._with_a_source(methodcaller("recording"))
         except BaseException:
@@ -282,13 +281,8 @@ class AeronLog:
     def term_length(self) -> int:
         return self._recording.term_buffer_length
 
-    @property
+    @cached_property
     def time_unit(self) -> ClusterTimeUnit:
-        if self._time_unit is None:
-            self._time_unit = self._find_time_unit()
-        return self._time_unit
-
-    def _find_time_unit(self) -> ClusterTimeUnit:
         """From the event of the first or of the last term; or from how large timestamps are."""
         response = self.backup_response()
         for position in (0, response.last_term_base_log_position):
@@ -305,19 +299,6 @@ class AeronLog:
         for _, block in self.blocks(position, position + 1, AS_COMMITTED):
             return block.tobytes()
         return None
-
-    @property
-    def is_live(self) -> bool:
-        """Always: what answers runs."""
-        return True
-
-    @property
-    def damage(self) -> tuple[LogDamaged, ...]:
-        """None: what is beside the log is its member's."""
-        return ()
-
-    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
-        return LogDamaged(None, None, f"{damage.what} (log position {position})")
 
     # ---- how far it goes
 

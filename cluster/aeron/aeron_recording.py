@@ -6,6 +6,7 @@ need not be committed: a cluster is read by ``aeron_log.py``.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 from cluster.aeron.aeron_log import AeronLog
@@ -130,7 +131,8 @@ class AeronRecording(AeronLog):
         began = recording.start_timestamp, recording.initial_term_id
         return LogIdentity(recording.recording_id, *began) if self._is_known else None
 
-    def _find_time_unit(self) -> ClusterTimeUnit:
+    @cached_property
+    def time_unit(self) -> ClusterTimeUnit:
         if not self.has_messages:
             return ClusterTimeUnit.MILLIS
         if isinstance(self._first, NewLeadershipTermEvent):

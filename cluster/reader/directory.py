@@ -7,6 +7,7 @@ file and offset, and the log goes on at the next frame that is in its place.
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 
@@ -55,7 +56,6 @@ class DirectoryLog:
         self._segments = self.state.segments()
         self._generation = 0
         self._identity: LogIdentity | None = None
-        self._time_unit: ClusterTimeUnit | None = None
         self._kinds = checksum_kinds(self._segments, self.state.descriptor)  # empty until frames show it
 
     @property
@@ -110,11 +110,17 @@ class DirectoryLog:
     def term_length(self) -> int:
         return self.state.descriptor.term_buffer_length
 
-    @property
+    @cached_property
     def time_unit(self) -> ClusterTimeUnit:
-        if self._time_unit is None:
-            self._time_unit = self._find_time_unit()
-        return self._time_unit
+        """From the event of any term that is still there, or from how large timestamps are."""
+        events = [self._first_term_event()]
+        if events[0] is None:
+            events = [self._term_event_at(base) for base in self._term_bases()]
+        for event in events:
+            if event is not None:
+                return event.time_unit or ClusterTimeUnit.MILLIS
+        timestamp = max((entry.timestamp for entry in self.state.log_entries), default=0)
+        return time_unit_by(timestamp)
 
     @property
     def is_live(self) -> bool:
@@ -310,14 +316,3 @@ class DirectoryLog:
             return next((run for _, run in walk), np.zeros(0, np.uint8))
 
         return first_term_event(read, position, end)
-
-    def _find_time_unit(self) -> ClusterTimeUnit:
-        """From the event of any term that is still there, or from how large timestamps are."""
-        events = [self._first_term_event()]
-        if events[0] is None:
-            events = [self._term_event_at(base) for base in self._term_bases()]
-        for event in events:
-            if event is not None:
-                return event.time_unit or ClusterTimeUnit.MILLIS
-        timestamp = max((entry.timestamp for entry in self.state.log_entries), default=0)
-        return time_unit_by(timestamp)

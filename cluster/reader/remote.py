@@ -31,7 +31,7 @@ from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.frame import compute_position, header_at, position_bits
 from cluster.protocol.token import LogIdentity, identity_of, identity_text
 from cluster.transport.clock import monotonic_ns, pause
-from cluster.transport.committed_log import AS_READ, BlockOptions
+from cluster.transport.committed_log import AS_READ, BlockOptions, LogOfOthers
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.forks import leave_to_parent
@@ -51,7 +51,7 @@ SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
 logger = logging.getLogger(__name__)
 
 
-class RemoteLog:
+class RemoteLog(LogOfOthers):
     """The log of a running cluster; ``endpoints`` of any members, which report the others over gRPC."""
 
     def __init__(
@@ -274,16 +274,6 @@ class RemoteLog:
     def time_unit(self) -> ClusterTimeUnit:
         return self._status.time_unit
 
-    @property
-    def is_live(self) -> bool:
-        """Always: what answers runs."""
-        return True
-
-    @property
-    def damage(self) -> tuple[LogDamaged, ...]:
-        """None: what is beside the log is its member's."""
-        return ()
-
     def commit_position(self) -> int:
         """Of one member, never less than before; of all when it stands still, or has purged."""
         before, starts = self._commit_position, dict(self._starts)
@@ -388,9 +378,6 @@ class RemoteLog:
 
         endpoints = ",".join(map(str, self._endpoints.values()))
         return fetched_module_records(endpoints, self._tls, self._credentials, self._timeout_s)
-
-    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
-        return LogDamaged(None, None, f"{damage.what} (log position {position})")
 
     def on_forked(self, why: str) -> None:
         """As ``cluster.transport.forks`` says. Its clients, closed, would dial anew."""

@@ -93,3 +93,20 @@ class CommittedLog(Protocol):
         """The damage, with what holds the bytes at ``position``."""
 
     def close(self) -> None: ...
+
+
+class LogOfOthers:
+    """What is so of every log that running members send."""
+
+    @property
+    def is_live(self) -> bool:
+        """Always: what answers runs."""
+        return True
+
+    @property
+    def damage(self) -> Sequence[LogDamaged]:
+        """None: what is beside the log is its member's."""
+        return ()
+
+    def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
+        return LogDamaged(None, None, f"{damage.what} (log position {position})")
