@@ -57,9 +57,8 @@ class Endpoint:
     def __str__(self) -> str:
         if self.path:
             return f"{self.medium}:{self.path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
         prefix = "tcp:" if self.medium is Medium.TCP else ""
-        return f"{prefix}{host}:{self.port}"
+        return prefix + self.target
 
     @property
     def family(self) -> socket.AddressFamily:

@@ -151,10 +151,14 @@ def _refusal(endpoint: Endpoint, error: link.LinkError) -> ClusterError:
     return (AuthenticationRejected if is_unauthorised else Unreachable)(f"{endpoint}: {error.text}")
 
 
+def _first_in(data: bytes) -> Message | None:
+    _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
+    return decode(data, offset, length)
+
+
 def _only(kind: type[Kind], endpoint: Endpoint, data: bytes) -> Kind:
     """The one message that a request is answered with."""
-    _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
-    message = decode(data, offset, length)
+    message = _first_in(data)
     if isinstance(message, kind):
         return message
     if isinstance(message, link.LinkError):
@@ -419,9 +423,7 @@ class _Exchange:
             if tls is not None:
                 self._sock = wrap(self._sock, tls, endpoint)
             self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))
-            data = self.receive()
-            _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
-            reply = decode(data, offset, length)
+            reply = _first_in(self.receive())
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError(f"{endpoint}: the first frame is not a HelloReply")
             if reply.code is link.LinkErrorCode.TLS_REQUIRED:
