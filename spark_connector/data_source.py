@@ -192,26 +192,26 @@ def _many_stream_reader(
     clusters: dict[str, SourceOptions], schema: StructType, lines: tuple[str, ...]
 ) -> ManyStreamReader:
     """``lines`` are told by the first of its readers, for all of them."""
-    from spark_connector.many_clusters.sources import ManyStreamReader, NamedRows
+    from spark_connector.many_clusters.sources import ManyStreamReader
 
-    rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
+    of_the_log = _schema_of_the_log(schema)
     readers = {name: _stream_reader(options, of_the_log) for name, options in clusters.items()}
     next(iter(readers.values())).remarks = lines
     fails = any(options.fail_on_data_loss for options in clusters.values())
-    return ManyStreamReader(readers, rows, fail_on_data_loss=fails)
+    return ManyStreamReader(readers, schema.fieldNames(), fail_on_data_loss=fails)
 
 
 def _many_batch_reader(clusters: dict[str, SourceOptions], schema: StructType) -> ManyBatchReader:
-    from spark_connector.many_clusters.sources import FilteringManyBatchReader, ManyBatchReader, NamedRows
+    from spark_connector.many_clusters.sources import FilteringManyBatchReader, ManyBatchReader
     from spark_connector.source.readers import ClusterBatchReader
 
-    rows, of_the_log = NamedRows(tuple(schema.fieldNames())), _schema_of_the_log(schema)
+    of_the_log = _schema_of_the_log(schema)
     readers = {
         name: ClusterBatchReader(options, _columns(options, of_the_log), _decoded_column(options, of_the_log))
         for name, options in clusters.items()
     }
     is_filtering = any(options.push_filters for options in clusters.values())
-    return (FilteringManyBatchReader if is_filtering else ManyBatchReader)(readers, rows)
+    return (FilteringManyBatchReader if is_filtering else ManyBatchReader)(readers, schema.fieldNames())
 
 
 def _schema_of_the_log(schema: StructType) -> StructType:

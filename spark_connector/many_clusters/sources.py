@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -30,6 +30,8 @@ from spark_connector.source.reading import LogRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+R = TypeVar("R", ClusterBatchReader, ClusterStreamReader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +53,37 @@ def _of(name: str) -> Iterator[None]:
         raise
 
 
-class NamedRows:
-    """Puts the cluster's name into its place among the columns ``names``, which are the user's."""
+class _ManyReader(Generic[R]):
+    """A reader for each cluster. ``columns`` are those of the rows, the cluster's name among them or not."""
 
-    def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
-        self._own = [name for name in names if name.lower() != CLUSTER_NAME.lower()]
+    def __init__(self, readers: Mapping[str, R], columns: list[str]) -> None:
+        self._readers: dict[str, R] = dict(readers)
+        self._columns = columns
 
-    def rows(self, cluster_name: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        assert isinstance(partition, NamedRange)
+        name = partition.cluster_name
+        batches = self._readers[name].read(partition.log_range)
         while True:
-            with _of(cluster_name):
+            with _of(name):
                 batch = next(batches, None)
             if batch is None:
                 return
-            name = pa.repeat(pa.scalar(cluster_name), batch.num_rows)
-            arrays = [batch.column(column) if column in self._own else name for column in self._names]
-            yield pa.RecordBatch.from_arrays(arrays, names=list(self._names))
+            names = pa.repeat(pa.scalar(name), batch.num_rows)
+            arrays = [
+                names if column.lower() == CLUSTER_NAME.lower() else batch.column(column)
+                for column in self._columns
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, names=self._columns)
 
 
-class ManyBatchReader(DataSourceReader):
+class ManyBatchReader(_ManyReader[ClusterBatchReader], DataSourceReader):
     """A range of each log."""
 
-    def __init__(self, readers: Mapping[str, ClusterBatchReader], rows: NamedRows) -> None:
-        self._readers = dict(readers)
-        self._rows = rows
+    def __init__(self, readers: Mapping[str, ClusterBatchReader], columns: list[str]) -> None:
+        super().__init__(readers, columns)
         self._wanted = set(readers)
 
     def partitions(self) -> list[InputPartition]:
@@ -91,11 +98,6 @@ class ManyBatchReader(DataSourceReader):
             planned += [NamedRange(name, part) for part in parts]
         _tell_of_twins(identities)
         return planned
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NamedRange)
-        name = partition.cluster_name
-        return self._rows.rows(name, self._readers[name].read(partition.log_range))
 
 
 class FilteringManyBatchReader(ManyBatchReader):
@@ -112,14 +114,13 @@ class FilteringManyBatchReader(ManyBatchReader):
         return filters
 
 
-class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The logs from their starts or the checkpoint on; a micro-batch has a part of each that has news."""
 
     def __init__(
-        self, readers: Mapping[str, ClusterStreamReader], rows: NamedRows, *, fail_on_data_loss: bool
+        self, readers: Mapping[str, ClusterStreamReader], columns: list[str], *, fail_on_data_loss: bool
     ) -> None:
-        self._readers = dict(readers)
-        self._rows = rows
+        super().__init__(readers, columns)
         self._fails = fail_on_data_loss
         self._triggers = 0
         self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
@@ -206,11 +207,6 @@ class ManyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 parts = self._readers[name].partitions(begin, until)
             planned += [NamedRange(name, part) for part in parts]
         return planned
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, NamedRange)
-        name = partition.cluster_name
-        return self._rows.rows(name, self._readers[name].read(partition.log_range))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Report for the consumer groups of those that have one."""
