@@ -39,7 +39,7 @@ from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.snapshots import StoredSnapshot
 from cluster.reader.supplier import event_error
 from cluster.transport.clock import epoch_ms, monotonic_ns
-from cluster.transport.credentials import CredentialsSupplier, as_supplier, credentials_in
+from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.log_client import LogClient, statuses
@@ -77,17 +77,15 @@ class MemberSnapshots:
         tls: TlsFiles | None = None,
         credentials: bytes | CredentialsSupplier | None = None,
         timeout_s: float = TIMEOUT_S,
-        now_ns: Callable[[], int] = monotonic_ns,
     ) -> None:
         """Find the members. Raises ConfigurationError and, with each reason, TimedOut when none answers,
         AuthenticationRejected or TlsFailed when all refuse.
         """
         self._service_id = service_id
         self._timeout_s = timeout_s
-        self._now_ns = now_ns
         tls = tls_in(os.environ) if tls is None else tls
-        credentials = credentials_in(os.environ) if credentials is None else credentials
-        open_client = log_client_opener(credentials)
+        supplier = supplier_of(credentials)
+        open_client = log_client_opener(supplier)
         self._world = Dialler(tls)
         self._suppliers: dict[str, tuple[MemberSupplier, int | None]] = {}  # and the ids, by endpoint
         known = parse_endpoints(endpoints)
@@ -98,7 +96,7 @@ class MemberSnapshots:
             raise self._no_answer()
         leads = {key: status.role == Role.LEADER for key, status in found.items()}
         for key in in_order(leads, FOLLOWER, os.getpid()):
-            endpoint, supplier, status = known[key], as_supplier(credentials), found[key]
+            endpoint, status = known[key], found[key]
             client = open_client(endpoint, timeout_s, tls)
             made = MemberSupplier(endpoint, client, self._world, supplier, status.cluster_id)
             self._suppliers[made.name] = (made, status.member_id if status.member_id >= 0 else None)
@@ -179,11 +177,11 @@ class MemberSnapshots:
         for number, name in enumerate(self._suppliers):
             query = BackupQuery(number, CONSENSUS, CLIENT_PROTOCOL_VERSION, at_or_before, "replay")
             self._suppliers[name][0].ask(query)
-        deadline_ns = self._now_ns() + int(self._timeout_s * 1e9)
+        deadline_ns = monotonic_ns() + int(self._timeout_s * 1e9)
         while waiting:
             for name in list(waiting):
                 try:
-                    answer = self._polled(name, is_late=self._now_ns() > deadline_ns)
+                    answer = self._polled(name, is_late=monotonic_ns() > deadline_ns)
                 except ClusterError as error:
                     self._leave_out(name, error)
                     del waiting[name]

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,17 +23,14 @@ MEMBERS = 3
 class ClusterProcess:
     """A cluster of three on this machine; a context manager that leaves no process behind."""
 
-    def __init__(
-        self, directory: Path, service: str, base_port: int | None = None, settings: Sequence[str] = ()
-    ) -> None:
-        """Start it, each member with ``settings`` (KEY=VALUE), with a leader. Raises ClusterError."""
+    def __init__(self, directory: Path, service: str, base_port: int | None = None) -> None:
+        """Start it; it has a leader then. Raises ClusterError."""
         port = free_base_port() if base_port is None else base_port
         self.directory = directory
         self._again: dict[int, subprocess.Popen[bytes]] = {}  # members that were killed and started again
         self._errors = directory.with_suffix(".err")
         command = [sys.executable, "-m", "cluster", "up", "--json", "--members", str(MEMBERS)]
         command += ["--dir", str(directory), "--service", service, "--base-port", str(port)]
-        command += [word for setting in settings for word in ("--set", setting)]
         with self._errors.open("wb") as errors:
             # A session of its own: Ctrl-C is for the demo, which then stops the cluster in order.
             self._process = subprocess.Popen(
