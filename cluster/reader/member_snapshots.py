@@ -149,7 +149,7 @@ class MemberSnapshots:
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
         """One that was ``listed``, fetched meanwhile. Raises DataLoss when it was deleted, ClusterError."""
         with _temporary_folder() as folder:
-            yield self._fetch(snapshot, folder).open(OsFiles())
+            yield self._fetch(snapshot, folder).open()
 
     def close(self) -> None:
         """Drop the connections."""
@@ -254,7 +254,7 @@ def fetched_module_records(
         position = snapshots.newest(None)
         for copy in () if position is None else snapshots.copies(position):
             try:
-                return copy.log_position, list(copy.open(OsFiles()))
+                return copy.log_position, list(copy.open())
             except LogDamaged as error:
                 damage = error
     if damage is not None:

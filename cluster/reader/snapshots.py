@@ -49,25 +49,25 @@ class StoredSnapshot:
         """The member, for people."""
         return self.directory if self.member_id is None else f"member {self.member_id} ({self.directory})"
 
-    def open(self, files: Files) -> SnapshotImage:
+    def open(self) -> SnapshotImage:
         """Read it once it is known whole. Raises NotAClusterDirectory (gone), LogDamaged, StorageError."""
         if self.service_id == CONSENSUS_MODULE_SERVICE_ID:
-            return module_image(files, self.archive, self.recording_id)
-        recording = self._recording(files, self.recording_id)
+            return module_image(OsFiles(), self.archive, self.recording_id)
+        recording = self._recording(self.recording_id)
         if self.module_recording_id is not None:
-            module = self._recording(files, self.module_recording_id)
+            module = self._recording(self.module_recording_id)
             try:
                 _check_service(recording, self.service_id, module, self.archive)
             finally:
                 module.close_readers()
         return SnapshotImage(recording)
 
-    def _recording(self, files: Files, recording_id: int) -> StoredRecording:
-        return open_recording(files, self.archive, recording_id)
+    def _recording(self, recording_id: int) -> StoredRecording:
+        return open_recording(OsFiles(), self.archive, recording_id)
 
-    def app_version(self, files: Files) -> int:
+    def app_version(self) -> int:
         """Of the application that took it, by its first record alone. Raises as ``open``."""
-        record = SnapshotImage(self._recording(files, self.recording_id)).next_message()
+        record = SnapshotImage(self._recording(self.recording_id)).next_message()
         marker = None if record is None else decode(record)
         if not isinstance(marker, SnapshotMarker):
             raise LogDamaged(None, None, f"recording {self.recording_id} of {self.archive} is no snapshot")
@@ -202,7 +202,7 @@ class DirectorySnapshots:
     def opened(self, snapshot: StoredSnapshot) -> Iterator[SnapshotImage]:
         """As ``StoredSnapshot.open``; NotAClusterDirectory where it is deleted meanwhile."""
         try:
-            yield snapshot.open(OsFiles())
+            yield snapshot.open()
         except ClusterError:
             if snapshot in stored_snapshots(OsFiles(), snapshot.directory, snapshot.archive):
                 raise

@@ -196,11 +196,9 @@ def _replay(
 
 def _app_version(interval: ReplayInterval, reader: LogReader, snapshots: CopiesOnce) -> int:
     """Of the application that saved what is compared, else of the log's first leadership term."""
-    from cluster.archive.files import OsFiles
-
     saved = [*interval.compared, *([interval.begin] if interval.is_from_snapshot else [])]
     if saved:
-        return snapshots.first(saved[0]).app_version(OsFiles())
+        return snapshots.first(saved[0]).app_version()
     return app_version_of(reader, interval.begin, interval.end)
 
 
@@ -234,13 +232,12 @@ def _compared(
 
 
 def _difference(stored: StoredSnapshot, saved: Saved | None) -> str:
-    from cluster.archive.files import OsFiles
     from cluster.reader.snapshots import UNREADABLE
 
     if saved is None:
         return "the log asks for no snapshot here"
     try:
-        for number, (there, here) in enumerate(zip_longest(stored.open(OsFiles()), saved.records)):
+        for number, (there, here) in enumerate(zip_longest(stored.open(), saved.records)):
             if there != here:
                 return f"record {number} is {_shown(there)}, the replay saves {_shown(here)}"
     except UNREADABLE as error:

@@ -139,13 +139,12 @@ def _service_at(options: SourceOptions, reader: LogReader, part: LogRange) -> Ke
 def _begun(
     options: SourceOptions, reader: LogReader, snapshot: StoredSnapshot | None, part: LogRange
 ) -> KeptService:
-    from cluster.archive.files import OsFiles
     from cluster.reader.replayed_log import ReplayedLog
 
     if snapshot is None:
         begin, app_version = 0, app_version_of(reader, 0, part.end)
     else:
-        begin, app_version = snapshot.log_position, snapshot.app_version(OsFiles())
+        begin, app_version = snapshot.log_position, snapshot.app_version()
     log = ReplayedLog(reader, begin, part.start)
     replay = service_replay(options, reader, log, begin, snapshot, app_version)
     return KeptService(replay, log, part.start)

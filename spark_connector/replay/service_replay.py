@@ -29,7 +29,6 @@ def service_replay(
 
     Answers have the position of their turn. Raises ConfigurationError, LogDamaged, NotAClusterDirectory.
     """
-    from cluster.archive.files import OsFiles
     from cluster.log.frames import message_length_max
     from cluster.service.channel import RecoveryState
     from cluster.service.replay import ServiceReplay
@@ -57,7 +56,7 @@ def service_replay(
         log,
         context,
         recovery=recovery,
-        image=None if start is None else start.open(OsFiles()),
+        image=None if start is None else start.open(),
         is_at_end=lambda: log.is_at_end,
     )
 

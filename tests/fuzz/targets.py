@@ -321,7 +321,7 @@ class Snapshot(Function):
             for answer in (status, np.frombuffer(data, np.uint8), end):
                 copy.take(answer)
             taken = self._folder.name, 0, -1, copy.recordings[0].recording_id, None, 0, 1 << 20, 0
-            records = list(StoredSnapshot("a member", *taken).open(OsFiles()))
+            records = list(StoredSnapshot("a member", *taken).open())
         finally:
             copy.discard()
         groups, lanes = ConsumerCount(), LaneCount()

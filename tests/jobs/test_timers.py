@@ -197,7 +197,7 @@ def test_a_snapshot_that_is_deleted_while_it_is_read_is_left_out(stages, tmp_pat
     directory = shutil.copytree(f"{stages[0]}/member-0", tmp_path / "member-0")
     seen = []
 
-    def purging(snapshot, files):
+    def purging(snapshot):
         archive = Archive.open(str(directory / "archive"), files=OsFiles(), epoch_ms=lambda: 0)
         archive.purge_recording(snapshot.recording_id)
         archive.close()

@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner
 
 from cluster import ClusterClient, ConfigurationError
-from cluster.archive.files import OsFiles
 from cluster.cli.tool import app as tool
 from cluster.errors import ClusterError, LogPurged, MembersApart, TimedOut
 from cluster.reader import LogReader
@@ -130,8 +129,8 @@ def test_members_send_what_is_in_their_directories(cluster):
     sent = MemberSnapshots(cluster.endpoints.split(",")[0], 0)
     at, found = stored.newest(None), []
     while at is not None:
-        copies = [list(copy.open(OsFiles())) for copy in sent.copies(at)]
-        (expected,) = (list(copy.open(OsFiles())) for copy in stored.copies(at))
+        copies = [list(copy.open()) for copy in sent.copies(at)]
+        (expected,) = (list(copy.open()) for copy in stored.copies(at))
         assert copies == [expected] * 3
         found.append(at)
         at = stored.newest(at - 1)
