@@ -26,6 +26,7 @@ from typing import Any, get_args
 from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link
 from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.shares import sharer_at
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
@@ -212,7 +213,7 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
-        host = address_of(context)
+        host = sharer_at(address_of(context))
         if self._hosts[host] >= self._bounds.address_connections_max:
             text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
             self._report(text)

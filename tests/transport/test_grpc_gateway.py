@@ -17,6 +17,7 @@ from cluster.errors import ConfigurationError, DataLoss, LogDamaged, PortInUse
 from cluster.protocol import decode, link
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.transport import grpc_gateway
 from cluster.transport.bounds import Bounds
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, Medium
@@ -485,8 +486,8 @@ def bounded(tmp_path, log):
     member.stop()
 
 
-def test_one_host_gets_a_bounded_number_of_sessions(bounded):
-    with grpc.insecure_channel(bounded.target) as channel:
+def refusal_of_a_third_session(target):
+    with grpc.insecure_channel(target) as channel:
         calls = [channel.stream_stream(SESSION_METHOD)(iter_forever(HELLO)) for _ in range(2)]
         for call in calls:
             assert next(call)
@@ -494,9 +495,20 @@ def test_one_host_gets_a_bounded_number_of_sessions(bounded):
             list(channel.stream_stream(SESSION_METHOD)(iter([HELLO])))
         for call in calls:
             call.cancel()
-
     assert raised.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert raised.value.details() == "2 sessions of 127.0.0.1 (address_connections_max)"
+    return raised.value.details()
+
+
+def test_one_host_gets_a_bounded_number_of_sessions(bounded):
+    told = refusal_of_a_third_session(bounded.target)
+    assert told == "2 sessions of 127.0.0.1 (address_connections_max)"
+
+
+def test_the_addresses_that_a_host_of_ipv6_picks_are_those_of_one_host(bounded, monkeypatch):
+    picked = itertools.count(1)
+    monkeypatch.setattr(grpc_gateway, "address_of", lambda _: f"%5B2001:db8::{next(picked):x}%5D")
+    told = refusal_of_a_third_session(bounded.target)
+    assert told == "2 sessions of 2001:db8::/64 (address_connections_max)"
 
 
 def test_readers_above_their_bound_are_refused_by_name(bounded):
