@@ -16,6 +16,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 from cluster.aeron.aeron_client_link import AeronClient, egress_channel
 from cluster.aeron.aeron_clients import AeronClients
@@ -49,10 +50,15 @@ class AeronIngress:
         """
         self._channel = channel
         self._aeron_dir = aeron_dir or default_aeron_dir()
-        self._member_id = member_id
-        self._connect = connect
-        self._message_length_max = message_length_max
-        self._bounds = bounds
+        self._clients_of = partial(
+            AeronClients,
+            channel=channel,
+            member_id=member_id,
+            connect=connect,
+            message_length_max=message_length_max,
+            bounds=bounds,
+            on_error=on_error,
+        )
         self._on_error = on_error
         self._on_event = on_event
         self._dials: deque[AeronClient] = deque()
@@ -84,15 +90,7 @@ class AeronIngress:
                 self._is_stopped.wait(RETRY_S)
 
     def _serve(self, aeron: Aeron) -> None:
-        clients = AeronClients(
-            aeron,
-            self._channel,
-            self._member_id,
-            self._connect,
-            self._message_length_max,
-            self._bounds,
-            self._on_error,
-        )
+        clients = self._clients_of(aeron)
         self._on_event(f"serves Aeron's clients at {self._channel}, by the media driver of {self._aeron_dir}")
         try:
             while not self._is_stopped.is_set():
