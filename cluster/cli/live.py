@@ -33,7 +33,7 @@ Examples:
 The page is served on loopback, loads nothing from the network, and asks for the status twice a second. If
 the cluster has stopped, the page plays the roles, elections and terms in the members' logs. --out writes a
 story instead: a single file that can be mailed, with --seconds of a running cluster or the logs of a stopped
-one. --story serves such a file, or one of `cluster story --html`. With --buttons, anyone who has the printed
+one. --story serves such a file, or one of `cluster story --out`. With --buttons, anyone who has the printed
 address can kill, stop and start the members, and see their messages on the page.
 """
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cluster.cli.sim import sim
 from cluster.cli.verbs import json_option, print_result
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -16,10 +17,12 @@ Examples:
   cluster story
   cluster story client-redirect
   cluster story lost-vote --mermaid
-  cluster story leader-dies --html story.html
+  cluster story leader-dies --out story.html
+  cluster story --seed 17 --out story.html
 
 Members, services and clients run in memory and in virtual time, so a story takes a moment and is the same
-each time. Each sentence explains the lines after it. A line has the time in seconds, the sender, the
+each time. Each sentence explains the lines after it. --seed plays a history of faults instead, with the
+service echo; `cluster sim` plays others, with your services. A line has the time in seconds, the sender, the
 receiver, and the message with its fields; "Log:" is an entry on its way to a follower.
 """
 
@@ -29,8 +32,10 @@ def story(
     name: Annotated[str, typer.Argument(help="Name of the story; without it, all are listed.")] = "",
     as_json: Annotated[bool, json_option("Print the story as JSON.")] = False,
     mermaid: Annotated[bool, typer.Option("--mermaid", help="Print a Mermaid sequence diagram.")] = False,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a web page that plays the story.")
+    seed: Annotated[int | None, typer.Option(help="Play this history of the simulator instead.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "--html", metavar="FILE", help="Write a web page that plays the story."),
     ] = None,
     shiviz: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a log for ShiViz.")] = None,
 ) -> None:
@@ -39,6 +44,10 @@ def story(
     from cluster.testing.stories import STORIES
     from cluster.testing.stories.telling import as_diagram, as_document, as_shiviz, as_text
 
+    if seed is not None:
+        if name or mermaid or shiviz is not None:
+            raise typer.BadParameter("takes no name, and --out or --json alone", param_hint="--seed")
+        return sim("echo", seed=seed, story=out, as_json=as_json)
     if not name:
         for known in STORIES.values():
             listed = {"name": known.name, "title": known.title, "page": known.page}
@@ -49,12 +58,12 @@ def story(
     known = STORIES[name]
     played = known.play()
     document = as_document(name, known.title, known.page, played)
-    if html is not None:
-        write_text(html, page(document))
+    if out is not None:
+        write_text(out, page(document))
     if shiviz is not None:
         write_text(shiviz, "\n".join([*as_shiviz(played), ""]))
-    if html is not None or shiviz is not None:
-        print(*(f"{path}: {len(played)} lines" for path in (html, shiviz) if path is not None), sep="\n")
+    if out is not None or shiviz is not None:
+        print(*(f"{path}: {len(played)} lines" for path in (out, shiviz) if path is not None), sep="\n")
     else:
         text = "\n".join(as_diagram(played) if mermaid else as_text(known, played))
         print_result(as_json, document, text)

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from cluster.cli import story
 from cluster.cli.main import main
 from cluster.testing.stories import STORIES, Stage, StoryUntrue
 from cluster.testing.stories.telling import HEAD, as_section, as_shiviz
@@ -115,7 +116,7 @@ def test_each_reader_in_a_log_for_shiviz_knows_what_the_sender_did_before_and_ea
 
 def test_a_story_is_written_as_a_page_and_as_a_log_of_the_same_lines(tmp_path, capsys):
     page, log = tmp_path / "story.html", tmp_path / "story.log"
-    assert main(["story", "client-redirect", "--html", str(page), "--shiviz", str(log)]) == 0
+    assert main(["story", "client-redirect", "--out", str(page), "--shiviz", str(log)]) == 0
     assert capsys.readouterr().out == f"{page}: 10 lines\n{log}: 10 lines\n"
     assert main(["story", "client-redirect", "--json"]) == 0
     assert f"const STORY = {capsys.readouterr().out.strip()};" in page.read_text()
@@ -123,6 +124,14 @@ def test_a_story_is_written_as_a_page_and_as_a_log_of_the_same_lines(tmp_path, c
         "(?<event>.*)\\n(?<host>\\S*) (?<clock>{.*})\n\nSessionConnectRequest\nalice "
     )
     assert main(["story", "client-redirect", "--html", str(tmp_path / "none" / "story.html")]) == 1
+
+
+def test_a_seed_is_a_history_of_the_simulator_with_echo(tmp_path, monkeypatch):
+    played = []
+    monkeypatch.setattr(story, "sim", lambda *names, **options: played.append((*names, options)))
+    story.story(seed=17, out=tmp_path / "story.html", as_json=True)
+    assert played == [("echo", {"seed": 17, "story": tmp_path / "story.html", "as_json": True})]
+    assert main(["story", "client-redirect", "--seed", "17"]) == 2
 
 
 def test_a_story_that_there_is_not_is_refused_with_the_command_that_lists_them(capsys):

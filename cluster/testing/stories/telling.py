@@ -112,7 +112,7 @@ HEAD = """\
 
 What Aeron's documents describe step by step, played by simulated members that run the code of production.
 `cluster story` lists the stories. `cluster story NAME` prints one with all messages between clients, members
-and services; `--mermaid` prints its diagram, `--json` the same for programs. `--html FILE` writes a page that
+and services; `--mermaid` prints its diagram, `--json` the same for programs. `--out FILE` writes a page that
 plays it, step by step, in any browser, and `--shiviz FILE` a log for ShiViz. Each story is a script in
 `cluster/testing/stories/`. Its steps are tested: each has to be seen after the one before it. This page is
 made by `python -m cluster.testing.stories`.
