@@ -74,14 +74,44 @@ def status_document(
             "leader": None if leader is None else leader["memberId"],
             "leadershipTermId": _newest(seen.members, "leadershipTermId"),
             "commitPosition": _newest(seen.members or seen.backups, "commitPosition"),
+            **_cluster_time(leader or {}),
         },
         "members": seen.members,
         "clients": {"sessions": 0 if leader is None else leader.get("sessions")},
+        "services": _services(seen.members, leader),
         "groups": max(seen.members, key=lambda m: m.get("commitPosition") or -1).get("consumers", [])
         if seen.members
         else [],
         "backups": seen.backups,
     }
+
+
+def _cluster_time(leader: Member) -> dict[str, Any]:
+    """Of the log's entries to come, as the leader stamps them."""
+    time_ms = leader.get("clusterTimeMs")
+    at = None if time_ms is None else datetime.fromtimestamp(time_ms / 1_000, UTC)
+    return {
+        "time": None if at is None else at.isoformat(timespec="milliseconds"),
+        "timeOffsetMs": leader.get("clusterTimeOffsetMs"),
+    }
+
+
+def _services(members: list[Member], leader: Member | None) -> list[dict[str, Any]]:
+    """How far each service is at the leader, and how far the slowest running member's is behind that log."""
+    running = [member for member in members if member["isAlive"] and member.get("servicePositions")]
+    positions_of_leader = [] if leader is None else leader.get("servicePositions") or []
+    return [
+        {
+            "serviceId": service_id,
+            "position": position,
+            "lag": max(
+                max(0, member["commitPosition"] - member["servicePositions"][service_id])
+                for member in running
+                if service_id < len(member["servicePositions"])
+            ),
+        }
+        for service_id, position in enumerate(positions_of_leader)
+    ]
 
 
 def with_missing_entries(

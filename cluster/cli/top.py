@@ -159,15 +159,15 @@ class Directories:
         records = [record for record in reader.counters() if record.is_allocated]
         types, values = [record.type_id for record in records], [record.value for record in records]
         value_of = dict(zip(types, values, strict=True))
-        standing = by_counters(types, values)
+        now_ms = time.time_ns() // 1_000_000
+        is_alive = reader.is_live(now_ms) and not self._is_gone(folder)
+        standing = by_counters(types, values, now_ms if is_alive else None)
 
         def of_type(kind: Id) -> dict[str, int]:
             return {record.label: record.value for record in records if record.type_id == kind}
 
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         commit_position = value_of.get(Id.COMMIT_POSITION)
-        now_ms = time.time_ns() // 1_000_000
-        is_alive = reader.is_live(now_ms) and not self._is_gone(folder)
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
@@ -249,7 +249,7 @@ def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, 
 
     if isinstance(answer, ClusterError):
         known_id = member_id if member_id >= 0 else None  # it reports its id, unless that is given
-        return {"memberId": known_id, "isAlive": False, "error": str(answer)}
+        return {"memberId": known_id, "isAlive": False, "error": str(answer), "errorFix": answer.fix}
     return {
         "memberId": answer.member_id,
         "isAlive": True,

@@ -146,15 +146,15 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     quorum = member_count // 2 + 1
     if leader is None:
         if not alive:
-            errors = [str(member["error"]) for member in members if "error" in member and "dir" not in member]
+            silent = [member for member in members if "error" in member and "dir" not in member]
             text = "no member runs"
             fix = "Start the members as before: `cluster up`, or `cluster node --config FILE` for each."
             if closed := [str(member["memberId"]) for member in members if member.get("isClosed")]:
                 text = f"no member runs, and members {', '.join(closed)} were closed: they do not start again"
                 fix = "Start the members that `cluster tool make-members` makes from them."
-            if errors:
-                text = f"no member answers: {'; '.join(errors)}"
-                fix = "Check where they listen; start the members."
+            if silent:
+                text = f"no member answers: {'; '.join(str(member['error']) for member in silent)}"
+                fix = " ".join(dict.fromkeys(_fix_of(member) for member in silent))
         elif len(alive) < quorum:
             text = f"no member leads: {len(alive)} of {member_count} run, a majority is {quorum}"
             fix = "Start the members that do not run."
@@ -176,9 +176,7 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
     who = "a member" if member_id is None else f"member {member_id}"
     if not member["isAlive"]:
         if error := member.get("error"):
-            fix = "Check that its process runs, its host is reachable, and you have the right `read`."
-            if "dir" in member:
-                fix = f"See {member['dir']}/node.log."
+            fix = f"See {member['dir']}/node.log." if "dir" in member else _fix_of(member)
             why = Finding("no-answer", WARNING, member_id, f"{who} does not answer: {error}", fix)
             return [why, *_about_its_host(member, who, now)]
         if damage := member.get("damage"):
@@ -189,6 +187,12 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
             fix += f"; `cluster up` made {member['dir']}/node.toml"
         return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
     return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
+
+
+def _fix_of(member: Member) -> str:
+    """What to do about the error with which a member was asked."""
+    unnamed = "Check that its process runs, its host is reachable, and you have the right `read`."
+    return str(member.get("errorFix", unnamed))
 
 
 def _about_its_part(member: Member, who: str, committed_before: int | None) -> list[Finding]:

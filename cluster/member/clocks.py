@@ -3,7 +3,7 @@
 from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps, ToldOffsets, clock_offset_ns
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
-from cluster.counters import Counter
+from cluster.member.counters import MemberCounters
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
@@ -20,7 +20,7 @@ class MemberClocks:
         replica: ReplicatedState,
         peers: Peers,
         turn: Turn,
-        offset_ns: Counter,
+        counters: MemberCounters,
         reporter: Reporter,
     ) -> None:
         self._peers = peers
@@ -35,7 +35,7 @@ class MemberClocks:
         self._heard = HeardClocks()
         self.time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
         self._quorum = context.quorum_threshold
-        self._offset_ns = offset_ns
+        self._offset_ns, self._time_offset_ns = counters.clock_offset_ns, counters.time_offset_ns
         self._told_offsets = ToldOffsets()
         self._jumps = Jumps()
         self._is_behind_told = False
@@ -56,6 +56,7 @@ class MemberClocks:
                 self.on_link_up(member_id)
             others = self._heard.best(now_ns).values()
             self._offset_ns.set(clock_offset_ns(self._own_ahead_ns, others, self._quorum) or 0)
+            self._time_offset_ns.set(self.time.time_ns - self._turn.clock_ns)
 
     def on_link_up(self, member_id: int) -> None:
         """Ask it at once: an election may follow."""

@@ -78,6 +78,7 @@ class MemberCounters:
         self.leader_member_id = allocate(types.LEADER_MEMBER_ID, NULL_VALUE)
         self.awaited_members = allocate(types.AWAITED_MEMBERS)
         self.clock_offset_ns = allocate(types.CLOCK_OFFSET)
+        self.time_offset_ns = allocate(types.CLUSTER_TIME_OFFSET)  # as this member led last
         self.log_room = allocate(types.LOG_ROOM, NULL_VALUE)
         self.standby_snapshots_received = (
             allocate(types.STANDBY_SNAPSHOTS_RECEIVED) if context.accept_standby_snapshots else None

@@ -131,9 +131,7 @@ class Parts:
             context,
         )
         self.replica = ReplicatedState(context, self._outlet, security)
-        self.clocks = MemberClocks(
-            context, self.replica, self.peers, self._turn, self.counters.clock_offset_ns, reporter
-        )
+        self.clocks = MemberClocks(context, self.replica, self.peers, self._turn, self.counters, reporter)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)

@@ -90,6 +90,7 @@ class CounterTypeId(IntEnum):
     LINK_IS_UP = 1126
     LINK_QUEUED_BYTES = 1127
     LOG_ROOM = 1128
+    CLUSTER_TIME_OFFSET = 1129
 
 
 class Scope(Enum):
@@ -162,6 +163,7 @@ TEXTS: Final = {
     _T.CUT_OFF_PEERS: CounterText("Cluster connections cut off for what came over them"),
     _T.CLOCK_OFFSET: CounterText("Cluster clock ahead of a majority's in ns"),
     _T.LOG_ROOM: CounterText("Cluster bytes of log that may still come"),
+    _T.CLUSTER_TIME_OFFSET: CounterText("Cluster time ahead of the leader's clock in ns"),
     _T.BACKUP_MEMBERS_COMMIT_POSITION: CounterText("ClusterBackup members' commit-pos:"),
     _T.BACKUP_SNAPSHOTS_RETRIEVED: CounterText("ClusterBackup snapshots retrieved"),
     _T.ARCHIVE_ERRORS: CounterText("Archive Errors", Scope.ARCHIVE, has_version=True),

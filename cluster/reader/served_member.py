@@ -134,7 +134,7 @@ class ServedMember:
             by_type = dict(zip(types, values, strict=True))
             by_type[CounterTypeId.CLIENT_SESSION] = types.count(CounterTypeId.CLIENT_SESSION)
             groups = {consumer_group_of(label): value for label, value in consumers.items()}
-            standing = by_counters(types, values) | by_label(next(iter(named), "")) | links
+            standing = by_counters(types, values, epoch_ms()) | by_label(next(iter(named), "")) | links
             return by_type, groups, standing | {"uptimeMs": uptime_ms}
         return {}, {}, {}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from cluster.protocol.counter_types import BUCKETS_NS, part_of
 from cluster.protocol.counter_types import CounterTypeId as Id
-from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.recording_log import SNAPSHOT
 from cluster.reader.directory import DirectoryLog
 
@@ -26,19 +26,19 @@ _COUNTS = (
     "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
     "ingressMessages", "memberCount", "uptimeMs",
     "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
-    "logBytesPerDay",
+    "logBytesPerDay", "clusterTimeMs", "clusterTimeOffsetMs",
 )  # fmt: skip
-_TIMES = ("syncTimes", "commitTimes")
+_LISTS = ("syncTimes", "commitTimes", "servicePositions")
 _OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int}
 KEYS: dict[str, type] = {
-    **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_TIMES, "links"), list),
+    **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_LISTS, "links"), list),
     "snapshotTime": str, "version": str,
 }  # fmt: skip
 _ERRORS = (Id.CONSENSUS_MODULE_ERRORS, Id.CONTAINER_ERRORS, Id.BACKUP_ERRORS)
 
 
-def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
-    """Of all allocated counters, by type and value."""
+def by_counters(types: Sequence[int], values: Sequence[int], now_ms: int | None) -> dict[str, Any]:
+    """Of all allocated counters, by type and value; ``now_ms`` is the clock of the host where it lives."""
     value_of = dict(zip(types, values, strict=True))
     pairs = list(zip(types, values, strict=True))
     positions = [value for type_id, value in pairs if type_id == Id.SERVICE_POSITION]
@@ -46,6 +46,8 @@ def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
     has_lag = commit_position is not None and positions
     return {
         "serviceLag": max(0, commit_position - min(positions)) if has_lag else None,  # type: ignore[operator]
+        "servicePositions": positions,
+        **_cluster_time(value_of, now_ms),
         "clockOffsetMs": None if offset_ns is None else round(offset_ns / 1_000_000),
         "elections": value_of.get(Id.ELECTION_COUNT),
         "errors": sum(value for type_id, value in pairs if type_id in _ERRORS),
@@ -57,6 +59,15 @@ def by_counters(types: Sequence[int], values: Sequence[int]) -> dict[str, Any]:
         "commitTimes": _bucket_counts(pairs, Id.COMMIT_TIME),
         "memberCount": types.count(Id.LINK_IS_UP) + 1 if Id.INGRESS_MESSAGES in value_of else None,
     }
+
+
+def _cluster_time(value_of: Mapping[int, int], now_ms: int | None) -> dict[str, int]:
+    """Of a leader, who stamps it, unless it is of an earlier release."""
+    offset_ns = value_of.get(Id.CLUSTER_TIME_OFFSET)
+    if offset_ns is None or now_ms is None or value_of.get(Id.NODE_ROLE) != Role.LEADER:
+        return {}
+    offset_ms = round(offset_ns / 1_000_000)
+    return {"clusterTimeMs": now_ms + offset_ms, "clusterTimeOffsetMs": offset_ms}
 
 
 def _bucket_counts(pairs: Sequence[tuple[int, int]], type_id: Id) -> list[int] | None:
@@ -144,7 +155,7 @@ def _is_well_formed(key: str, value: Any) -> bool:
             and all(type(link[name]) is kind for name, kind in _OF_LINK.items())
             for link in value
         )
-    return key not in _TIMES or all(isinstance(count, int) for count in value)
+    return key not in _LISTS or all(isinstance(count, int) for count in value)
 
 
 def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:

@@ -96,6 +96,8 @@ def test_a_real_cluster_has_the_same_verdict_and_document(run, monkeypatch):
         "leader": 1,
         "leadershipTermId": 4,
         "commitPosition": 8192,
+        "time": None,
+        "timeOffsetMs": None,
     }
     first = found["members"][0]
     expected = {

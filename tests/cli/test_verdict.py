@@ -8,6 +8,7 @@ import pytest
 
 from cluster.cli import status_document, verdict
 from cluster.cli.verdict import Judgement, judge_members
+from cluster.errors import AuthenticationRejected
 from tests.tree import ROOT
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -100,6 +101,13 @@ def test_a_clock_that_is_half_a_second_from_the_others_degrades_the_cluster(offs
     assert found.verdict == verdict
     if offset_ms == -3_600_000:
         assert found.messages[0].text == "the clock of member 2 shows 3,600.0 s less than those of a majority"
+
+
+def test_who_refuses_is_answered_by_what_to_do_about_that():
+    fix = AuthenticationRejected.fix
+    refused = {"memberId": None, "isAlive": False, "error": "reader failed authentication", "errorFix": fix}
+    [message] = judge_members([refused], 1, NOW).messages
+    assert (message.name, message.fix) == ("no-leader", fix)
 
 
 @pytest.mark.parametrize(

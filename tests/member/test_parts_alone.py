@@ -305,7 +305,12 @@ def test_an_end_that_a_longer_log_passes_was_none(log, reporter, links, told):
 def test_an_answer_counts_to_the_last_question_since_this_member_runs_and_no_other(links):
     turn = SimpleNamespace(now_ns=10 * SECOND, clock_ns=50 * SECOND)
     clocks = MemberClocks(
-        CONTEXT, None, Peers([1, 2], set(), links), turn, None, SimpleNamespace(event=lambda text: None)
+        CONTEXT,
+        None,
+        Peers([1, 2], set(), links),
+        turn,
+        SimpleNamespace(clock_offset_ns=None, time_offset_ns=None),
+        SimpleNamespace(event=lambda text: None),
     )
 
     def heard(asked_ns):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.protocol.recording_log import SNAPSHOT, TERM
 from cluster.reader.standing import by_counters, by_log
 
@@ -38,4 +38,14 @@ def test_a_start_replays_from_the_newest_snapshot_on_or_all_of_the_log(positions
 def test_the_lag_of_services_is_that_of_the_slowest():
     types = [CounterTypeId.COMMIT_POSITION, *[CounterTypeId.SERVICE_POSITION] * 2]
 
-    assert by_counters(types, [960, 320, 640])["serviceLag"] == 640
+    found = by_counters(types, [960, 320, 640], 0)
+    assert (found["serviceLag"], found["servicePositions"]) == (640, [320, 640])
+
+
+@pytest.mark.parametrize(
+    ("role", "now_ms", "shown"),
+    [(Role.LEADER, 9_000, 8_995), (Role.FOLLOWER, 9_000, None), (Role.LEADER, None, None)],
+)
+def test_cluster_time_is_that_of_a_leader_that_lives(role, now_ms, shown):
+    types = [CounterTypeId.NODE_ROLE, CounterTypeId.CLUSTER_TIME_OFFSET]
+    assert by_counters(types, [role, -5_000_000], now_ms).get("clusterTimeMs") == shown
