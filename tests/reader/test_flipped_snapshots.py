@@ -63,8 +63,8 @@ def test_a_service_s_snapshot_that_is_shorter_than_what_was_taken_is_refused(mem
     recording.write_bytes(recording.read_bytes()[:32])
 
     with pytest.raises(LogDamaged):
-        service.open(FILES)
-    assert list(module.open(FILES))
+        service.open()
+    assert list(module.open())
 
 
 @pytest.mark.parametrize("records", [0, 1, 3])
@@ -79,7 +79,7 @@ def test_a_module_s_snapshot_that_is_shorter_than_what_was_taken_is_passed_over_
     cluster.take_snapshot()
     copy = f"{write_out(cluster, tmp_path)}/member-0"
     first, last = (one for one in stored_snapshots(FILES, copy) if one.service_id == -1)
-    image = last.open(FILES)
+    image = last.open()
     for _ in range(records):
         image.next_message()
     catalog = CatalogFile.open(FILES, last.archive, write=True)
@@ -87,15 +87,15 @@ def test_a_module_s_snapshot_that_is_shorter_than_what_was_taken_is_passed_over_
     catalog.close()
 
     with pytest.raises(LogDamaged, match="its end is missing"):
-        last.open(FILES)
+        last.open()
     with closing(DirectoryLog(copy)) as log:
         position, found = log.module_snapshot()
-    assert (position, list(found)) == (first.log_position, list(first.open(FILES)))
+    assert (position, list(found)) == (first.log_position, list(first.open()))
 
     if records == 0:  # and its file was never written
         (Path(last.archive) / f"{last.recording_id}-0.rec").unlink()
         with pytest.raises(LogDamaged, match="its end is missing"):
-            last.open(FILES)
+            last.open()
 
 
 def test_a_recording_that_is_shorter_than_its_snapshot_was_is_damaged_before_it_is_read():
