@@ -1,7 +1,10 @@
-"""How a client waits: without a sleep at first where an answer is due, as long as that pays."""
+"""How a client waits, at first without a sleep where an answer is due, and what else it has of the world."""
 
+import queue
 import socket
+import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,7 +12,8 @@ from cluster.transport.dialler import SPIN_NS, SPIN_REST, Dialler
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.poller import READABLE, Poller
 
-LONG_NS = 20_000_000_000
+DEADLINE_S = 20
+LONG_NS = DEADLINE_S * 1_000_000_000
 
 
 @pytest.fixture
@@ -54,6 +58,54 @@ def test_a_wait_for_a_session_over_grpc_leaves_the_interpreter_to_its_threads(di
     dialler.wait(1, is_due=True)
     assert spins == [0]
     connection.close()
+
+
+def test_a_wait_on_what_is_closed_ends_at_once(dialler):
+    dialler.close()
+    dialler.wait(60)
+
+
+def test_the_duty_beside_is_called_once_when_it_is_asked_for_and_at_the_close(dialler):
+    class Owner(queue.SimpleQueue):
+        rest_s = 3600
+
+        def duty(self):
+            self.put("called")
+            return self.rest_s
+
+    owner = Owner()
+    dialler.run_beside(owner.duty)
+    owner.get(timeout=DEADLINE_S)
+    dialler.call_soon()
+    owner.get(timeout=DEADLINE_S)
+    with pytest.raises(queue.Empty):
+        owner.get(timeout=0.02)
+    owner.rest_s = None
+    dialler.close()
+    owner.get(timeout=DEADLINE_S)
+
+
+def test_a_copy_that_was_forked_off_while_another_thread_waited_can_be_closed():
+    dialler = Dialler()
+    dialler._sleeping.acquire()
+    dialler.on_forked("it is a copy")
+    closing = threading.Thread(target=dialler.close, daemon=True)
+    closing.start()
+    closing.join(DEADLINE_S)
+    assert not closing.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("medium", "host", "channel"),
+    [
+        (Medium.TCP, "10.0.0.1", "aeron:udp?endpoint=10.0.0.1:9"),
+        (Medium.TCP, "::1", "aeron:udp?endpoint=[::1]:9"),
+        (Medium.IPC, "", "aeron:ipc"),
+    ],
+)
+def test_a_response_channel_names_the_clients_own_end(dialler, medium, host, channel):
+    connection = SimpleNamespace(local_address=(host, 9))
+    assert dialler.response_channel(connection, Endpoint(medium)) == channel
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from cluster.transport.bounds import SECOND_NS, Bounds
 from cluster.transport.clock import NEVER_NS
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.envelopes import seal
-from cluster.transport.links import MS
+from cluster.transport.links import DIAL_INTERVAL_NS, DIAL_TIMEOUT_NS, MS
 from cluster.transport.message_frames import link_frame
 from tests.transport.linked_members import DEADLINE_S, LinkedMember, free_port, linked, sealed, turn_until
 
@@ -82,7 +82,11 @@ def test_a_process_that_ends_is_gone_after_three_refusals(members, endpoints):
 def test_who_is_lost_is_dialled_every_2_ms_at_first_so_that_a_death_is_known_after_4(members, endpoints):
     now_ns = 1
     two = {n: endpoints[n] for n in (0, 1)}
-    a, b = members(0, two, clock_ns=lambda: now_ns), members(1, two)
+    a = members(0, two, clock_ns=lambda: now_ns)
+    while a.links._peers[1].refusals < 2:  # of before it came
+        a.turn()
+        now_ns += DIAL_INTERVAL_NS
+    b = members(1, two)
     turn_until(lambda: linked(a, b), a, b)
     b.stop()
     turn_until(lambda: ("down", 1) in a.told, a)
@@ -211,9 +215,13 @@ def test_a_stranger_in_the_place_of_a_member_that_is_away_is_not_heard_and_does_
     a = members(0, two)
     stranger = Stranger(endpoints[0], 1, secret=7)
     turn_until(stranger.is_answered, a)
+    stranger.socket.sendall(bytes(64))
+    ready = []
     for _ in range(50):
-        a.turn()
+        ready.append(a.poller.wait(0.002))
+        a.links.poll(a)
     assert a.told == []
+    assert 0 in ready, "what it says then wakes nobody"
     b = members(1, two, incarnation=5)
     turn_until(lambda: linked(a, b), a, b)
     turn_until(stranger.is_cut_off, a, b)
@@ -221,6 +229,28 @@ def test_a_stranger_in_the_place_of_a_member_that_is_away_is_not_heard_and_does_
 
     assert a.told == [("up", 1, 5)]
     assert a.frames[1] == b""
+
+
+def test_while_a_member_does_not_answer_who_says_that_it_is_it_waits_a_second_or_for_the_next(
+    members, endpoints
+):
+    now_ns = 1
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two, clock_ns=lambda: now_ns), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    first = Stranger(endpoints[0], 1, secret=98)
+    turn_until(first.is_answered, a)
+    last = Stranger(endpoints[0], 1, secret=99)
+    turn_until(first.is_cut_off, a)
+    now_ns += DIAL_INTERVAL_NS - 1
+    a.turn()
+    assert a.links._peers[1].claim.question is None, "its address is asked every 50 ms"
+    now_ns += DIAL_TIMEOUT_NS
+    turn_until(last.is_cut_off, a)
+    first.socket.close()
+    last.socket.close()
+
+    assert a.told == [("up", 1, 1)]
 
 
 def test_a_flood_of_strangers_does_not_keep_a_member_out(members, endpoints):
@@ -260,6 +290,37 @@ def test_a_broken_connection_to_a_process_that_lives_comes_back_without_a_gone(m
 
     assert a.told == [("up", 1, 1)] + [("down", 1), ("up", 1, 1)] * 5
     assert b.told == [("up", 0, 1)] + [("down", 0), ("up", 0, 1)] * 5
+
+
+def test_who_dials_anew_has_lost_the_link_though_its_old_connections_look_as_they_did(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two, clock_ns=lambda: 1), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    theirs = b.links._peers[0]
+    old, theirs.incoming, theirs.outgoing = (theirs.incoming, theirs.outgoing), None, None
+    theirs.on_lost(time.monotonic_ns())
+    turn_until(lambda: linked(a, b), a, b)
+    for connection in old:
+        connection.close()
+
+    assert a.told == [("up", 1, 1), ("down", 1), ("up", 1, 1)]
+
+
+def test_frames_that_a_link_does_not_take_leave_no_trace_in_what_comes_after_them(members, endpoints):
+    two = {n: endpoints[n] for n in (0, 1)}
+    a, b = members(0, two), members(1, two)
+    turn_until(lambda: linked(a, b), a, b)
+    a.links._peers[1].outgoing._queue_bytes_max = 1
+    sent, last = (frame(what * 60_000, session_id=0, stream_id=108) for what in (b"a", b"z"))
+    count = 0
+    while (result := a.links.send(1, sent)) > 0:
+        count += 1
+    assert result == Offer.BACK_PRESSURED
+    turn_until(lambda: len(b.frames[0]) == count * len(sent), a, b)
+    a.links.send(1, last)
+    turn_until(lambda: b.frames[0].endswith(last), a, b)
+
+    assert b.told == [("up", 0, 1)]
 
 
 @pytest.mark.parametrize("is_noticed", ["by its end", "by a send that fails"])
@@ -337,6 +398,14 @@ def test_members_of_another_cluster_and_unknown_ones_are_turned_away(members, en
     )
 
     assert not a.links.is_up(1)
+
+
+def test_a_member_at_the_address_of_another_one_is_named_and_not_taken_for_it(members, endpoints):
+    a = members(0, {n: endpoints[n] for n in (0, 1)})
+    other = members(2, {0: endpoints[0], 2: endpoints[1]})
+    turn_until(lambda: any("is member 2 of cluster 0" in error for error in a.errors), a, other)
+
+    assert a.links._peers[1].incarnation is None
 
 
 @pytest.mark.parametrize(

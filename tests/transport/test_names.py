@@ -49,8 +49,8 @@ def test_the_last_good_answer_is_dialled_until_there_is_another():
 def test_a_name_is_asked_for_again_soon_after_an_answer_that_is_another_one():
     server = NameServer()
     hosts(server, of("db0"))
-    first, second = ("10.0.0.1",), ("10.0.0.2",)
-    for answer, rest_s in (((), 2), ((), 4), (first, 1), (first, 2), (second, 1)):
+    first, both, turned = ("10.0.0.1",), ("10.0.0.1", "10.0.0.2"), ("10.0.0.2", "10.0.0.1")
+    for answer, rest_s in (((), 2), ((), 4), (first, 1), (first, 2), (both, 1), (turned, 2)):
         server.answer(*answer, why="" if answer else "no such name")
         due_ns = server.names._names["db0"].due_ns
         assert due_ns - server.now_ns == rest_s * SECOND_NS
@@ -152,6 +152,14 @@ def test_a_listener_takes_the_first_address_that_its_host_has(monkeypatch):
     with pytest.raises(ConfigurationError, match=r"own2.invalid:9: cannot listen there: Cannot assign"):
         Listener(of("own2.invalid"), poller, lambda _: None)
     poller.close()
+
+
+def test_addresses_of_ipv4_come_first_and_each_once(monkeypatch):
+    four, six = socket.AF_INET, socket.AF_INET6
+    addresses = [(six, ("fe80::1", 0, 0, 3)), (four, ("10.0.0.2", 0)), (four, ("10.0.0.1", 0))]
+    found = [(family, socket.SOCK_STREAM, 6, "", address) for family, address in addresses * 2]
+    monkeypatch.setattr(names_module.socket, "getaddrinfo", lambda *_, **__: found)
+    assert names_module.look_up("db0") == (("10.0.0.2", "10.0.0.1", "fe80::1%3"), "")
 
 
 def test_a_question_that_fails_in_whatever_way_is_answered(monkeypatch):

@@ -76,7 +76,8 @@ def test_a_member_of_an_earlier_release_may_be_silent(clock, monkeypatch):
     b.stop()
 
 
-def test_a_silent_dial_is_no_refusal_and_ends_a_row_of_them(clock, monkeypatch):
+@pytest.mark.parametrize("answer", ["silence", "hanging up"])
+def test_a_dial_without_a_good_answer_is_no_refusal_and_ends_a_row_of_them(clock, monkeypatch, answer):
     """A member is gone after three in a row: its process is known to be dead."""
     endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
     a = LinkedMember(0, endpoints, clock_ns=clock)
@@ -93,11 +94,15 @@ def test_a_silent_dial_is_no_refusal_and_ends_a_row_of_them(clock, monkeypatch):
 
     clock.ns += FIRST_CONTACT_TIMEOUT_NS
     refused(REFUSALS_OF_GONE - 1)
-    with socket.create_server(("127.0.0.1", endpoints[1].port)):
+    with socket.create_server(("127.0.0.1", endpoints[1].port)) as server:
         clock.ns = max(clock.ns, peer.next_dial_ns)
         turn_until(lambda: peer.outgoing is not None and peer.outgoing.is_connected, a)
-        clock.ns += DIAL_TIMEOUT_NS + 1
-        a.turn()
+        if answer == "hanging up":
+            server.accept()[0].close()
+            turn_until(lambda: peer.outgoing is None, a)
+        else:
+            clock.ns += DIAL_TIMEOUT_NS + 1
+            a.turn()
     refused(REFUSALS_OF_GONE - 1)
     assert a.told == []
     monkeypatch.setattr(a.poller.names, "count", lambda endpoint: 2)  # each address is refused so often
