@@ -1,5 +1,6 @@
 """Tables of a busy turn for tests that call a routine of it alone."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,16 @@ from numba import types
 
 from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
 from cluster.member.busy import words
+
+
+def plain(routine: Any) -> Any:
+    """What a routine or kernel is as Python."""
+    return getattr(routine, "py_func", routine)
+
+
+def tables(**given: Any) -> SimpleNamespace:
+    """For one that is called as Python: words, and what is given."""
+    return SimpleNamespace(words=[0] * words.WORDS, **given)
 
 
 def tables_of(**given: Any) -> words.Tables:

@@ -12,6 +12,7 @@ import pytest
 from cluster.archive.recording_words import APPEND_POSITION
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
+from cluster.member.busy.lend import REST_NS, VAIN_MAX
 from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
@@ -111,3 +112,78 @@ def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypat
 
     assert all(parts.log_sender.streams.get(id_).position == sent[id_] for id_ in others)
     assert parts.log_sender.streams.has_laggards, "whom Python sends what is recorded"
+
+
+@pytest.mark.parametrize(
+    ("leads", "place", "value"),
+    [
+        (True, "parts.log_sender.streams.has_suspended", True),
+        (True, "parts.links.is_full", lambda member_id: True),
+        (True, "parts.supervision._touched", {1: []}),
+        (False, "parts.supervision._touched", {1: []}),
+        (False, "parts.log.subscription.has_image", False),
+        (False, "parts.log.subscription.stop_position", 1 << 40),
+        (False, "parts.log.subscription.leader_member_id", 7),
+        (False, "parts.links.serve", lambda member_id: None),
+        (False, "parts.unrelated", range(3)),
+    ],
+    ids=str,
+)
+def test_nothing_is_lent_while_something_rare_is_under_way(monkeypatch, leads, place, value):
+    border = Border(monkeypatch, leads=leads)
+    of, _, name = place.rpartition(".")
+    monkeypatch.setattr(attrgetter(of)(border.agent), name, value)
+    monkeypatch.setattr(lend, "busy_turns", None)
+
+    assert border.busy.run() is None
+
+
+@pytest.mark.parametrize("why", ["", "its link is down", "it is of another cluster", "it asked for a part"])
+def test_a_follower_is_sent_the_log_where_it_can_be_and_follows_on_and_on(monkeypatch, why):
+    border, lent = Border(monkeypatch, leads=True), []
+    parts = border.agent.parts
+    other = next(member_id for member_id in parts.members if member_id != border.agent.context.member_id)
+    stream, serve = parts.log_sender.streams.get(other), parts.links.serve
+    match why:
+        case "its link is down":
+            monkeypatch.setattr(parts.links, "serve", lambda id_: None if id_ == other else serve(id_))
+        case "it is of another cluster":
+            monkeypatch.setattr(parts, "unrelated", {other})
+        case "it asked for a part":
+            monkeypatch.setattr(stream, "stop_position", stream.position + 4096)
+    border.run(lambda tables: lent.extend(tables.followers.reshape(-1, at.FOLLOWER_WORDS).tolist()))
+
+    out, position, is_live = lent[list(parts.members).index(other)]
+    assert (out >= 0) == (why in ("", "it asked for a part"))
+    assert (position, is_live) == (stream.position, why == "")
+
+
+@pytest.mark.parametrize("ahead", [0, 32])
+def test_a_commit_that_a_turn_of_pythons_has_taken_is_measured_no_more(border, ahead):
+    words, lent = border.busy._words, []
+    measured = words[at.MEASURED_POSITION] = border.agent.log.commit_position + ahead
+    border.run(lambda tables: lent.append(tables.words[at.MEASURED_POSITION]))
+
+    assert lent == [measured if ahead and words[at.ROLE] == at.LEADER_ROLE else 0]
+
+
+def test_a_follower_drops_what_the_log_shows_of_its_services(monkeypatch):
+    border, dropped = Border(monkeypatch, leads=False), []
+    monkeypatch.setattr(border.agent.replica, "drop_logged_service_messages", lambda: dropped.append(1))
+    border.run(lambda tables: None)
+    assert dropped == []
+    position = border.agent.log.commit_position + 32
+    border.run(lambda tables: tables.words.__setitem__(at.COMMIT_POSITION, position))
+    assert dropped == [1]
+
+
+def test_runs_that_find_nothing_they_serve_are_followed_by_a_rest_each_time(border, monkeypatch):
+    def in_vain(tables):
+        tables.words[at.REASON], tables.words[at.RUN_TURNS] = at.EVENT, 0
+
+    monkeypatch.setattr(lend, "busy_turns", in_vain)
+    for _ in range(2):
+        assert [border.busy.run() for _ in range(VAIN_MAX + 1)] == [at.EVENT] * VAIN_MAX + [None]
+        border.agent.turn.now_ns += REST_NS - 1
+        assert border.busy.run() is None
+        border.agent.turn.now_ns += 1

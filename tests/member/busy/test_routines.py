@@ -16,10 +16,12 @@ from cluster.log.connection_table import (
     KIND,
     LINK_OUT,
     OWNER,
+    PART_BYTES,
     PART_LENGTH,
     PART_ROW,
     ROW_WORDS,
     STATE,
+    STRANGER,
 )
 from cluster.member.busy import (
     buffer,
@@ -29,20 +31,12 @@ from cluster.member.busy import (
     measuring,
     receiving,
     recorder,
-    remote,
+    serving,
     turn,
 )
 from cluster.member.busy import words as at
 from cluster.member.log import log_words
-from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED
-
-
-def plain(routine):
-    return getattr(routine, "py_func", routine)
-
-
-def tables(**given):
-    return SimpleNamespace(words=[0] * at.WORDS, **given)
+from tests.member.busy.tables import plain, tables
 
 
 def recorded(scratch_bytes=0):
@@ -83,13 +77,17 @@ def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_follow
     for members in (1, 3):
         followers = np.zeros(members * at.FOLLOWER_WORDS, np.int64)
         t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
-        t.counters, t.followers = [0] * 4, followers
+        t.counters, t.followers, t.words[at.NOW_NS] = [0] * 4, followers, 6_000
         t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
         plain(leading.update_leader_position)(t)
 
         assert t.leadership[quorum.IS_COMMIT_UNSENT] == (members > 1)
         assert t.words[at.MEASURED_POSITION] == 0
     assert measured == [5_000, 5_000]
+
+    t.words[at.COMMIT_POSITION], t.words[at.NOW_NS] = 64, 8_000
+    plain(leading.update_leader_position)(t)
+    assert t.words[at.COMMIT_RISEN_NS] == 6_000, "it waits since the first that was not told"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +106,7 @@ def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
     plain(turn._receive)(t)
 
     assert (taken, t.words[at.REASON]) == (([0], 0) if is_taken else ([], at.ROOM))
+    assert t.words[at.LAST_CLIENT] == 5 * is_taken
 
 
 def test_one_write_has_room_for_all_that_one_more_client_may_send():
@@ -115,6 +114,17 @@ def test_one_write_has_room_for_all_that_one_more_client_may_send():
     for appended, fits in ((400, True), (401, False)):
         t.log_end[log_words.PUBLICATION_POSITION] = t.log_end[log_words.FLUSHED] + appended
         assert plain(leading.fits_one_write)(t) == fits
+
+
+@pytest.mark.parametrize(("length", "are_reports"), [(64, True), (96, False)])
+def test_reports_end_where_their_envelope_does(monkeypatch, length, are_reports):
+    monkeypatch.setattr(leading, "is_position_message", lambda *_: True)
+    monkeypatch.setattr(leading, "get_i64", lambda *_: 0)
+    monkeypatch.setattr(leading, "get_u8", lambda *_: 0)
+    monkeypatch.setattr(leading, "get_i32", lambda *_: length)
+    t = tables(received=None, leadership=[0] * quorum.LEADERSHIP_WORDS, recording=recorded())
+
+    assert plain(leading._are_reports)(t, 0, 64) == are_reports
 
 
 def test_nothing_is_written_after_a_fault(monkeypatch):
@@ -126,29 +136,45 @@ def test_nothing_is_written_after_a_fault(monkeypatch):
 
 @pytest.fixture
 def flushed(monkeypatch):
-    """Writes two pieces of log and sends them to a follower; ``sent`` is whether each had the commit."""
+    """Writes two pieces of log; ``sent`` is to whom, and whether with the commit.
+
+    Descriptor 4 is of a follower that is sent the log, 5 of one that is not yet.
+    """
     t = tables(log_end=[0] * 4, leadership=[0] * quorum.LEADERSHIP_WORDS, log=None, sent=[])
     t.log_end[log_words.PUBLICATION_POSITION], t.words[at.MEASURED_POSITION] = 192, 1
     t.leadership[quorum.IS_COMMIT_UNSENT] = 1
-    t.followers = np.zeros(at.FOLLOWER_WORDS, np.int64)
-    t.followers[at.IS_LIVE] = 1
+    t.followers = np.array([4, 0, True, 5, -1, False])
     for name in ("has_room", "append", "set_position"):
         monkeypatch.setattr(leading, name, lambda *_: True)
     monkeypatch.setattr(leading, "piece_end", lambda log, begin, end: begin + 96)
     monkeypatch.setattr(leading, "_send_log", plain(leading._send_log))
+    monkeypatch.setattr(leading, "_send_position", plain(leading._send_position))
     monkeypatch.setattr(
-        leading, "send_sealed", lambda t, out, has_commit, *_: t.sent.append(has_commit) or t.is_up
+        leading, "send_sealed", lambda t, out, has_commit, *_: t.sent.append((out, has_commit)) or t.is_up
     )
     t.flush = lambda: plain(leading.flush)(t)
     return t
 
 
-def test_a_commit_goes_with_the_first_piece_of_log_alone(flushed):
+def test_a_commit_goes_with_the_first_piece_of_log_and_alone_to_who_is_sent_none(flushed):
     flushed.is_up = True
     assert flushed.flush()
-    assert flushed.sent == [True, False]
+    assert flushed.sent == [(4, True), (4, False), (5, True)]
     assert not flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.words[at.REASON] == 0
     assert flushed.followers[at.STREAM_POSITION] == 192
+    assert flushed.words[at.MEASURED_POSITION] == 1, "what is measured is measured to its end"
+
+
+def test_a_commit_that_no_log_came_for_is_told_alone_to_all_that_are_up(flushed):
+    flushed.is_up, flushed.followers[at.OUT] = True, -1
+    plain(leading.send_commit_position)(flushed)
+    assert flushed.sent == [(5, True)] and not flushed.leadership[quorum.IS_COMMIT_UNSENT]
+
+
+def test_who_lacks_log_of_before_is_not_sent_what_follows_it(flushed):
+    flushed.is_up, flushed.followers[at.STREAM_POSITION] = True, 96
+    assert flushed.flush()
+    assert flushed.sent == [(5, True)] and flushed.words[at.REASON] == at.LAGGARD
 
 
 def test_of_a_follower_that_does_not_take_its_log_python_hears(flushed):
@@ -181,6 +207,56 @@ def test_a_run_begins_with_nothing_unsent_and_sends_the_limit_that_is_due(monkey
         assert plain(turn.busy_turns)(t) == at.IDLE
 
     assert limits == [5_000] and t.words[at.UNSENT_END] == 0
+
+
+def test_a_run_that_waits_for_nothing_was_idle_only_where_nothing_came(monkeypatch):
+    for found, reason in (((0,), at.IDLE), ((1, 0), 0)):
+        t, events = tables(), iter(found)
+        t.words[at.PASSES_MAX], t.words[at.ROLE] = 5, at.FOLLOWER_ROLE
+        t.words[at.NOW_NS], t.words[at.SPIN_NS], t.words[at.LIMIT_DUE_NS] = 7_000, 400, at.NEVER
+        monkeypatch.setattr(turn, "_await_events", lambda t, events=events: next(events))
+        monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
+        for name in ("_is_time", "_receive", "follower_work"):
+            monkeypatch.setattr(turn, name, lambda t: False)
+
+        assert plain(turn.busy_turns)(t) == reason
+        assert t.words[at.SPIN_UNTIL_NS] == (0 if reason else 7_400), "from the last work on"
+
+
+@pytest.mark.parametrize(
+    ("now_ns", "toggled", "role", "is_time"),
+    [
+        (999, 0, at.LEADER_ROLE, False),
+        (1_000, 0, at.LEADER_ROLE, False),
+        (1_000, 1, at.LEADER_ROLE, True),
+        (1_500, 0, at.LEADER_ROLE, True),  # CommitPosition of every 200 ms
+        (1_500, 0, at.FOLLOWER_ROLE, False),
+        (2_000, 0, at.FOLLOWER_ROLE, True),
+    ],
+)
+@pytest.mark.parametrize("toggle", [at.CONTROL_TOGGLE, at.NODE_TOGGLE])
+def test_a_quiet_slow_tick_is_followed_by_the_next(now_ns, toggled, toggle, role, is_time):
+    t = tables(
+        counters=[at.TOGGLE_NEUTRAL, at.TOGGLE_NEUTRAL + toggled], leadership=[0] * quorum.LEADERSHIP_WORDS
+    )
+    t.words[toggle], t.words[at.ROLE], t.words[at.NOW_NS] = 1, role, now_ns
+    t.words[at.SLOW_TICK_NS], t.words[at.TICK_NS], t.words[at.QUIET_UNTIL_NS] = 1_000, 600, 2_000
+    t.words[at.DUE_NS], t.leadership[quorum.COMMIT_DUE_NS] = at.NEVER, 1_500
+
+    assert plain(turn._is_time)(t) == is_time
+    assert t.words[at.SLOW_TICK_NS] == (now_ns + 600 if now_ns >= 1_000 and not is_time else 1_000)
+
+
+def test_a_commit_position_that_a_socket_does_not_take_is_told_at_once(monkeypatch):
+    t, events = tables(leadership=[0] * quorum.LEADERSHIP_WORDS), iter([0, -1])
+    t.words[at.ROLE], t.leadership[quorum.IS_COMMIT_UNSENT] = at.LEADER_ROLE, 1
+    monkeypatch.setattr(turn, "_await_events", lambda t: next(events))
+    for name in ("_is_time", "_stamp", "send_limit"):
+        monkeypatch.setattr(turn, name, lambda t: False)
+    monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
+    monkeypatch.setattr(turn, "send_commit_position", lambda t: t.words.__setitem__(at.REASON, at.UNSENT))
+
+    assert plain(turn.busy_turns)(t) == at.UNSENT
 
 
 def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_last():
@@ -229,12 +305,13 @@ def test_what_is_ready_is_served_only_where_all_of_it_can_be(
 
 
 @pytest.mark.parametrize(
-    ("valid_end", "room", "is_taken"), [(96, 96, True), (64, 96, False), (96, 64, False)]
+    ("valid_end", "room", "is_taken"), [(96, 128, True), (64, 128, False), (96, 127, False)]
 )
 def test_log_is_taken_where_all_of_it_joins_on_and_has_room(monkeypatch, valid_end, room, is_taken):
     t = tables(
         recording=recorded(), log_end=[0] * 4, log=SimpleNamespace(size=room), received=None, params=None
     )
+    t.log_end[log_words.PUBLICATION_POSITION] = 32
     monkeypatch.setattr(following, "find_whole_frames", lambda *_: (96, 0))
     monkeypatch.setattr(following, "has_room", lambda *_: True)
     monkeypatch.setattr(following, "_log_end", lambda *_: 96)
@@ -265,8 +342,10 @@ def test_a_follower_processes_no_more_than_it_has(monkeypatch):
     for name in ("sync", "serve_committed", "make_room"):
         monkeypatch.setattr(following, name, lambda t: True)
     plain(following.follower_work)(t)
-
     assert limits == [96]
+    t.cursor[of_recording.TAKEN_POSITION] = 96
+    plain(following.follower_work)(t)
+    assert limits == [96], "and nothing twice"
 
 
 # ---- what comes
@@ -312,6 +391,9 @@ def test_half_a_frame_is_waited_for_where_it_can_be_one(receiving_of):
     t.is_envelope = False
     leave(t, 1, 0, 32, 0, 96)
     assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "a length that was changed on its way"
+    t.words[at.REASON] = 0
+    leave(t, 0, 0, 32, 0, PART_BYTES + 1)
+    assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "its rest would not fit"
 
 
 # ---- the recording
@@ -330,12 +412,14 @@ def test_python_hears_when_the_recording_wants_zeros_ahead(monkeypatch):
         assert plain(recorder.append)(t, 0, 96) and t.words[at.REASON] == reason
 
 
-def test_what_would_fill_the_segment_is_left_to_python():
+def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
     t = tables(recording=recorded(4096))
     t.recording.words[of_recording.SEGMENT_LENGTH] = 1024
     t.recording.words[of_recording.APPEND_POSITION] = 928
     assert not plain(recorder.has_room)(t, 96)
     assert plain(recorder.has_room)(t, 64)
+    t.recording.scratch.size = 63
+    assert not plain(recorder.has_room)(t, 64)
 
 
 # ---- the log in memory
@@ -372,11 +456,11 @@ def test_what_is_still_to_be_read_moves_to_the_begin_where_it_has_room(
 
 def test_the_connection_of_a_client_is_not_the_link_of_a_member_with_its_number(monkeypatch):
     monkeypatch.setattr(egress, "_is_of", plain(egress._is_of))
-    t = tables(connections=connections((LINK_OUT, 2), (CLIENT, 5), (CLIENT, 2)))
+    t = tables(connections=connections((LINK_OUT, 2), (CLIENT, 5), (CLIENT, 2), (STRANGER, 6)))
     t.by_connection = [0] * INDEX_LENGTH  # whose places others have taken since
     descriptor_of = plain(egress.descriptor_of)
 
-    assert [descriptor_of(t, connection_id) for connection_id in (2, 5, 9, -1)] == [2, 1, -1, -1]
+    assert [descriptor_of(t, connection_id) for connection_id in (2, 5, 6, 9, -1)] == [2, 1, 3, -1, -1]
 
 
 def test_an_answer_that_cannot_be_framed_beside_the_acknowledgements_is_left_to_python():
@@ -385,56 +469,16 @@ def test_an_answer_that_cannot_be_framed_beside_the_acknowledgements_is_left_to_
     assert [plain(egress.fits_egress)(t, length) for length in (longest, longest + 1)] == [True, False]
 
 
-# ---- a service in a process of its own
+@pytest.mark.parametrize(("fitting", "served", "sent"), [(2, 2, [2]), (1, 0, [])])
+def test_an_echo_answers_all_of_its_messages_or_none(monkeypatch, fitting, served, sent):
+    fits, found = iter([True] * fitting + [False]), []
+    monkeypatch.setattr(serving, "fits_egress", lambda t, length: next(fits))
+    monkeypatch.setattr(serving, "send_egress", lambda t, columns, payloads, count: found.append(count))
+    t = tables(columns=[0] * 64)
+    t.words[at.IS_SERVING], t.words[at.SERVICE_ROWS] = 1, 4
 
-
-@pytest.fixture
-def service(monkeypatch):
-    """Its tables, with the positions at which it was given more of the log."""
-    t = tables(limits=[0] * 64, counters=[0] * 8, received=None)
-    t.given = []
-    monkeypatch.setattr(remote, "send_limit", lambda t: t.given.append(t.words[at.COMMIT_POSITION]))
-    t.words[at.LIMIT_DUE_NS], t.words[at.NOW_NS] = at.NEVER, 1_000
-    t.words[at.COMMIT_POSITION] = 640
-    return t
-
-
-def test_a_followers_process_is_given_the_log_of_5_ms_or_64_kib_at_once(service):
-    service.words[at.ROLE] = at.FOLLOWER_ROLE
-    plain(remote.give_log)(service)
-    assert service.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000
-    service.words[at.NOW_NS] = 2_000
-    plain(remote.give_log)(service)
-    assert service.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000, "from the first of it on"
-    assert service.given == []
-
-    service.words[at.COMMIT_POSITION] = 65_536
-    plain(remote.give_log)(service)
-    assert service.given == [65_536]
-
-
-def test_a_leaders_process_is_given_it_at_once(service):
-    service.words[at.ROLE] = at.LEADER_ROLE
-    plain(remote.give_log)(service)
-    assert service.given == [640]
-
-
-def test_answers_count_for_what_follows_the_position_that_a_service_names(service, monkeypatch):
-    monkeypatch.setattr(remote, "get_i64", lambda buffer, at: {0: 320, 8: 7, 16: 1}[at])
-    service.words[at.SERVICE_COUNTER], service.words[at.MAX_CYCLE_COUNTER] = 3, 4
-    service.words[at.CYCLES_EXCEEDED_COUNTER] = 5
-    service.limits[SERVED], service.limits[LIMIT], service.limits[ANSWERED] = 96, 640, 12
-    take_position = plain(remote._take_position)
-
-    assert take_position(service, 0)
-    assert (service.limits[SERVED], service.limits[ANSWERED]) == (320, 0)
-    assert service.counters[3:6] == [320, 7, 1]
-    service.limits[ANSWERED] = 2
-    assert take_position(service, 0) and service.limits[ANSWERED] == 2, "it is at the same position"
-    service.limits[LIMIT] = 288
-    assert not take_position(service, 0), "beyond what it was given"
-    service.limits[LIMIT], service.limits[SERVED] = 640, 352
-    assert not take_position(service, 0), "before what it has said"
+    assert plain(serving._echo)(t, None, 2) == served
+    assert found == sent
 
 
 # ---- measured

@@ -86,10 +86,10 @@ def test_what_a_socket_takes_in_part_is_followed_by_its_rest_before_all_else(tur
     turns._tables = turns._tables._replace(calls=table, scratch=np.zeros(words.SCRATCH, np.uint8))
     data = np.frombuffer(b"onetwo", np.uint8)
     assert envelopes.offer(turns._tables, A, data, 0, 2, data, 2, 4)
-    assert envelopes.offer(turns._tables, A, data, 0, 3, data, 0, 0)
+    assert envelopes.offer(turns._tables, A, data, 0, 3, data, 3, 2)
     turns._offer_unsent()
 
-    assert peers.sent == [(70, b"two"), (70, b"one")]
+    assert peers.sent == [(70, b"two"), (70, b"onetw")]
     assert asked == [A], f"{call} is not asked again before that"
 
 
@@ -120,6 +120,11 @@ def test_who_would_have_a_gap_is_closed_and_the_others_are_not(turns, peers):
     assert peers.sent == [(70, b"a" * 3000), (70, b"a")]
     assert sorted(peers.closed) == [LINK, 80]
     assert not any(peers.table.get(descriptor, STATE) & IS_CUT for descriptor in (A, B, LINK))
+
+
+@pytest.mark.parametrize(("length", "fits"), [(4096 - 24, True), (4096 - 23, False)])
+def test_for_the_end_of_each_connection_there_is_room_behind_what_waits(turns, length, fits):
+    assert offer(turns, A, b"a" * length) == fits
 
 
 def test_a_disk_that_failed_is_told_first_of_all(turns, peers):

@@ -8,12 +8,9 @@ import pytest
 from cluster.consensus import quorum
 from cluster.member.busy import turn
 from cluster.member.busy import words as at
+from tests.member.busy.tables import plain
 
 FOUND_AFTER_NS = 12_000
-
-
-def plain(routine):
-    return getattr(routine, "py_func", routine)
 
 
 class Waits:
@@ -91,10 +88,11 @@ def test_with_idle_spin_a_wait_looks_each_time(monkeypatch):
     assert not any(waits.sleeps(90_000) for _ in range(100))
 
 
-def test_a_wait_looks_no_longer_than_until_something_is_due(waits):
-    waits.tables.words[at.DUE_NS] = waits.now_ns + 5_000
+@pytest.mark.parametrize("due", [at.DUE_NS, at.SLOW_TICK_NS, at.LIMIT_DUE_NS])
+def test_a_wait_looks_no_longer_than_until_something_is_due(waits, due):
+    waits.tables.words[due] = waits.now_ns + 5_000
     assert not waits.sleeps(None)
-    assert waits.now_ns <= waits.tables.words[at.DUE_NS] + 2_000
+    assert waits.now_ns <= waits.tables.words[due] + 2_000
 
 
 @pytest.mark.parametrize(("waited_ns", "sleep_ms"), [(50_000, 1), (400_000, 1), (900_000, 0)])
