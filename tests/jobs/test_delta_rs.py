@@ -142,6 +142,56 @@ def test_a_job_that_others_are_always_before_goes_on_after_them(member_dir, tmp_
 SMALL = ("--max-bytes-per-trigger", "16k")
 
 
+@pytest.mark.parametrize("first_by", ["itself", "another job"])
+def test_attempts_at_a_part_of_the_log_do_not_count_for_the_next(
+    member_dir, tmp_path, decoded, monkeypatch, first_by
+):
+    table, write, calls = tmp_path / "log", deltalake.write_deltalake, []
+
+    def one_commit(*arguments, **keys):
+        write(*arguments, **keys)
+        raise KeyboardInterrupt
+
+    def at_the_last_attempt(*arguments, **keys):
+        calls.append(1)
+        if len(calls) % delta_rs.ATTEMPTS:
+            raise CommitFailedError("a commit without entries was first")
+        if len(calls) == delta_rs.ATTEMPTS and first_by == "another job":
+            with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+                patch.setattr(deltalake, "write_deltalake", one_commit)
+                run(member_dir, table, *IN_THREE)
+        write(*arguments, **keys)
+
+    monkeypatch.setattr(deltalake, "write_deltalake", at_the_last_attempt)
+    run(member_dir, table, *IN_THREE)
+    assert sorted(positions(table)) == [entry["position"] for entry in decoded]
+    assert len(calls) == 3 * delta_rs.ATTEMPTS
+
+
+def test_a_table_that_another_job_makes_meanwhile_has_each_entry_once(
+    member_dir, tmp_path, decoded, monkeypatch
+):
+    table, made, others = tmp_path / "log", delta_rs._Keeper._made, [None]
+
+    def after_another(keeper):
+        if others:
+            others.pop()
+            run(member_dir, table, *IN_THREE)
+        return made(keeper)
+
+    monkeypatch.setattr(delta_rs._Keeper, "_made", after_another)
+    run(member_dir, table)
+    assert sorted(positions(table)) == [entry["position"] for entry in decoded]
+
+
+def test_how_far_a_table_goes_is_known_behind_commits_of_others(member_dir, table, monkeypatch):
+    """Its rows do not say the leadership term."""
+    deltalake.DeltaTable(str(table)).optimize.compact()
+    monkeypatch.setattr(deltalake.DeltaTable, "to_pyarrow_table", None)
+    run(member_dir, table)
+    assert deltalake.DeltaTable(str(table)).version() == 4
+
+
 @pytest.mark.parametrize("said", ["Concurrent transaction failed.\nHelp: a page of it", "the disk is full"])
 def test_a_table_that_cannot_be_written_is_named_in_a_line(member_dir, tmp_path, monkeypatch, said):
     kind = CommitFailedError if "transaction" in said else DeltaError
@@ -249,10 +299,12 @@ def test_with_an_interval_it_goes_on_until_it_is_stopped(member_dir, tmp_path, m
     assert len(positions(tmp_path / "log")) == 761
 
 
-def test_commits_say_how_far_they_go_and_columns_have_comments(small):
+def test_commits_say_how_far_they_go_and_columns_have_comments(small, member_dir):
     table = deltalake.DeltaTable(str(small / "log"))
     tokens = [parse_token(commit["userMetadata"]) for commit in table.history() if "userMetadata" in commit]
     assert [token.position for token in tokens] == [250_144, 205_088, 102_528]
+    with LogReader.open(dir=member_dir) as reader:
+        assert [token.term for token in tokens] == [reader.term_before(token.position) for token in tokens]
     assert {token.cluster for token in tokens} == {table.metadata().configuration[IDENTITY]}
     assert {field.name: field.metadata["comment"] for field in table.schema().fields} == {
         name: comment for name, (_, comment) in LOG.columns.items()

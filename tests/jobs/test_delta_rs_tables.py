@@ -117,8 +117,8 @@ def test_of_two_jobs_that_merge_the_same_entries_one_has_the_commit(
     assert rows(table) == rows(small / name)
 
 
-def keep_all(member_dir, place):
-    delta_rs.keep("tables", tables_in(str(place)), options(member_dir, place, *IN_THREE))
+def keep_all(member_dir, place, *arguments):
+    delta_rs.keep("tables", tables_in(str(place)), options(member_dir, place, *arguments))
 
 
 def test_the_log_is_read_once_for_all_tables(member_dir, tmp_path, monkeypatch):
@@ -129,13 +129,14 @@ def test_the_log_is_read_once_for_all_tables(member_dir, tmp_path, monkeypatch):
         return batches(reader, begin, end, **given)
 
     monkeypatch.setattr(LogReader, "batches", recorded)
-    keep_all(member_dir, tmp_path)
+    keep_all(member_dir, tmp_path, *IN_THREE)
     assert ranges == [(0, 102_528), (102_528, 205_088), (205_088, 250_144)]
 
 
 @pytest.mark.conformance("P-104")
+@pytest.mark.parametrize(("parts", "commits"), [(IN_THREE, [3, 3, 3, 3]), ((), [3, 3, 2, 2])])
 def test_a_job_that_dies_between_two_tables_takes_each_on_from_where_it_is(
-    small, member_dir, tmp_path, monkeypatch
+    small, member_dir, tmp_path, monkeypatch, parts, commits
 ):
     merge, calls = delta_rs._merge, []
 
@@ -147,12 +148,13 @@ def test_a_job_that_dies_between_two_tables_takes_each_on_from_where_it_is(
 
     with monkeypatch.context() as patch, pytest.raises(MemoryError):
         patch.setattr(delta_rs, "_merge", dying)
-        keep_all(member_dir, tmp_path)
+        keep_all(member_dir, tmp_path, *IN_THREE)
     tables = {name: deltalake.DeltaTable(str(tmp_path / name)) for name in ("log", *MERGED)}
     reached = [table.transaction_version(f"cluster.{name}") for name, table in tables.items()]
     assert reached == [205_088, 205_088, 102_528, 102_528]
 
-    keep_all(member_dir, tmp_path)
+    keep_all(member_dir, tmp_path, *parts)
+    assert [deltalake.DeltaTable(str(tmp_path / name)).version() for name in tables] == commits
     for name in tables:
         assert rows(tmp_path / name) == rows(small / name)
 
@@ -164,6 +166,16 @@ def test_a_snapshot_without_timers_is_a_commit_too(member_dir, tmp_path, monkeyp
     run(member_dir, tmp_path / "timers", *IN_THREE)
     assert deltalake.DeltaTable(str(tmp_path / "timers")).transaction_version("cluster.timers") == 250_144
     assert rows(tmp_path / "timers") == []
+
+
+def test_a_snapshot_without_timers_cancels_all_that_were_pending(tmp_path):
+    job, pending = timers_job(), {"entryType": PENDING, "position": 64, "correlationId": 7}
+    first, last = ({"entryType": SNAPSHOT, "position": position} for position in (64, 128))
+    table = deltalake.DeltaTable.create(str(tmp_path / "timers"), arrow_schema(TIMERS.columns))
+    for entries in ([first, pending], [last]):
+        parts = job.reduction.parts_of([pa.RecordBatch.from_pylist(entries, job.schema)])
+        delta_rs._merge(table, job, job.reduction.rows_of(parts), entries, deltalake.CommitProperties())
+    assert table.to_pyarrow_table()["state"].to_pylist() == ["CANCELLED"]
 
 
 def test_a_table_of_another_kind_is_refused(small, member_dir, tmp_path):

@@ -28,6 +28,11 @@ PURGED_OPENING = {
     "encodedPrincipal": b"me",
 }  # fmt: skip
 
+SENT_SINCE = {
+    "entryType": "SESSION_MESSAGE", "position": 1 << 40, "leadershipTermId": 3, "timestamp": None,
+    "clusterSessionId": 77, "payload": b"two", "payloadLength": 3,
+}  # fmt: skip
+
 ELSEWHERE = """
 import pickle, sys
 sys.modules["jobs"] = None
@@ -41,9 +46,9 @@ def case(request, decoded):
     match request.param:
         case "sessions":
             assert any(entry.get("clusterSessionId", 0) < 0 for entry in decoded), "a service's own messages"
-            rows = expected.sessions([PURGED_OPENING, *decoded])
+            rows = expected.sessions([PURGED_OPENING, *decoded, SENT_SINCE])
             rows[77]["openPosition"] = None
-            return sessions_job(), [*decoded, PURGED_OPENING], rows
+            return sessions_job(), [*decoded, PURGED_OPENING, SENT_SINCE], rows
         case "timers":
             return timers_job(), decoded, expected.timers(decoded)
         case "timers of snapshots":

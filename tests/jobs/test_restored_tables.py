@@ -137,6 +137,31 @@ def test_a_restore_while_delta_rs_writes_leaves_no_gap(small, member_dir, tmp_pa
     assert rows(tmp_path / name) == rows(small / name)
 
 
+def test_a_restore_while_delta_rs_rests_is_seen_at_its_next_look(small, member_dir, tmp_path, monkeypatch):
+    class Rests:
+        looks = 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def is_set(self):
+            return self.looks == 2
+
+        def wait(self, seconds):
+            self.looks += 1
+            if self.looks == 1:
+                deltalake.DeltaTable(str(tmp_path / "log")).restore(1)
+            return self.is_set()
+
+    monkeypatch.setattr(delta_rs, "interrupts", Rests)
+    with pytest.raises(KeyboardInterrupt):
+        run(member_dir, tmp_path / "log", *IN_THREE, "--trigger", "1 s")
+    assert rows(tmp_path / "log") == rows(small / "log")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["between two batches", "at the commit of a batch"])
 def test_a_restore_while_sparks_job_runs_ends_it_and_refuses_later_starts(spark, member_dir, tmp_path, when):
