@@ -13,6 +13,7 @@ from cluster.archive.recording_words import APPEND_POSITION
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
 from cluster.member.busy.lend import REST_NS, VAIN_MAX
+from cluster.member.log import log_words
 from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
@@ -127,7 +128,6 @@ def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypat
         (False, "parts.links.serve", lambda member_id: None),
         (False, "parts.unrelated", range(3)),
     ],
-    ids=str,
 )
 def test_nothing_is_lent_while_something_rare_is_under_way(monkeypatch, leads, place, value):
     border = Border(monkeypatch, leads=leads)
@@ -187,3 +187,26 @@ def test_runs_that_find_nothing_they_serve_are_followed_by_a_rest_each_time(bord
         border.agent.turn.now_ns += REST_NS - 1
         assert border.busy.run() is None
         border.agent.turn.now_ns += 1
+
+
+def test_the_service_of_a_leader_alone_answers(border):
+    lent = []
+    border.run(lambda tables: lent.extend(tables.words[[at.SERVICE, at.IS_SERVING]].tolist()))
+    assert lent == [at.COMPILED_SERVICE, border.busy._words[at.ROLE] == at.LEADER_ROLE]
+
+
+def test_a_service_whose_log_has_an_end_is_left_to_python(border, monkeypatch):
+    lent, adapter = [], border.busy._services._service.adapter
+    monkeypatch.setattr(adapter, "max_log_position", border.agent.log.commit_position + 4096)
+    border.run(lambda tables: lent.append(tables.words[at.SERVICE]))
+    assert lent == [at.PYTHON_SERVICE]
+
+
+def test_the_log_is_in_memory_from_where_the_service_has_come_to(monkeypatch):
+    border, lent = Border(monkeypatch, leads=False), []
+    cursor = border.busy._services._service.adapter.cursor
+    monkeypatch.setattr(border.busy, "_follower_end_of", None)
+    monkeypatch.setattr(cursor, "read_position", 0)
+    border.run(lambda tables: lent.append(tables.log_end[log_words.BASE]))
+
+    assert lent == [0]

@@ -412,6 +412,25 @@ def test_python_hears_when_the_recording_wants_zeros_ahead(monkeypatch):
         assert plain(recorder.append)(t, 0, 96) and t.words[at.REASON] == reason
 
 
+@pytest.mark.parametrize(("error", "shown"), [(0, 96), (5, 64)])
+def test_what_is_synced_is_shown_and_a_disk_that_fails_is_told(monkeypatch, error, shown):
+    def sync(recording):
+        recording.words[of_recording.SYNCED_POSITION] = shown
+        return error
+
+    monkeypatch.setattr(recorder.append_and_sync, "sync_segment", sync)
+    monkeypatch.setattr(recorder, "_show_position", plain(recorder._show_position))
+    monkeypatch.setattr(recorder, "_fail", plain(recorder._fail))
+    for name in ("read_clock", "measure"):
+        monkeypatch.setattr(recorder, name, lambda *_: 0)
+    t = tables(recording=recorded(), counters=[64])
+    t.recording.words[of_recording.APPEND_POSITION] = 96
+
+    assert plain(recorder.sync)(t) == (not error)
+    assert (t.counters, t.words[at.ERROR]) == ([shown], error)
+    assert t.words[at.REASON] == at.FAILED * bool(error)
+
+
 def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
     t = tables(recording=recorded(4096))
     t.recording.words[of_recording.SEGMENT_LENGTH] = 1024
@@ -449,6 +468,28 @@ def test_what_is_still_to_be_read_moves_to_the_begin_where_it_has_room(
 
     assert copied == moved
     assert t.log_end[log_words.BASE] == (moved[0] * mib if moved else 0)
+
+
+def test_how_far_the_log_is_processed_does_not_fall_where_an_entry_is_left_to_python(monkeypatch):
+    """A follower may have heard of a commit within its fragments."""
+    monkeypatch.setattr(buffer, "follow_run", lambda *_: (buffer.OTHER_MESSAGE, 0, 0))
+    t = tables(log_end=[0] * 4, cursor=[0, 0], log=None, sessions=None)
+    t.cursor[of_recording.TAKEN_POSITION] = 64
+
+    assert not plain(buffer.poll_log)(t, 96, True)
+    assert t.cursor[of_recording.TAKEN_POSITION] == 64 and t.words[at.REASON] == at.ENTRY
+
+
+def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
+    runs = iter([(serving.DONE, 64, 0, False)])
+    monkeypatch.setattr(serving, "deliver_run", lambda *_: next(runs))
+    t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0], log=None, side=None, columns=None)
+    t.words[at.COMMIT_POSITION] = 96
+    plain(serving._deliver)(t)
+
+    assert t.service_cursor[of_recording.READ_POSITION] == 64
+    assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[0] == 96
+    assert t.words[at.REASON] == 0
 
 
 # ---- clients
