@@ -5,8 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from cluster.errors import DataLoss
+from cluster.protocol.catalog import NULL_POSITION
 from cluster.reader import extent
-from cluster.reader.extent import Extent, MemberState
+from cluster.reader.extent import Extent, MemberState, Running
 from tests.archive.logs import a_descriptor
 
 
@@ -31,6 +32,27 @@ def test_an_end_that_was_found_holds_until_the_catalog_has_another_one(state):
     state._stored_commit_position = lambda: None
     assert state.extent(None) == Extent(1920, 1920, 1920)
     assert state.generation == 1, "whoever has its files open opens them again"
+
+
+def test_an_end_that_was_found_does_not_outlast_a_run_that_changed_no_catalog(state):
+    """Of a member that crashed before it and after it."""
+    state.descriptor = a_descriptor(0, stop_position=NULL_POSITION)
+    state._find_descriptor = lambda: state.descriptor
+    counter = SimpleNamespace(get=lambda: 1920)
+    state.live = lambda: Running(counter, counter)
+    assert state.extent(None) == Extent(1920, 1920, 1920)
+
+    state.live = lambda: None
+    state._crashed_extent = lambda checksum: Extent(1888, 1888, 1888)
+    assert state.extent(None) == Extent(1888, 1888, 1888)
+
+
+def test_counters_that_were_found_are_those_of_the_recording_as_the_catalog_has_it(state):
+    counter = SimpleNamespace(is_there=lambda: True)
+    state._found_for = state.descriptor
+    assert state._is_current(Running(counter, counter))
+    state.descriptor = a_descriptor(0, stop_position=1920)
+    assert not state._is_current(Running(counter, counter))
 
 
 def test_a_log_that_is_another_recording_is_not_gone_on_with(state):

@@ -1,8 +1,12 @@
 """Where reads begin and end that name a time or a leadership term, call by call, without Spark."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from cluster.errors import ConfigurationError, DataLoss
+from spark_connector.options.places import EARLIEST
+from spark_connector.source import resolving
 from tests.spark.logs import TERM_LENGTH, LiveLog, open_log
 from tests.spark.readers import batch, joined, micro_batches, payloads, stream
 
@@ -23,6 +27,11 @@ def live(tmp_path):
     log.commit()
     yield log
     log.stop()
+
+
+def test_a_log_that_is_purged_beyond_the_end_that_was_seen_begins_at_that_end():
+    log = SimpleNamespace(cluster=None, earliest=lambda: 960)
+    assert resolving._position(log, "startingOffsets", EARLIEST, 640) == 640
 
 
 def numbers(found):
