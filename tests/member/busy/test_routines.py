@@ -23,6 +23,7 @@ from cluster.log.connection_table import (
     STATE,
     STRANGER,
 )
+from cluster.log.session_table import SUPERVISED
 from cluster.member.busy import (
     buffer,
     egress,
@@ -490,6 +491,32 @@ def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
     assert t.service_cursor[of_recording.READ_POSITION] == 64
     assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[0] == 96
     assert t.words[at.REASON] == 0
+
+
+def test_a_compiled_service_has_what_comes_before_a_message_of_a_supervised_session(monkeypatch):
+    monkeypatch.setattr(serving, "find_slot", lambda sessions, session_id: {7: 0, 8: 32}.get(session_id, -1))
+    t = tables(sessions=np.zeros(64, np.int64))
+    t.sessions[32 + SUPERVISED], t.words[at.SERVICE_ROWS] = 1, 4
+    for session_ids, count in (([7, 7, 8], 2), ([8, 7, 7], 0), ([7, 9, 7], 3)):
+        t.columns = session_ids
+        assert plain(serving._unsupervised)(t, 3) == count
+
+
+def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_python(monkeypatch):
+    taken_back = []
+    monkeypatch.setattr(serving, "deliver_run", lambda *_: (serving.DONE, 96, 3, False))
+    monkeypatch.setattr(serving, "number_messages", lambda *_: None)
+    monkeypatch.setattr(serving, "take_back_messages", lambda numbers, ids: taken_back.extend(ids.tolist()))
+    monkeypatch.setattr(serving, "_serve", lambda t, payloads, count: 1)
+    columns = np.arange(24).reshape(6, 4)
+    t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0], log=None, side=None, numbers=None)
+    t.columns, t.words[at.SERVICE_ROWS], t.words[at.SERVICE_FUNCTION] = columns.ravel(), 4, at.ECHO + 1
+    t.words[at.COMMIT_POSITION] = 96
+    plain(serving._deliver)(t)
+
+    assert taken_back == columns[serving.SESSION_IDS, 1:3].tolist()
+    assert t.service_cursor == [columns[serving.EXTRA, 0]] * 2 and t.words[at.REASON] == at.SERVICES
+    assert t.words[at.SERVICE_TIME] == columns[serving.TIMESTAMPS, 0]
 
 
 # ---- clients
