@@ -104,14 +104,19 @@ class Rows(list):
         ]
 
 
+def restore_to_time_of(version, table):
+    """Commits of such a RESTORE do not say which version it was."""
+    at = next(commit["timestamp"] for commit in table.history() if commit["version"] == version)
+    table.restore(dt.datetime.fromtimestamp((at + 1) / 1000, dt.UTC))
+
+
 @pytest.mark.parametrize("name", ["log", "sessions", "timers", "leadership_terms"])
 @pytest.mark.parametrize("to", ["a version", "the empty one", "a time"])
 def test_after_a_restore_delta_rs_goes_on_where_the_restored_rows_end(small, member_dir, tmp_path, name, to):
     shutil.copytree(small / name, tmp_path / name)
     table = deltalake.DeltaTable(str(tmp_path / name))
     if to == "a time":
-        at = next(commit["timestamp"] for commit in table.history() if commit["version"] == 1)
-        table.restore(dt.datetime.fromtimestamp((at + 1) / 1000, dt.UTC))
+        restore_to_time_of(1, table)
     else:
         table.restore(1 if to == "a version" else 0)
     assert len(rows(tmp_path / name)) < len(rows(small / name)) or name != "log"
@@ -153,7 +158,7 @@ def test_a_restore_while_delta_rs_rests_is_seen_at_its_next_look(small, member_d
         def wait(self, seconds):
             self.looks += 1
             if self.looks == 1:
-                deltalake.DeltaTable(str(tmp_path / "log")).restore(1)
+                restore_to_time_of(1, deltalake.DeltaTable(str(tmp_path / "log")))
             return self.is_set()
 
     monkeypatch.setattr(delta_rs, "interrupts", Rests)
