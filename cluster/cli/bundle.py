@@ -19,15 +19,17 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cluster.cli.connecting import connects
+from cluster.cli.events import log_ends
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.verbs import AsJson, print_result
-from cluster.errors import ClusterError, StorageErrors
+from cluster.errors import ClusterError, StorageErrors, printable
 from cluster.transport.event_logs import LOG_NAMES
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
@@ -49,8 +51,9 @@ node.log. The file has versions, clocks and the verdict of `cluster status`. Of 
 effective configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan,
 errors, file sizes and free disk space. It has no certificate, key, token or password, no message, and nothing
 that services print. Unpack it and begin with status.txt; `cluster events --dir FOLDER` prints the logs of all
-members in order of time. With --endpoints the file has only what members report over the network: the
-verdict, `cluster tool describe`, and the versions on this host. Without --dir and --endpoints the command
+members in order of time. With --endpoints the file has what members report over the network: the verdict,
+`cluster tool describe`, their logs, and the versions on this host. A member that does not answer is named on
+standard error; the exit status is 1 if none answers. Without --dir and --endpoints the command
 asks CLUSTER_ENDPOINTS, else reads the directory in CLUSTER_DIR, else ./cluster-data.
 """
 
@@ -76,6 +79,9 @@ def bundle(
     members = [] if directory is None else _members(directory)
     if config is not None and len(members) != 1:
         raise typer.BadParameter("give --dir of the one member that it configures", param_hint="--config")
+    afar = {} if endpoints is None else log_ends(endpoints, LOG_BYTES_MAX)
+    for error in (each for each in afar.values() if isinstance(each, ClusterError)):
+        print(f"{printable(str(error))}: nothing of this member is in the file", file=sys.stderr)
     where = ("--endpoints", str(endpoints)) if directory is None else ("--dir", str(directory))
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
@@ -83,7 +89,7 @@ def bundle(
     with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
         os.chmod(file, 0o600)
         count = 0
-        for path, data in _contents(where, members, config):
+        for path, data in chain(_contents(where, members, config), _logs_of(afar)):
             info = tarfile.TarInfo(f"{name}/{path}")
             info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
             archive.addfile(info, io.BytesIO(data))
@@ -91,6 +97,8 @@ def bundle(
     size = file.stat().st_size
     done = {"file": str(file), "files": count, "bytes": size}
     print_result(as_json, done, f"{file}: {count} files, {size:,} bytes")
+    if afar and all(isinstance(each, ClusterError) for each in afar.values()):
+        raise typer.Exit(1)
 
 
 def _members(directory: Path) -> list[Path]:
@@ -128,6 +136,12 @@ def _contents(
         for path in (*(member / name for name in logs), *(member / "cluster" / name for name in NOTES)):
             if path.is_file():
                 yield f"{folder}/{path.name}", _end_of(path)
+
+
+def _logs_of(afar: dict[int, dict[str, bytes] | ClusterError]) -> Iterator[tuple[str, bytes]]:
+    for member_id, logs in afar.items():
+        if not isinstance(logs, ClusterError):
+            yield from ((f"member-{member_id}/{name}", end) for name, end in logs.items())
 
 
 def _json(value: Any) -> bytes:

@@ -29,6 +29,7 @@ from cluster.protocol.link import EventLines, EventsRequest
 from cluster.transport.event_logs import LOG_NAMES, EventLogs
 
 if TYPE_CHECKING:
+    from cluster.transport.endpoint import Endpoint
     from cluster.transport.log_client import LogClient
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -242,15 +243,11 @@ class RemoteLogs:
 
     def _find_members(self) -> None:
         """Each says where the others are."""
-        from cluster.transport.member_status import log_client_opener
-        from cluster.transport.tls import tls_in
-
         known = members_at(self.endpoints)
         ask_members(known)
-        open_client, tls = log_client_opener(None), tls_in(os.environ)
         for endpoint in known.values():
             if str(endpoint) not in self._logs:
-                read = partial(_asked, open_client(endpoint, TIMEOUT_S, tls))
+                read = _reader(endpoint)
                 self._logs[str(endpoint)] = [
                     EventLog(read, log, str(endpoint), self.tail_bytes, self.since)
                     for log in range(len(LOG_NAMES))
@@ -271,6 +268,37 @@ def _ask(logs: list[EventLog]) -> list[Iterator[Event]] | ClusterError:
         return [log.lines() for log in logs]
     except ClusterError as error:
         return error
+
+
+def log_ends(endpoints: str, size: int) -> dict[int, dict[str, bytes] | ClusterError]:
+    """The last bytes of each member's logs by name, or why it does not answer; by id, as of ``ask_members``.
+
+    Raises ConfigurationError.
+    """
+    known = members_at(endpoints)
+    answers = ask_members(known)
+
+    def ends_of(member_id: int) -> dict[str, bytes] | ClusterError:
+        if isinstance(answer := answers[member_id], ClusterError):
+            return answer
+        read = _reader(known[member_id])
+        try:
+            found = [read(EventsRequest(0, 0, -size, 0, log)) for log in range(len(LOG_NAMES))]
+        except ClusterError as error:
+            return error
+        ends = (b"".join(block.lines for block in blocks) for blocks in found)
+        return {name: end for name, end in zip(LOG_NAMES, ends, strict=True) if end}
+
+    with ThreadPoolExecutor(len(answers)) as pool:
+        return dict(zip(answers, pool.map(ends_of, answers), strict=True))
+
+
+def _reader(endpoint: Endpoint) -> Callable[[EventsRequest], list[EventLines]]:
+    """Asks the member there for its logs."""
+    from cluster.transport.member_status import log_client_opener
+    from cluster.transport.tls import tls_in
+
+    return partial(_asked, log_client_opener(None)(endpoint, TIMEOUT_S, tls_in(os.environ)))
 
 
 def _asked(client: LogClient, request: EventsRequest) -> list[EventLines]:

@@ -93,16 +93,30 @@ def test_the_configuration_of_a_member_may_lie_elsewhere(run, tmp_path):
     assert status == 2 and "give --dir of the one member" in err and not (tmp_path / "two.tar.gz").exists()
 
 
-def test_from_afar_it_has_what_members_tell(run, tmp_path):
+def test_from_afar_it_has_what_members_tell_and_their_logs(run, tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path)) as node:
         await_that(lambda: node.is_leader, "it leads")
         at = node.config.member.ingress_endpoint
-        status, out, err = run("--endpoints", at, "--out", tmp_path / "afar.tar.gz")
-    assert (status, err) == (0, ""), out
+        status, _, err = run("--endpoints", f"{at},127.0.0.1:1", "--out", tmp_path / "afar.tar.gz")
+    assert status == 0 and err.startswith("127.0.0.1:1: ") and err.count("\n") == 1
     found = contents(tmp_path / "afar.tar.gz")
-    assert set(found) == {"versions.json", "clocks.json", "status.txt", "status.json", "describe.json"}
-    assert b": 1 member, member 0 leads" in found["status.txt"]
+    logs = {name: data for name, data in found.items() if name.endswith(".log")}
+    assert b"LEADER_READY -> CLOSED" in logs["member-0/node.log"]
+    assert set(found) - set(logs) == {
+        "versions.json",
+        "clocks.json",
+        "status.txt",
+        "status.json",
+        "describe.json",
+    }
+    assert b"member 0 leads" in found["status.txt"]
     assert json.loads(found["describe.json"])
+
+
+def test_from_afar_nobody_may_answer(run, tmp_path):
+    status, _, err = run("--endpoints", "127.0.0.1:1", "--out", tmp_path / "afar.tar.gz")
+    assert status == 1 and err.startswith("127.0.0.1:1: ")
+    assert len(contents(tmp_path / "afar.tar.gz")) == 5
 
 
 def test_a_directory_without_members_is_named_and_no_file_is_written(run, tmp_path):
