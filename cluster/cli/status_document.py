@@ -323,7 +323,7 @@ def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
                 return by_log(log, recorded, epoch_ms())
             extent = log.extent()
             found: Member = by_log(log, extent.written, epoch_ms())
-            entries = log.state.log_entries
+            entries, damage = log.state.log_entries, [*log.damage]
     except ClusterError as error:
         return {} if is_alive else {"damage": str(error)}
     if not is_alive:
@@ -334,4 +334,6 @@ def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
             "appendPosition": extent.written,
             "leadershipTermId": max(terms, default=None),
         }
+        if damage:
+            found["damage"] = "; ".join(map(str, damage))
     return found

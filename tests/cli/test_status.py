@@ -5,6 +5,7 @@ import shutil
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -196,6 +197,17 @@ def test_a_damaged_catalog_is_named_beside_the_members_that_can_be_read(run, tmp
     members = json.loads(out)["members"]
     assert ended == 1 and [("damage" in member) for member in members] == [False, True]
     assert "archive.catalog" in members[1]["damage"]
+
+
+def test_a_damaged_recording_log_is_named_of_a_member_that_does_not_run(run, tmp_path):
+    for member_id in range(2):
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+    (tmp_path / "c/member-1/cluster/recording.log").write_bytes(Random(1).randbytes(100))
+
+    members = json.loads(run("--dir", "c", "--json")[1])["members"]
+
+    assert [("damage" in member) for member in members] == [False, True]
+    assert "recording.log at offset 44: entry type" in members[1]["damage"]
 
 
 def test_one_that_runs_and_leads_is_healthy(run, tmp_path):
