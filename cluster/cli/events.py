@@ -104,13 +104,23 @@ def events(
     else:
         logs.extend(logs_in(directory, since=after))
     while True:
-        for event in by_time(logs):
+        found = by_time(logs)
+        _check_ids(members or [], logs)
+        for event in found:
             is_wanted = event.time >= after and LEVELS.index(event.level) >= LEVELS.index(level)
             if is_wanted and (not members or event.member in members):
                 print(json.dumps(event.fields) if as_json else event_text(event), flush=follow)
         if not follow:
             raise typer.Exit(int(any(isinstance(each, RemoteLogs) and each.are_silent for each in logs)))
         time.sleep(POLL_S)
+
+
+def _check_ids(wanted: list[int], logs: list[Lines]) -> None:
+    """Refuse who is not there, unless somebody does not answer who may be it."""
+    there = {member_id for log in logs for member_id in log.member_ids}
+    missing = [member_id for member_id in wanted if member_id not in there]
+    if missing and min(there, default=-1) >= 0:
+        raise ConfigurationError(f"no member {missing[0]} here: {', '.join(map(str, sorted(there)))}")
 
 
 def _say_missing(error: ClusterError) -> None:
@@ -158,9 +168,10 @@ def logs_in(directory: Path, tail_bytes: int = 0, since: datetime = EPOCH) -> li
     for folder in [directory, *folders]:
         if not any((folder / f"{name}{end}").exists() for name in LOG_NAMES for end in ("", ".1")):
             continue
-        member = EventLogs(str(folder), member_id_of(folder))
+        member_id = member_id_of(folder)
+        read = EventLogs(str(folder), member_id).lines
         found += [
-            EventLog(member.lines, log, str(folder), tail_bytes, since) for log in range(len(LOG_NAMES))
+            EventLog(read, log, str(folder), tail_bytes, since, member_id) for log in range(len(LOG_NAMES))
         ]
     if not found:
         raise NotAClusterDirectory(
@@ -179,14 +190,20 @@ class EventLog:
         place: str,
         tail_bytes: int = 0,
         since: datetime = EPOCH,
+        member_id: int = -1,
     ) -> None:
-        """``log`` is a number in LOG_NAMES, ``place`` whose it is."""
+        """``log`` is a number in LOG_NAMES, ``place`` and ``member_id`` whose it is."""
         self._read = read
         self._name = f"{place}/{LOG_NAMES[log]}"
         self._request = EventsRequest(0, 0, -tail_bytes, int(since.timestamp() * 1000), log)
-        self._member = -1
+        self._member = member_id
         self._time = EPOCH
         self._rest = b""
+
+    @property
+    def member_ids(self) -> set[int]:
+        """Of members; a backup has none."""
+        return {self._member} - {-1}
 
     def lines(self) -> Iterator[Event]:
         """What has come since the last call, in the order in which it was written."""
@@ -227,6 +244,7 @@ class RemoteLogs:
     tail_bytes: int = 0
     _silent: set[str] = field(default_factory=set)
     _logs: dict[str, list[EventLog]] = field(default_factory=dict)
+    member_ids: set[int] = field(default_factory=set)  # below 0 of a member that has not said its id
 
     def lines(self) -> Iterator[Event]:
         """What has come since the last call, by time. Raises ConfigurationError."""
@@ -245,6 +263,7 @@ class RemoteLogs:
         """Each says where the others are."""
         known = members_at(self.endpoints)
         ask_members(known)
+        self.member_ids = set(known)
         for endpoint in known.values():
             if str(endpoint) not in self._logs:
                 read = _reader(endpoint)
@@ -319,8 +338,14 @@ def _said(fields: dict[str, Any]) -> str:
         who = fields.get("principal") or "somebody"
         return f"refused {fields['what']} to {who} at {fields.get('peer')}: {fields.get('why')}"
     known = ("event", "level", "timestamp", "time", "member", "file", "trace", "stacks")
-    rest = "".join(f" {key}={value}" for key, value in fields.items() if key not in known)
-    return f"{fields.get('event')}{rest}"
+    texts = (_field_text(key, value) for key, value in fields.items() if key not in known)
+    return f"{fields.get('event')}{''.join(texts)}"
+
+
+def _field_text(key: str, value: Any) -> str:
+    if key == "in_order":
+        return " in order" if value else ""
+    return f" ({value} more)" if key == "more" else f" {key}={value}"
 
 
 def event_text(event: Event) -> str:

@@ -62,11 +62,26 @@ def test_lines_of_all_members_stand_in_the_order_of_time(run, here):
 def test_lines_are_chosen_by_time_level_and_member_and_stay_as_they_were_in_json(run, here):
     assert len(run("--since", "2026-01-27T12:00:04+00:00")[1].splitlines()) == 3
     assert len(run("--level", "warning")[1].splitlines()) == 3
-    assert run("--since", "1s")[1] == "" and run("--member", "7")[1] == ""
+    assert run("--since", "1s")[1] == ""
+    assert run("--member", "0")[1].count("\n") == 3
     first = json.loads(run("--json")[1].splitlines()[0])
     assert first == json.loads(line(1, "starts", member=0, pid=17)) | {
         "file": "cluster-data/member-0/node.log"
     }
+
+
+@pytest.mark.parametrize(
+    "fields, told",
+    [
+        ({"event": "ends", "in_order": True}, "ends in order"),
+        ({"event": "ends", "in_order": False}, "ends"),
+        ({"event": "refused", "why": "x", "more": 46}, "refused why=x (46 more)"),
+    ],
+)
+def test_fields_that_are_words_are_read_as_words(run, here, fields, told):
+    with (here / "member-1/node.log").open("a") as log:
+        log.write(line(7, **fields))
+    assert run("--since", "2026-01-27T12:00:07Z")[1][31:] == f"{told}\n"
 
 
 def test_an_error_is_one_line_that_leaves_its_traceback_to_json(run, here):
@@ -131,6 +146,7 @@ def test_how_long_ago_is_given_with_its_unit():
     [
         (["--since", "5x"], "--since is '5x'; expected how long ago"),
         (["--level", "loud"], "--level is 'loud'; expected one of debug"),
+        (["--member", "0", "--member", "7"], "no member 7 here: 0, 1"),
         (["--dir", "nowhere"], "nowhere: no such directory"),
         (["--dir", "."], ".: no node.log, backup.log, audit.log, audit-metrics.log is in it"),
     ],
@@ -171,6 +187,7 @@ class Elsewhere:
                 yield EndOfStream(0, 0, LinkErrorCode.OK)
 
         def answers(known):
+            known[0] = known.pop(-1)
             known[1] = parse_endpoint("db1:9000")  # as each member says of the others
 
         monkeypatch.setattr(events, "ask_members", answers)
@@ -188,6 +205,8 @@ def test_members_elsewhere_have_the_same_story(run, elsewhere):
     ended, out, _ = run("--endpoints", "db0:9000")
     assert (ended, out) == (0, run()[1])
     assert run("--endpoints", "db0:9000", "--since", "2026-01-27T12:00:04Z")[1].count("\n") == 3
+    ended, _, told = run("--endpoints", "db0:9000", "--member", "7")
+    assert ended == 2 and "no member 7 here: 0, 1" in told
     files = [json.loads(text)["file"] for text in run("--endpoints", "db0:9000", "--json")[1].splitlines()]
     assert files[:2] == ["db0:9000/node.log", "db1:9000/node.log"]
 
