@@ -16,7 +16,7 @@ import signal
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from importlib import metadata
 from itertools import chain
@@ -39,6 +39,34 @@ PACKAGES = ("pyspark-cluster", "numba", "numpy", "pyarrow", "grpcio", "cryptogra
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
+README = """\
+What `cluster bundle` collected of a cluster. Begin with status.txt. `cluster events --dir .` in this folder
+prints the logs of all members in order of time.
+
+status.txt              what `cluster status` says: the verdict, its reasons, and what to do
+status.json             the same as a document; docs/status.md explains its keys
+versions.json           Python, packages, kernel and processor of the host where the bundle was written
+clocks.json             the time on that host
+describe.json           what running members say of themselves; only of --endpoints
+
+Of each member, in a folder of its own:
+
+node.log                what happened, a JSON object a line, its last 8 MiB; NAME.log.1 is the file before
+stacks.txt              the last stacks of its threads in node.log, the innermost call last
+backup.log              as node.log, of a backup
+audit.log               requests that were refused, and what administrators did
+audit-metrics.log       the same of the process that serves metrics
+configuration.json      each key with its value and where that is from
+counters.json           the counters, as in `cluster top --counters`
+describe.json           the mark files: which processes own the directory
+recording-log.json      terms and snapshots
+recovery-plan.json      what a start would load and replay
+errors.json             the distinct errors, each with its count
+archive.json            the recordings in the archive's catalog
+disk.json               sizes of all files, and free space
+data-loss-accepted      there if `cluster tool accept-data-loss` was run
+"""
+
 EPILOG = """\b
 Examples:
   cluster bundle --dir cluster-data
@@ -50,11 +78,11 @@ The members may be running or stopped. A running member first writes the stacks 
 node.log. The file has versions, clocks and the verdict of `cluster status`. Of each member it has the
 effective configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan,
 errors, file sizes and free disk space. It has no certificate, key, token or password, no message, and nothing
-that services print. Unpack it and begin with status.txt; `cluster events --dir FOLDER` prints the logs of all
-members in order of time. With --endpoints the file has what members report over the network: the verdict,
-`cluster tool describe`, their logs, and the versions on this host. A member that does not answer is named on
-standard error; the exit status is 1 if none answers. Without --dir and --endpoints the command
-asks CLUSTER_ENDPOINTS, else reads the directory in CLUSTER_DIR, else ./cluster-data.
+that services print. Unpack it and begin with README.txt, which says what each file is. With --endpoints the
+file has what members report over the network: the verdict, `cluster tool describe`, their logs, and the
+versions on this host. A member that does not answer is named on standard error; the exit status is 1 if none
+answers. Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else reads the directory in
+CLUSTER_DIR, else ./cluster-data.
 """
 
 
@@ -89,7 +117,7 @@ def bundle(
     with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
         os.chmod(file, 0o600)
         count = 0
-        for path, data in chain(_contents(where, members, config), _logs_of(afar)):
+        for path, data in _with_stacks(chain(_contents(where, members, config), _logs_of(afar))):
             info = tarfile.TarInfo(f"{name}/{path}")
             info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
             archive.addfile(info, io.BytesIO(data))
@@ -114,6 +142,7 @@ def _members(directory: Path) -> list[Path]:
 def _contents(
     where: tuple[str, str], members: list[Path], config: Path | None
 ) -> Iterator[tuple[str, bytes]]:
+    yield "README.txt", README.encode()
     yield "versions.json", _json(_versions())
     yield "clocks.json", _json(_clocks())
     yield "status.txt", _said("status", *where)
@@ -142,6 +171,26 @@ def _logs_of(afar: dict[int, dict[str, bytes] | ClusterError]) -> Iterator[tuple
     for member_id, logs in afar.items():
         if not isinstance(logs, ClusterError):
             yield from ((f"member-{member_id}/{name}", end) for name, end in logs.items())
+
+
+def _with_stacks(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, bytes]]:
+    """Beside each node.log the last stacks in it, as text."""
+    for path, data in files:
+        yield path, data
+        folder, _, name = path.rpartition("/")
+        if name == "node.log" and (found := _last_stacks(data)) is not None:
+            threads = (f"thread {thread}\n{''.join(calls)}" for thread, calls in found["stacks"].items())
+            yield f"{folder}/stacks.txt", "\n".join([f"at {found['timestamp']}\n", *threads]).encode()
+
+
+def _last_stacks(log: bytes) -> dict[str, Any] | None:
+    for line in reversed(log.splitlines()):
+        if b'"stacks"' in line:
+            with contextlib.suppress(ValueError):
+                found: dict[str, Any] = json.loads(line)
+                if "stacks" in found:
+                    return found
+    return None
 
 
 def _json(value: Any) -> bytes:

@@ -16,6 +16,11 @@ from tests.security.planted import Planted
 
 GROUP = "bundle"
 PAYLOAD = b"payload of somebody's message"
+STACKS = """\
+{"timestamp": "12:00", "event": "stacks", "stacks": {"7": ["  File old\\n"]}}
+{"timestamp": "13:00", "event": "stacks", "stacks": {"7": [" File a\\n", " File b\\n"], "8": [" File c\\n"]}}
+{"timestamp": "14:00", "event": "ha
+"""
 
 
 def a_cluster_with_secrets(folder: Path) -> tuple[Path, Planted]:
@@ -32,7 +37,7 @@ def a_cluster_with_secrets(folder: Path) -> tuple[Path, Planted]:
         (member / "output.log").write_bytes(
             b"a service prints " + (planted.secrets / "password").read_bytes()
         )
-        (member / "node.log").write_text('{"event": "starts"}\n')
+        (member / "node.log").write_text('{"event": "starts"}\n' + STACKS)
         write(
             member / "node.toml",
             {
@@ -75,12 +80,28 @@ def test_a_bundle_describes_each_member_in_files_that_programs_read(run, tmp_pat
         if name.endswith(".json") and "counters" not in name
     }
     assert {"versions.json", "clocks.json", "status.json"} < set(described)
-    assert set(found) - set(described) == {"status.txt", "member-1/node.log", "member-1/counters.json"}
+    assert set(found) - set(described) == {
+        "README.txt",
+        "status.txt",
+        "member-1/node.log",
+        "member-1/stacks.txt",
+        "member-1/counters.json",
+    }
     assert found["status.txt"].startswith(b"unavailable: 1 member, nobody leads")
     keys = {key["key"]: key for key in described["member-1/configuration.json"]["keys"]}
     assert keys["authenticator"]["value"] == "token"
     assert described["member-1/recording-log.json"][0]["type"] == "TERM"
     assert "cluster/recording.log" in described["member-1/disk.json"]["files"]
+
+
+def test_a_bundle_says_what_its_files_are_and_has_the_last_stacks_as_text(run, tmp_path):
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    assert run("--dir", folder, "--out", tmp_path / "all.tar.gz")[0] == 0
+    found = contents(tmp_path / "all.tar.gz")
+    described = {line.split()[0] for line in found["README.txt"].decode().splitlines() if "  " in line}
+    assert {Path(name).name for name in found} - {"README.txt"} <= described
+    said = "at 13:00\n\nthread 7\n File a\n File b\n\nthread 8\n File c\n"
+    assert found["member-1/stacks.txt"].decode() == said
 
 
 def test_the_configuration_of_a_member_may_lie_elsewhere(run, tmp_path):
@@ -103,6 +124,7 @@ def test_from_afar_it_has_what_members_tell_and_their_logs(run, tmp_path):
     logs = {name: data for name, data in found.items() if name.endswith(".log")}
     assert b"LEADER_READY -> CLOSED" in logs["member-0/node.log"]
     assert set(found) - set(logs) == {
+        "README.txt",
         "versions.json",
         "clocks.json",
         "status.txt",
@@ -116,7 +138,7 @@ def test_from_afar_it_has_what_members_tell_and_their_logs(run, tmp_path):
 def test_from_afar_nobody_may_answer(run, tmp_path):
     status, _, err = run("--endpoints", "127.0.0.1:1", "--out", tmp_path / "afar.tar.gz")
     assert status == 1 and err.startswith("127.0.0.1:1: ")
-    assert len(contents(tmp_path / "afar.tar.gz")) == 5
+    assert len(contents(tmp_path / "afar.tar.gz")) == 6
 
 
 def test_a_directory_without_members_is_named_and_no_file_is_written(run, tmp_path):
