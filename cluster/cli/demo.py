@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.compile import compile_first
+from cluster.cli.durations import duration_option
 from cluster.cli.members import own_directory
 from cluster.cli.verbs import json_option
 from cluster.errors import ClusterError, StorageErrors, TimedOut
@@ -62,7 +63,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 EPILOG = f"""\b
 Examples:
   cluster demo
-  cluster demo --seconds 60 --dir demo-data
+  cluster demo --seconds 60s --dir demo-data
   cluster demo --json
 
 It needs no Spark. A supervised client sends {MESSAGES_PER_S:,} messages a second, each of which a majority
@@ -78,7 +79,7 @@ leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMember
 
 @app.command(epilog=EPILOG)
 def demo(
-    seconds: Annotated[int, typer.Option(help="How long to send, in seconds.", min=1)] = 30,
+    seconds: Annotated[float, duration_option(help="How long to send.", default="30s", least="1s")] = 30.0,
     directory: Annotated[
         Path | None, own_directory("Make the members' directories in this folder, and keep them.")
     ] = None,
@@ -112,7 +113,7 @@ def _directory(given: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _check_room(path: Path, seconds: int) -> None:
+def _check_room(path: Path, seconds: float) -> None:
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     needed = MEMBERS * (seconds * MESSAGES_PER_S * BYTES_PER_MESSAGE + FILE_BYTES)
     if (free := shutil.disk_usage(there).free) < needed:
@@ -122,7 +123,7 @@ def _check_room(path: Path, seconds: int) -> None:
         )
 
 
-def _run(path: Path, base_port: int, seconds: int, console: Console) -> dict[str, Any]:
+def _run(path: Path, base_port: int, seconds: float, console: Console) -> dict[str, Any]:
     """The report. Raises ClusterError when a member ends that was not killed here."""
     compile_first()
     from cluster.cli import demo_report
@@ -195,7 +196,7 @@ class _Demo:
     def _now_s(self) -> float:
         return time.monotonic() - self._began
 
-    def go_on(self, seconds: int) -> None:
+    def go_on(self, seconds: float) -> None:
         """Kill for so many seconds; return when all that was sent is answered and all members are level."""
         while (now_s := self._now_s) < seconds or self._shown < len(self._kills):
             self._turn()

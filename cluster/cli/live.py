@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cluster.cli.connecting import connects
+from cluster.cli.durations import duration_option
 from cluster.cli.members import OptionalEndpoints, optional_directory, place, text_or_none
 from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
 
@@ -26,7 +27,7 @@ EPILOG = """\b
 Examples:
   cluster live
   cluster live --endpoints 127.0.0.1:9000 --port 8080
-  cluster live --dir cluster-data --out story.html --seconds 30
+  cluster live --dir cluster-data --out story.html --seconds 30s
   cluster live --story story.html
   cluster live --buttons
 
@@ -58,7 +59,7 @@ def live(
         Path | None, typer.Option(metavar="FILE", help="Write a story to this file, and serve nothing.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(help="Length of the story of a running cluster, in seconds.", min=0)
+        float, duration_option(help="Length of the story of a running cluster.", default="10s")
     ] = 10.0,
 ) -> None:
     """Show a cluster on a web page: its members, terms, positions, rates and events."""

@@ -78,7 +78,7 @@ def test_the_exit_status_is_1_when_a_message_is_lost_or_doubled(monkeypatch, cap
 
 
 def test_a_demo_without_room_on_the_disk_does_not_begin(tmp_path, capsys):
-    assert main(["demo", "--dir", str(tmp_path / "new"), "--seconds", "1000000000"]) == 1
+    assert main(["demo", "--dir", str(tmp_path / "new"), "--seconds", "12000d"]) == 1
     assert "give another place with --dir, or fewer --seconds" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -88,7 +88,7 @@ def test_a_full_folder_for_temporary_files_is_an_error_in_a_line(monkeypatch, ca
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
-    assert main(["demo", "--seconds", "1"]) == 1
+    assert main(["demo", "--seconds", "1s"]) == 1
     assert "no temporary folder can be made: No space left on device" in capsys.readouterr().err
     with pytest.raises(StorageError, match="no temporary folder can be made"):
         member_snapshots._temporary_folder()

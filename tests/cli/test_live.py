@@ -117,7 +117,7 @@ def test_a_stopped_directory_becomes_a_story_which_is_served_whole(run, tmp_path
 
     served = []
     monkeypatch.setattr(live, "_serve", lambda *given: served.append(given))
-    assert run("--story", out, "--port", "8080")[0] == 0
+    assert run("--story", out, "--port", "8080", "--seconds", "2s")[0] == 0
     assert served == [(out.read_text(), None, 8080)]
     assert run("--dir", tmp_path / "c", "--buttons")[0] == ConfigurationError.exit_status
     assert run("--story", tmp_path / "none.html")[0] == StorageError.exit_status
