@@ -13,7 +13,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
 from cluster.cli.members import OptionalEndpoints, optional_directory, place, text_or_none
-from cluster.errors import NotAClusterDirectory, PortInUse, StorageErrors
+from cluster.errors import NotAClusterDirectory, PortInUse
 
 if TYPE_CHECKING:
     from cluster.cli.live_buttons import MemberButtons
@@ -66,14 +66,14 @@ def live(
     from cluster.cli.events import last_logs
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_clients import ClientRates
-    from cluster.cli.live_story import Frame, Looks, frames_of_events, page, write_text
+    from cluster.cli.live_story import Frame, Looks, frames_of_events, page, story_page, write_text
     from cluster.cli.status_document import status_document
     from cluster.reader.log_reader import LogReader
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
         raise typer.BadParameter("give only one of --dir, --endpoints and --story", param_hint="--dir")
     if story is not None:
-        _serve(_read(story), None, port)
+        _serve(story_page(story), None, port)
         return
     directory, endpoints = place(directory, endpoints)
 
@@ -103,11 +103,6 @@ def live(
             frames.append(looks.frame())
     write_text(out, page(frames))
     print(f"{out}: {len(frames)} frames")
-
-
-def _read(story: Path) -> str:
-    with StorageErrors(story, "cannot be read"):
-        return story.read_text()
 
 
 def _serve(text: str, looks: Looks | None, port: int, buttons: MemberButtons | None = None) -> None:

@@ -22,7 +22,7 @@ from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
 from cluster.cli.live_clients import ClientRates
 from cluster.cli.live_messages import moved_messages
 from cluster.cli.status_document import SECOND_LOOK_S
-from cluster.errors import StorageErrors
+from cluster.errors import ConfigurationError, StorageErrors
 
 # "status"; and since the frame before: "events", lines for people, "messages", "clients" that have sent.
 Frame = dict[str, Any]
@@ -31,6 +31,7 @@ EVENTS_MAX = 200  # of one frame; the last ones
 MESSAGES_MAX = 300
 MOMENT_S = 2.0
 STORY_AT = "/*STORY*/null"
+_STORY = re.compile(r"^const STORY = [\[{]", re.MULTILINE)  # of any release
 _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
 _TERM = re.compile(r"\bterm (\d+)")
@@ -126,6 +127,17 @@ def write_text(path: Path, text: str) -> None:
     """Raises StorageError."""
     with StorageErrors(path, "cannot be written"):
         path.write_text(text)
+
+
+def story_page(path: Path) -> str:
+    """The page that is in a file. Raises StorageError, ConfigurationError."""
+    with StorageErrors(path, "cannot be read"):
+        text = path.read_text(errors="replace")
+    if _STORY.search(text) is None:
+        raise ConfigurationError(
+            f"{path}: no story; `cluster live --out` and `cluster story --html` write one"
+        )
+    return text
 
 
 def page(played: list[Frame] | dict[str, Any] | None = None) -> str:

@@ -124,6 +124,13 @@ def test_a_stopped_directory_becomes_a_story_which_is_served_whole(run, tmp_path
     assert run("--story", out, "--dir", tmp_path)[0] == 2
 
 
+@pytest.mark.parametrize("data", [b"<html>junk", b"\xff\x00", page().encode()])
+def test_a_file_that_is_no_story_is_refused(run, tmp_path, data):
+    (tmp_path / "junk.html").write_bytes(data)
+    ended, out, err = run("--story", tmp_path / "junk.html")
+    assert (ended, out) == (2, "") and f"{tmp_path}/junk.html: no story" in err
+
+
 def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_path):
     looks = []
 
