@@ -39,6 +39,7 @@ from cluster.reader.member_directory import (
     find_cluster_directory,
     holds_lock,
     mark_directory,
+    members_in,
 )
 from cluster.transport.clock import epoch_ms
 
@@ -137,13 +138,17 @@ def dump(
     epilog=_example(
         "verify --dir cluster-data/member-0",
         "verify --dir member-0 --all --checksum crc32c",
+        "verify --dir cluster-data",
         more="Checksums are verified where frames have them. A recording that fails is marked INVALID, one\n"
         "that passes VALID. An end that a crash left open is written into the catalog. An archive that\n"
-        "is in use, or cannot be written, is only read.",
+        "is in use, or cannot be written, is only read. Of a whole cluster one member is verified after\n"
+        "another.",
     )
 )
 def verify(
-    directory: Directory,
+    directory: Annotated[
+        Path, own_directory("A member's directory, its archive directory, or a whole cluster's.")
+    ],
     recording_id: RecordingId = None,
     all_segments: AllSegments = False,
     checksum: Annotated[
@@ -154,35 +159,18 @@ def verify(
 ) -> None:
     """Check that recordings are complete and undamaged; the exit status is 1 if one is not."""
     used = checksum_named(checksum)
-    archive = _archive_directory(directory)
+    members = members_in(OsFiles(), str(directory))
     is_well = True
-    with _opened_if_free(archive) as (catalog, can_write):
-        for entry in _chosen(catalog, recording_id):
-            if entry.header.state is RecordingState.DELETED:
-                continue
-            verified = verify_recording(
-                OsFiles(),
-                archive,
-                catalog,
-                entry,
-                all_segments=all_segments,
-                checksum=used,
-                end_position=None if can_write else _live_end(archive, entry),
-            )
-            if can_write:
-                settle(catalog, verified, epoch_ms())
-            is_well = is_well and verified.damage is None
-            outcome = {
-                "recordingId": verified.recording_id,
-                "ok": verified.damage is None,
-                "stopPosition": verified.stop_position,
-                "error": None if verified.damage is None else str(verified.damage),
-            }
-            said = "OK" if verified.damage is None else f"ERR: {verified.damage}"
-            print_result(as_json, outcome, f"(recordingId={verified.recording_id}) {said}")
-        if catalog.damage is not None:
-            _complain(catalog.damage)
+    for member in members:
+        if not as_json:
+            print(member, flush=True)
+        try:
+            is_well &= _verify(Path(member), recording_id, all_segments, used, as_json)
+        except ClusterError as damage:
+            _complain(damage)
             is_well = False
+    if not members:
+        is_well = _verify(directory, recording_id, all_segments, used, as_json)
     if not is_well:
         raise typer.Exit(1)
 
@@ -363,6 +351,43 @@ def _opened_if_free(archive: str) -> Iterator[tuple[CatalogFile, bool]]:
             print(f"warning: nothing will be changed: {error}", file=sys.stderr)
             found = _catalog(archive), False
         yield found
+
+
+def _verify(
+    directory: Path, recording_id: int | None, all_segments: bool, used: Checksum | None, as_json: bool
+) -> bool:
+    """Say of each recording whether it is well; return whether all are. Raises ClusterError."""
+    archive = _archive_directory(directory)
+    is_well = True
+    with _opened_if_free(archive) as (catalog, can_write):
+        for entry in _chosen(catalog, recording_id):
+            if entry.header.state is RecordingState.DELETED:
+                continue
+            verified = verify_recording(
+                OsFiles(),
+                archive,
+                catalog,
+                entry,
+                all_segments=all_segments,
+                checksum=used,
+                end_position=None if can_write else _live_end(archive, entry),
+            )
+            if can_write:
+                settle(catalog, verified, epoch_ms())
+            is_well = is_well and verified.damage is None
+            outcome = {
+                "dir": str(directory),
+                "recordingId": verified.recording_id,
+                "ok": verified.damage is None,
+                "stopPosition": verified.stop_position,
+                "error": None if verified.damage is None else str(verified.damage),
+            }
+            said = "OK" if verified.damage is None else f"ERR: {verified.damage}"
+            print_result(as_json, outcome, f"(recordingId={verified.recording_id}) {said}")
+        if catalog.damage is not None:
+            _complain(catalog.damage)
+            is_well = False
+    return is_well
 
 
 def _mark_header(archive: str) -> ArchiveMarkFileHeader | None:

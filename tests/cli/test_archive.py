@@ -148,6 +148,22 @@ def test_verify_names_file_offset_what_was_expected_and_what_is_there(run, tmp_p
     assert what in out
 
 
+def test_verify_of_a_whole_cluster_goes_on_after_a_damaged_member(run, tmp_path):
+    for member_id in range(3):
+        write_member(tmp_path / f"member-{member_id}", a_log(5))
+    (tmp_path / "member-0/archive/archive.catalog").write_bytes(b"\xff" * 4_096)
+    damage_stream(tmp_path / "member-1/archive/0-0.rec")
+
+    status, out, err = run("verify", "--dir", tmp_path)
+
+    assert status == 1 and "member-0/archive/archive.catalog" in err
+    heads = [f"{tmp_path}/member-{member_id}" for member_id in range(3)]
+    assert [line for line in out.splitlines() if line in heads] == heads
+    assert "ERR: " in out.partition(heads[1])[2] and out.endswith(f"{heads[2]}\n(recordingId=0) OK\n")
+    found = [json.loads(line) for line in run("verify", "--dir", tmp_path, "--json")[1].splitlines()]
+    assert [each["dir"] for each in found] == heads[1:]
+
+
 def test_verify_says_what_the_disk_cannot_read(run, tmp_path, monkeypatch):
     write_member(tmp_path, a_log(100))
 
