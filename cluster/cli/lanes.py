@@ -46,7 +46,7 @@ def lanes(
     from cluster.reader.lanes import LaneCount
 
     count, _ = _counted(LaneCount(), directory, endpoints)
-    _print([_fields(lane) for lane in count.lanes()], as_json)
+    _print([_fields(lane) for lane in count.lanes()], as_json, "no lanes")
 
 
 @app.command(
@@ -64,7 +64,7 @@ def consumers(
     from cluster.reader.consumers import REPORTS, ConsumerCount
 
     count, end = _counted(ConsumerCount(), directory, endpoints, REPORTS)
-    _print([_group_fields(group, end) for group in count.groups()], as_json)
+    _print([_group_fields(group, end) for group in count.groups()], as_json, "no consumer groups")
 
 
 @app.command(
@@ -116,9 +116,9 @@ def _counted(
         return count_log(count, log), log.commit_position()
 
 
-def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(rows, indent=1))
+def _print(rows: list[dict[str, Any]], as_json: bool, nothing: str) -> None:
+    if as_json or not rows:
+        print(json.dumps(rows, indent=1) if as_json else nothing)
         return
     for fields in rows:
         print(" ".join(f"{name}={value}" for name, value in fields.items()))

@@ -46,10 +46,12 @@ def test_groups_are_shown_with_what_lies_behind_them(run, tmp_path, log):
     assert [(group["group"], group["position"]) for group in found] == [("audit", 128), ("billing", 1024)]
 
 
-def test_a_log_without_reports_has_no_groups(run, tmp_path):
+def test_a_log_without_reports_has_no_groups_and_no_lanes(run, tmp_path):
     write_member(tmp_path, a_log())
 
     assert run("consumers", "--dir", tmp_path, "--json") == (0, "[]\n", "")
+    assert run("consumers", "--dir", tmp_path) == (0, "no consumer groups\n", "")
+    assert run("lanes", "--dir", tmp_path) == (0, "no lanes\n", "")
 
 
 def test_one_of_directory_and_endpoints_is_to_be_given(run):
