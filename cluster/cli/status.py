@@ -133,7 +133,7 @@ def _text(document: dict[str, Any]) -> str:
             f"  {may_stop * (document['verdict'] != UNAVAILABLE)}"
             f"{may_fail['withoutLoss']} may lose their disks without losing what was acknowledged",
         ]
-    lines += [f"  {line}" for line in table_lines([*document["members"], *document["backups"]])]
+    lines += table_lines([*document["members"], *document["backups"]], indent="  ")
     for message in document["messages"]:
         lines += [f"{message['severity']}: {printable(message['text'])}", f"  {message['fix']}"]
     return "\n".join(lines)

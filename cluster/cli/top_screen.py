@@ -99,8 +99,12 @@ def _console() -> Console:
     """Draws on standard output; what a label or an error holds is text and no markup."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 160
-    return Console(file=plain(sys.stdout), highlight=False, markup=False, emoji=False, width=width)
+    return Console(file=plain(sys.stdout), highlight=False, markup=False, emoji=False, width=_width())
+
+
+def _width() -> int | None:
+    """Columns where there is no terminal; None: as the terminal or COLUMNS has them."""
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 160
 
 
 def draw(members: list[Member], history: History, counters: bool, last: LastEvents) -> None:
@@ -310,14 +314,15 @@ def _printable(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-def table_lines(members: list[dict[str, Any]]) -> list[str]:
-    """The table alone, as lines for the terminal, or of 160 columns where there is none."""
+def table_lines(members: list[dict[str, Any]], indent: str) -> list[str]:
+    """The table alone, as lines."""
     from rich.console import Console
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 160, color_system=None)
+    console = Console(highlight=False, width=_width(), color_system=None)
+    console.width -= len(indent)
     with console.capture() as captured:
         console.print(_fitting_table(_printable(members), console))
-    return [line.rstrip() for line in captured.get().splitlines() if line.strip()]
+    return [f"{indent}{line.rstrip()}" for line in captured.get().splitlines() if line.strip()]
 
 
 def _fitting_table(members: list[dict[str, Any]], console: Console) -> Table:

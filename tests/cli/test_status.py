@@ -176,6 +176,22 @@ def test_how_many_days_there_is_room_for_is_by_the_growth_since_a_term_an_hour_a
         assert bounded["logDays"] == days
 
 
+def test_without_a_terminal_the_table_is_as_wide_as_columns_says(run, tmp_path, monkeypatch):
+    for member_id in range(3):
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+
+    def widest_of_table() -> int:
+        return max(len(line) for line in run("--dir", "c")[1].splitlines() if "  " in line.strip())
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    widest = widest_of_table()
+    for columns in range(widest - 4, widest):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        assert widest_of_table() <= columns
+    monkeypatch.setenv("COLUMNS", str(widest + 2))
+    assert widest_of_table() == widest
+
+
 def test_a_copy_without_counters_is_read_as_the_directory_it_was(run, tmp_path, monkeypatch):
     write_member(tmp_path / "member", a_log(50), is_clean=False)
     shutil.copytree(tmp_path / "member", tmp_path / "copy", ignore=lambda *_: {"driver"})
