@@ -23,7 +23,7 @@ from cluster.archive.recording_damage import checksum_mismatch
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_verification import settle, verify_recording
 from cluster.archive.segments import Segments, segment_bases
-from cluster.cli import aeron_text
+from cluster.cli import aeron_text, tables
 from cluster.cli.members import AnyMemberDirectory, own_directory
 from cluster.cli.verbs import AsJson, Verb, Verbs, example, print_result
 from cluster.counters import CountersReader
@@ -52,6 +52,7 @@ RecordingId = Annotated[
 AllSegments = Annotated[
     bool, typer.Option("--all", "-a", help="All segments of each recording, not only the last.")
 ]
+Raw = Annotated[bool, typer.Option("--raw", help="Print every field as Aeron's ArchiveTool does.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Delete without asking.")]
 
 _example = partial(example, "archive")
@@ -64,16 +65,19 @@ def _archive() -> None:
 
 @app.command(epilog=_example("describe --dir cluster-data/member-0", "describe 2 --dir member-0 --json"))
 def describe(
-    directory: AnyMemberDirectory, recording_id: RecordingId = None, as_json: AsJson = False
+    directory: AnyMemberDirectory,
+    recording_id: RecordingId = None,
+    raw: Raw = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the mark file, the catalog's size, and the VALID recordings."""
-    _describe(directory, recording_id, as_json, valid_only=recording_id is None)
+    _describe(directory, recording_id, raw, as_json, valid_only=recording_id is None)
 
 
 @app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
-def describe_all(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
+def describe_all(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """As describe, but with the recordings of every state."""
-    _describe(directory, None, as_json, valid_only=False)
+    _describe(directory, None, raw, as_json, valid_only=False)
 
 
 @app.command(
@@ -409,7 +413,9 @@ def _chosen(catalog: CatalogFile, recording_id: int | None) -> list[CatalogEntry
     return [entry]
 
 
-def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid_only: bool) -> None:
+def _describe(
+    directory: Path, recording_id: int | None, raw: bool, as_json: bool, *, valid_only: bool
+) -> None:
     archive = _archive_directory(directory)
     catalog = _catalog(archive)
     mark = _mark_header(archive)
@@ -421,6 +427,12 @@ def _describe(directory: Path, recording_id: int | None, as_json: bool, *, valid
             "recordings": [_entry_fields(archive, catalog, entry) for entry in entries],
         }
         print(json.dumps(described, indent=1))
+    elif not raw:
+        if mark is not None:
+            print(tables.archive_mark_table(mark))
+        print(f"catalog of {catalog.capacity:,} bytes")
+        checksums = (NAMES[_frame_checksum(archive, catalog, entry)] for entry in entries)
+        print(tables.catalog_table(zip(entries, checksums, strict=True)))
     else:
         if mark is not None:
             print(aeron_text.times_text(mark, epoch_ms()))

@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from cluster.protocol.mark_file import TERMINATED
+from cluster.protocol.sbe import NULL_POSITION
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecoveryPlan
+    from cluster.protocol.catalog import CatalogEntry
     from cluster.protocol.link import LogStatus
-    from cluster.protocol.mark_file import ClusterMarkFileHeader
+    from cluster.protocol.mark_file import ArchiveMarkFileHeader, ClusterMarkFileHeader, MarkFileHeader
     from cluster.protocol.recording_log import RecordingLogEntry
 
 Row = Sequence[Any]
@@ -57,11 +59,40 @@ def mark_table(headers: Iterable[ClusterMarkFileHeader]) -> str:
                 str(header.cluster_id),
                 str(header.pid),
                 _time(header.start_timestamp),
-                "ended in order"
-                if header.activity_timestamp == TERMINATED
-                else _time(header.activity_timestamp),
+                _last_alive(header),
             )
             for header in headers
+        ),
+    )
+
+
+def _last_alive(header: MarkFileHeader) -> str:
+    return "ended in order" if header.activity_timestamp == TERMINATED else _time(header.activity_timestamp)
+
+
+def archive_mark_table(header: ArchiveMarkFileHeader) -> str:
+    """The mark file of an archive."""
+    row = str(header.archive_id), str(header.pid), _time(header.start_timestamp), _last_alive(header)
+    return columns_of(("archive", "pid", "started", "last alive"), [row])
+
+
+def catalog_table(found: Iterable[tuple[CatalogEntry, str]]) -> str:
+    """A catalog's recordings, each with the checksum in its frames."""
+    return columns_of(
+        ("recording", "state", "from", "to", "started", "session", "stream", "checksum", "channel"),
+        (
+            (
+                str(entry.descriptor.recording_id),
+                entry.header.state.name,
+                entry.descriptor.start_position,
+                None if entry.descriptor.stop_position == NULL_POSITION else entry.descriptor.stop_position,
+                _time(entry.descriptor.start_timestamp),
+                str(entry.descriptor.session_id),
+                str(entry.descriptor.stream_id),
+                checksum,
+                entry.descriptor.stripped_channel,
+            )
+            for entry, checksum in found
         ),
     )
 

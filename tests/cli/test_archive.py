@@ -29,7 +29,7 @@ def states(run: Run, directory: Path) -> list[str]:
 @pytest.mark.parametrize("member", [0, 1, 2])
 def test_describe_prints_the_real_tool_s_lines(run, member):
     real = said(member, "ArchiveTool describe").splitlines()
-    status, out, err = run("describe", "--dir", members() / f"member-{member}")
+    status, out, err = run("describe", "--raw", "--dir", members() / f"member-{member}")
     assert (status, err) == (0, "")
     ours = out.splitlines()
     assert ours[2:] == real[3:], "catalog capacity and descriptors"
@@ -37,6 +37,17 @@ def test_describe_prints_the_real_tool_s_lines(run, member):
     # The real tool prints the time of -1, which is what an orderly end leaves.
     lived = real[1].split(" (")[1].replace("1969-12-31 23:59:59", "none, it ended in order")
     assert ours[0].split(" (")[1] == lived
+
+
+def test_describe_prints_tables_for_people(run):
+    status, out, err = run("describe", "--dir", members() / "member-0")
+    assert (status, err) == (0, "")
+    mark, catalog, recordings = out.splitlines()[:2], out.splitlines()[2], out.splitlines()[3:]
+    assert mark[0].split() == ["archive", "pid", "started", "last", "alive"]
+    assert mark[1].endswith("ended in order") and catalog.startswith("catalog of ")
+    assert [row.split()[:3] for row in recordings] == [["recording", "state", "from"]] + [
+        [str(i), "VALID", "0"] for i in range(3)
+    ]
 
 
 def test_describe_of_one_recording_and_of_none(run):
@@ -51,9 +62,9 @@ def test_describe_of_one_recording_and_of_none(run):
 def test_describe_lists_valid_recordings_and_describe_all_all_with_their_state(run, tmp_path):
     copy = a_copy(tmp_path)
     assert run("mark-invalid", 1, "--dir", copy) == (0, "(recordingId=1) INVALID\n", "")
-    _, out, _ = run("describe", "--dir", copy)
+    _, out, _ = run("describe", "--raw", "--dir", copy)
     assert [f"recordingId={i}|" in out for i in range(3)] == [True, False, True]
-    _, out, _ = run("describe-all", "--dir", copy)
+    _, out, _ = run("describe-all", "--raw", "--dir", copy)
     assert out.count("|VALID\n") == 2
     assert out.count("|INVALID\n") == 1
     assert run("count-entries", "--dir", copy)[1] == "2\n"
@@ -190,7 +201,8 @@ def test_describe_tells_what_the_frames_hold(run, tmp_path, checksum):
     write_member(tmp_path, a_log(100), checksum=checksum)
     _, out, _ = run("describe", "--dir", tmp_path, "--json")
     assert json.loads(out)["recordings"][0]["frameChecksum"] == checksum
-    _, out, _ = run("describe", "--dir", tmp_path)
+    assert f"  {checksum}  " in run("describe", "--dir", tmp_path)[1].splitlines()[-1]
+    _, out, _ = run("describe", "--raw", "--dir", tmp_path)
     assert (f"\n  frameChecksum={checksum}\n" in out) == (checksum != "none")
 
 
@@ -349,7 +361,7 @@ def test_a_garbled_catalog_is_named_and_its_readable_part_described(run, tmp_pat
     second = 64 + int.from_bytes(data[32:36], "little")
     data[second : second + 4] = b"\xff\xff\xff\x7f"
     path.write_bytes(data)
-    status, out, err = run("describe", "--dir", copy)
+    status, out, err = run("describe", "--raw", "--dir", copy)
     assert (status, out.count("[RecordingDescriptor]")) == (1, 1)
     assert err.startswith(f"{path} at offset {second}: catalog entry of 2147483647 bytes")
     status, out, _ = run("verify", "--dir", copy)

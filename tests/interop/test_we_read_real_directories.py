@@ -134,7 +134,7 @@ def _say_the_same(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(header in described for header in headers)
 
     described = archive_tool(directory / "archive", "describe").out
-    assert main(["archive", "describe", "--dir", str(directory)]) == 0
+    assert main(["archive", "describe", "--raw", "--dir", str(directory)]) == 0
     ours = capsys.readouterr().out.splitlines()
     descriptors = [line.split("):", 1)[1] for line in ours if line.startswith("[RecordingDescriptor]")]
     assert descriptors
