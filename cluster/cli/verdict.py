@@ -58,8 +58,10 @@ def judge_members(
     quorum = member_count // 2 + 1
     leader = _leader(members)
     messages = _about_all(members, leader, member_count)
-    if any(member["isAlive"] for member in members):
-        messages += [message for member in members for message in _about(member, now, committed_before)]
+    about_each = [message for member in members for message in _about(member, now, committed_before)]
+    if not any(member["isAlive"] for member in members):  # that each of them does not run is said
+        about_each = [message for message in about_each if message.name == "not-readable"]
+    messages += about_each
     level = [member for member in members if _is_level(member, leader, committed_before)]
     may_stop = max(0, len(level) - quorum) if leader else 0
     copies = sum(_has_all(member, members, committed_before) for member in members)

@@ -103,6 +103,14 @@ def test_a_clock_that_is_half_a_second_from_the_others_degrades_the_cluster(offs
         assert found.messages[0].text == "the clock of member 2 shows 3,600.0 s less than those of a majority"
 
 
+def test_damage_is_said_though_no_member_runs():
+    stopped = {"memberId": 0, "isAlive": False, "dir": "c/member-0"}
+    found = judge_members(
+        [stopped, {**stopped, "memberId": 1, "damage": "recording.log at offset 0"}], 2, NOW
+    )
+    assert [(m.name, m.member) for m in found.messages] == [("no-leader", None), ("not-readable", 1)]
+
+
 def test_who_refuses_is_answered_by_what_to_do_about_that():
     fix = AuthenticationRejected.fix
     refused = {"memberId": None, "isAlive": False, "error": "reader failed authentication", "errorFix": fix}

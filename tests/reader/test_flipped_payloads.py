@@ -110,7 +110,6 @@ def test_a_service_that_replays_it(flipped):
             taken.append(position)
 
     adapter = BoundedLogAdapter(Handler(), fragment_limit=64, read_bytes=65536, max_message_length=8192)  # type: ignore[arg-type]
-    adapter.start(0)
     adapter.join(archive.recording(0), LOG.position)
     with pytest.raises(LogDamaged, match=flipped.places):
         while adapter.poll(LOG.position):
