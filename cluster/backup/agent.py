@@ -380,3 +380,7 @@ class ClusterBackupAgent:
         if self._retrieval is not None:
             self._retrieval.copy.discard()
         self._enter(ClusterBackupState.CLOSED)
+
+    def abandon(self) -> None:
+        """As a process that dies: connections are dropped, and nothing is written."""
+        self._let_go()

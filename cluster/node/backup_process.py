@@ -6,10 +6,12 @@ import errno
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from random import SystemRandom
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from cluster.archive.files import OsFiles
@@ -20,9 +22,10 @@ from cluster.backup.directory import BackupDirectory
 from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, PortInUse, UnexpectedError
 from cluster.node import signals
 from cluster.node.backup_config import BackupConfig
+from cluster.node.disk_failures import DiskFailures, mistake_text
 from cluster.node.hosted_service import ServiceCounters
 from cluster.node.node_log import NodeLog
 from cluster.node.standby_hosts import HostedServices
@@ -66,22 +69,32 @@ class BackupProcess:
         self._is_reopen_asked = False
         self._certificates: FileLook | None = None  # of the endpoint
         self.endpoints = config.member_endpoints
+        self._failures = DiskFailures()
+        self._errors_before = 0  # counted in earlier lives
+        with ExitStack() as opened:  # what the process has
+            self._world = Dialler(config.tls_files)
+            opened.callback(self._world.close)
+            self._log = NodeLog(config.path / LOG_FILE_NAME, "info", config.node_log_bytes)
+            opened.callback(self._log.close)
+            self._begin_life()
+            opened.push(lambda *error: self._life.__exit__(*error))
+            self._opened = opened.pop_all()
+
+    def _begin_life(self) -> None:
+        """Open what the process has until a mistake ends it."""
+        self._began_ns = monotonic_ns()
         with ExitStack() as opened:
             self._open(opened)
-            self._opened = opened.pop_all()
+            self._life = opened.pop_all()
 
     def _open(self, opened: ExitStack) -> None:
         config = self._config
-        self._world = Dialler(config.tls_files)
-        opened.callback(self._world.close)
         suppliers: list[Supplier] = [
             *map(self._supplier, self.endpoints),
             *map(self._aeron_supplier, config.aeron_endpoints),
         ]
         self.copied_from = [supplier.name for supplier in suppliers]
-        self._log = NodeLog(config.path / LOG_FILE_NAME, "info", config.node_log_bytes)
-        opened.callback(self._log.close)
-        self._directory = BackupDirectory(
+        self._directory = directory = BackupDirectory(
             str(config.path),
             OsFiles(),
             cluster_id=config.cluster_id,
@@ -89,12 +102,14 @@ class BackupProcess:
             epoch_ms=epoch_ms,
             tell=self._log.info,
         )
-        opened.callback(self._directory.close)
+        opened.push(lambda kind, *_: directory.abandon() if kind else directory.close())
         path = f"{config.path}/driver/cnc.dat"
-        self._counters_file = CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
-        opened.callback(self._counters_file.close)
-        counters = BackupCounters(self._counters_file, config.cluster_id)
-        self.agent = ClusterBackupAgent(
+        counters_file = CountersFile.create(path, pid=os.getpid(), now_ms=epoch_ms())
+        self._counters_file = counters_file
+        opened.push(lambda kind, *_: counters_file.close(orderly=kind is None))
+        self._counters = counters = BackupCounters(counters_file, config.cluster_id)
+        counters.errors.set(self._errors_before)
+        self.agent = agent = ClusterBackupAgent(
             config.context,
             self._directory,
             suppliers,
@@ -104,7 +119,7 @@ class BackupProcess:
             on_error=self._on_error,
             needed_position=self._needed_position,
         )
-        opened.callback(self.agent.close)
+        opened.push(lambda kind, *_: agent.abandon() if kind else agent.close())
         if config.endpoint:
             self._gateway = self._open_gateway(opened)
             opened.callback(self._gateway.stop)
@@ -209,8 +224,7 @@ class BackupProcess:
         )
 
     def _on_error(self, error: Exception) -> None:
-        text = self._log.error("backup", error)
-        self._directory.record_error(text, epoch_ms())
+        self._log.record(self._directory.mark_files[0], "backup", error)
 
     def _on_reader_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread."""
@@ -229,7 +243,20 @@ class BackupProcess:
         signals.answer(self._log, self.reopen_logs)
 
     def run(self) -> None:
-        """Take turns until stopped. Raises StorageError and LogDamaged of the directory, AgentTermination."""
+        """Take turns until stopped. Raises StorageError and LogDamaged of the directory, AgentTermination.
+
+        What no turn is meant to raise ends a life, as of a member: the next one recovers from the disk.
+        """
+        while not self._is_stopped:
+            try:
+                self._turn()
+            except ClusterError:
+                raise
+            except Exception as error:
+                self._end_life(error)
+                self._begin_again()
+
+    def _turn(self) -> None:
         while not self._is_stopped:
             now_ms, now_ns = epoch_ms(), monotonic_ns()
             if now_ns - self._activity_ns >= ACTIVITY_INTERVAL_NS:
@@ -245,6 +272,41 @@ class BackupProcess:
             if not self._do_work(now_ns, now_ms):
                 self._world.wait(IDLE_S)
 
+    def _end_life(self, error: Exception) -> None:
+        """Let go of everything, as a process that dies."""
+        failure = UnexpectedError(
+            f"{mistake_text(error)}; {self.agent.state.name}, log to {self.agent.position}"
+        )
+        failure.__cause__ = error
+        self._on_error(failure)
+        self._errors_before = self._counters.errors.get() + 1
+        now_ns = monotonic_ns()
+        pause_ns = self._failures.on_failure(failure, now_ns - self._began_ns, now_ns)
+        try:
+            self._life.__exit__(type(error), error, error.__traceback__)
+        except Exception as closing:
+            self._log.error("closing", closing)
+        self._log.warning("is started again", why=str(failure), pause_ms=pause_ns // MS)
+
+    def _begin_again(self) -> None:
+        """After a pause, unless it is stopped meanwhile. Raises what makes a start fail, but PortInUse."""
+        while not self._is_stopped:
+            if monotonic_ns() < self._failures.due_ns:
+                time.sleep(IDLE_S)
+                continue
+            try:
+                self._begin_life()
+                return
+            except PortInUse as error:
+                failure: ClusterError = error
+            except ClusterError:
+                raise
+            except Exception as error:
+                failure = UnexpectedError(f"{mistake_text(error)}; while it started again")
+                failure.__cause__ = error
+            self._log.error("backup", failure)
+            self._failures.on_failure(failure, 0, monotonic_ns())
+
     def _do_work(self, now_ns: int, now_ms: int) -> int:
         work_count = self.agent.do_work(now_ns, now_ms)
         if self.standby is not None:
@@ -259,8 +321,11 @@ class BackupProcess:
     def __enter__(self) -> BackupProcess:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._opened.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """In order, but with an error as a process that dies: the next one recovers from the disk."""
+        self._opened.__exit__(kind, error, trace)
 
 
 def _refuse_client(certificate_name: str | None, host: str) -> socket.socket:

@@ -8,6 +8,9 @@ The process lives; the agents of its next life are new ones, the services with t
 disk like those of a process that was started anew. So no entry can come twice to one state.
 """
 
+import os
+import traceback
+
 from cluster.archive.files import Files
 from cluster.errors import (
     NO_SPACE,
@@ -26,6 +29,14 @@ SAME_DAMAGE_MAX = 3
 
 # What ends a life, and not the process.
 SURVIVED = (StorageError, LogDamaged, MemberRestart, UnexpectedError)
+
+
+def mistake_text(error: Exception) -> str:
+    """An exception that is meant for nothing, and where it was raised."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"{type(error).__name__}: {error}, in {last.name} ({os.path.basename(last.filename)}:{last.lineno})"
+    )
 
 
 class DiskFailures:

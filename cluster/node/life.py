@@ -11,8 +11,6 @@ when its disk fails it (``disk_failures.py``).
 
 from __future__ import annotations
 
-import os
-import traceback
 from contextlib import ExitStack
 
 from cluster.archive.mark_files import ClusterMarkFile, MarkFile
@@ -24,7 +22,7 @@ from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.disk.snapshots import recovery_state
-from cluster.node.disk_failures import DiskFailures
+from cluster.node.disk_failures import DiskFailures, mistake_text
 from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, SlowTurns
 from cluster.node.ports import LifeSettings, Ports
 from cluster.protocol.enums import ClusterComponentType
@@ -257,13 +255,11 @@ class MemberLife:
     def unexpected(self, error: Exception) -> UnexpectedError:
         """For an exception that no turn is meant to raise: what it is, and what the member was at."""
         module = self.consensus_module
-        last = traceback.extract_tb(error.__traceback__)[-1]
         recording = module.log.recording
         appended = NULL_VALUE if recording is None else recording.append_position
-        place = f"{os.path.basename(last.filename)}:{last.lineno}"
         served = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
         return UnexpectedError(
-            f"{type(error).__name__}: {error}, in {last.name} ({place}); "
+            f"{mistake_text(error)}; "
             f"{module.phase.name.name}, term {module.replica.leadership_term_id}, log to {appended}, "
             f"committed to {module.log.commit_position}, processed to {module.parts.processing.position}"
             f"{served}"

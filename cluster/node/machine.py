@@ -90,11 +90,7 @@ class Machine:
 
     def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
         fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
-        text = self._log.error(where, error, **fields)
-        try:
-            mark_file.record_error(text, epoch_ms())
-        except OSError as failure:
-            self._log.error("error log", failure)
+        self._log.record(mark_file, where, error, **fields)
 
     def _on_peer_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread too."""

@@ -20,8 +20,10 @@ from typing import Any
 import structlog
 
 from cluster.archive.files import make_directories
+from cluster.archive.mark_files import ClusterMarkFile
 from cluster.security.audit import AuditLog
 from cluster.security.line_file import LineFile
+from cluster.transport.clock import epoch_ms
 
 BYTES_MAX = 64 * 1024 * 1024
 DISTINCT_ERRORS_MAX = 1_000
@@ -176,6 +178,14 @@ class NodeLog:
             kind = type(error).__name__
             self._logger.error(str(error), where=where, kind=kind, count=count, trace=text, **fields)
         return text
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException, **fields: Any) -> None:
+        """Note an exception here and in the distinct error log of ``mark_file``."""
+        text = self.error(where, error, **fields)
+        try:
+            mark_file.record_error(text, epoch_ms())
+        except OSError as failure:
+            self.error("error log", failure)
 
     def reopen_with(self, *audits: AuditLog) -> None:
         """Go on in the files that have the names now, this log and others; what fails is said here."""

@@ -14,7 +14,6 @@ from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounter
 from cluster.node.node_log import NodeLog
 from cluster.node.service_process import ChildProcess, command_of, open_process
 from cluster.service.service_loader import load_service
-from cluster.transport.clock import epoch_ms
 from cluster.transport.poller import Poller
 
 
@@ -73,7 +72,7 @@ class HostedServices:
         self._record(self._services[error.service_id].name, error, position=error.log_position, times=count)
 
     def _record(self, where: str, error: Exception, **fields: int) -> None:
-        self._mark_file.record_error(self._log.error(where, error, **fields), epoch_ms())
+        self._log.record(self._mark_file, where, error, **fields)
 
     def close(self) -> None:
         """End the services in order, and their processes."""
