@@ -36,7 +36,7 @@ def compile_first() -> None:
     from cluster.log import kernel_cache
 
     def compile_all(folder: str) -> None:
-        with contextlib.suppress(ChildProcessError):  # else this process compiles what it needs
+        with contextlib.suppress(OSError):  # else this process compiles what it needs
             _compile_visibly()
 
     kernel_cache.before_compiling = compile_all

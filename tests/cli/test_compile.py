@@ -1,13 +1,15 @@
 """``cluster compile``: what set-up of an image calls; and a first start, which compiles by the same means."""
 
+import errno
 import os
 import subprocess
 import sys
 
 import pytest
 
+from cluster.cli.compile import compile_first
 from cluster.cli.main import main
-from cluster.log import warm
+from cluster.log import kernel_cache, warm
 from tests.tree import ROOT
 
 LABEL = "cluster: compiles its kernels, once\n"
@@ -41,6 +43,17 @@ def test_a_module_that_cannot_be_compiled_is_named_after_what_is_wrong_with_it(m
     out, err = capfd.readouterr()
     assert (out, err.splitlines()[-1]) == ("", "kernels of wrong could not be compiled")
     assert "ValueError: no such type" in err
+
+
+@pytest.mark.parametrize("error", [ChildProcessError("wrong"), BlockingIOError(errno.EAGAIN, "none left")])
+def test_where_no_others_can_compile_a_start_goes_on_and_compiles_itself(monkeypatch, error):
+    def refuse(*_, **__):
+        raise error
+
+    monkeypatch.setattr(kernel_cache, "before_compiling", None)
+    monkeypatch.setattr(warm.subprocess, "Popen", refuse)
+    compile_first()
+    kernel_cache.before_compiling("folder")
 
 
 def test_the_first_kernel_that_a_start_misses_has_all_compiled_by_others_in_one_line(tmp_path):
