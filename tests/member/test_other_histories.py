@@ -270,3 +270,20 @@ def test_the_events_are_read_where_terms_begin_also_after_padding():
     files = MemberFiles(archive, recording_log, None, None)
     keeper = IdentityKeeper(cluster.context_of(first.member_id), files, print)
     assert keeper._other_leader().leader_member_id == second.member_id
+
+
+def test_what_is_known_to_be_committed_does_not_fall_in_an_election():
+    """Only that the first entry of the term is committed is on the disk."""
+    cluster = Parted()
+    cluster.commit(b"later")
+    cluster.await_level()
+    cluster.run(SECOND)
+    member = cluster.leader
+    module = member.life.consensus_module
+    before = module.parts.histories.committed_position
+    assert before == member.commit_position > module.parts.histories._files.life.committed_position
+
+    member.enter_election("test")
+
+    assert member.election is not None
+    assert module.parts.histories.committed_position == before
