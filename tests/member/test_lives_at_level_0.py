@@ -149,3 +149,18 @@ def test_what_a_life_knew_to_be_committed_is_known_to_the_next():
     note.end(192, ("m",))
 
     assert LifeNoteFile(files, "m", boot_id="b", file_sync_level=0).committed_position == 192
+
+
+def test_a_file_of_a_life_that_ended_in_order_keeps_its_name():
+    """A directory without the note, which syncs its own."""
+    cluster = SimulatedCluster(1, is_started=False)
+    [member] = cluster.members
+    for directory in ("m", "other"):
+        member.files.make_directory(directory)
+    names = [f"{number}.dat" for number in range(20)]
+    for name in names:
+        member.files.open(f"other/{name}", create=True).close()
+    LifeNoteFile(member.files, "m", boot_id="a", file_sync_level=0).end(96, ("other",))
+    member.power_cut()
+
+    assert sorted(member.files.list_directory("other")) == sorted(names)
