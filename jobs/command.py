@@ -163,6 +163,7 @@ def bare_parser(name: str, summary: str, example: str) -> argparse.ArgumentParse
         description=summary,
         epilog=f"example:\n  {example.replace(module, program)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # --table is not --tables
     )
 
 

@@ -17,6 +17,7 @@ def main() -> None:
         description="A year of real flights through three members, Spark and Delta, in a few minutes.",
         epilog="example:\n  python -m jobs.demo --seconds 30 --flights 100000",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.add_argument("--dir", default="build/demo", help="folder for all data (default: %(default)s)")
     parser.add_argument(

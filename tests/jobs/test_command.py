@@ -98,6 +98,14 @@ def test_wrong_usage_is_one_line_and_status_2(monkeypatch, capsys, arguments, sa
     assert said in errors and errors.count("\n") == 1
 
 
+def test_a_shortened_option_is_wrong_usage(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["jobs/verify.py", "--dir", "d", "--tables", "all", "--table", "t"])
+    with pytest.raises(SystemExit) as ended:
+        command.run_main(verify.main)
+    assert ended.value.code == 2
+    assert "unrecognized arguments: --table t" in capsys.readouterr().err
+
+
 def options(*arguments):
     made = command.parser("sessions", "", "")
     command.add_table(made)
