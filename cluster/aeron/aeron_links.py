@@ -148,6 +148,9 @@ class AeronLinks:
         """No kernel receives here."""
         return None
 
+    def withhold(self, member_id: int) -> None:
+        """No kernel did."""
+
     @property
     def next_dial_ns(self) -> int:
         """When the driver's memory is to be looked at again."""

@@ -29,6 +29,9 @@ class Links(Protocol):
     def serve(self, member_id: int) -> int | None:
         """Let kernels receive on the link, and send at this descriptor; None when it is down."""
 
+    def withhold(self, member_id: int) -> None:
+        """Let kernels receive on the link no more."""
+
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""

@@ -46,6 +46,7 @@ from typing import Protocol
 import numpy as np
 
 from cluster.errors import ClusterError, RemoteProtocolError, TlsFailed
+from cluster.log.connection_table import NOT_SERVED
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
@@ -182,6 +183,12 @@ class MemberLinks:
         """Let kernels take and send frames of the link; the descriptor that sends, None when it is down."""
         peer = self._peers[member_id]
         return peer.serve() if peer.is_up and not peer.is_broken else None
+
+    def withhold(self, member_id: int) -> None:
+        """Let kernels take what comes over the link no more."""
+        incoming = self._peers[member_id].incoming
+        if incoming is not None:
+            incoming.serve(NOT_SERVED, member_id)
 
     @property
     def awaits_events(self) -> bool:

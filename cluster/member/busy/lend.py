@@ -281,8 +281,9 @@ class BusyTurns:
         """Descriptors that send to each member that is up, and counts."""
         links, unrelated, outgoing = self._agent.parts.links, self._agent.parts.unrelated, {}
         for member_id in self._agent.parts.peers.ids:
-            descriptor = None if member_id in unrelated else links.serve(member_id)
-            if descriptor is not None:
+            if member_id in unrelated:
+                links.withhold(member_id)  # it may have been served before
+            elif (descriptor := links.serve(member_id)) is not None:
                 outgoing[member_id] = descriptor
         return outgoing
 

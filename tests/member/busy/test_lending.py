@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cluster.archive.recording_words import APPEND_POSITION
+from cluster.log.connection_table import KIND, LINK_IN, OWNER, ROW_WORDS
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
 from cluster.member.busy.lend import REST_NS, VAIN_MAX
@@ -113,6 +114,20 @@ def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypat
 
     assert all(parts.log_sender.streams.get(id_).position == sent[id_] for id_ in others)
     assert parts.log_sender.streams.has_laggards, "whom Python sends what is recorded"
+
+
+def test_a_leader_counts_no_report_of_an_unrelated_member_in_compiled_turns(monkeypatch):
+    border, heard = Border(monkeypatch, leads=True), set()
+    parts = border.agent.parts
+    _, unrelated, related = sorted(parts.members, key=lambda id_: id_ != border.agent.context.member_id)
+    parts.unrelated._reasons[unrelated] = "planted"
+
+    def turn(tables):
+        connections = tables.connections.reshape(-1, ROW_WORDS)
+        heard.update(connections[connections[:, KIND] == LINK_IN, OWNER].tolist())
+
+    border.run(turn)
+    assert heard == {related}, "what an unrelated member reports is Python's to drop"
 
 
 @pytest.mark.parametrize(
