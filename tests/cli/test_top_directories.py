@@ -21,9 +21,10 @@ from tests.node.processes import run
 
 
 def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_that_does_not_run(
-    tmp_path, capsys
+    tmp_path, capsys, monkeypatch
 ):
     """As while it waits for room on its disk: its counters are those of the life before."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # it would wrap lines
     write_member(tmp_path, a_log(5))
     counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=1)
     allocate_counters(counters)

@@ -124,7 +124,7 @@ def test_who_may_administer_forgets_lanes_that_are_finished(node, tmp_path, tool
     assert forget("writer")[2].endswith("no right to admin, which it takes to forget lanes\n")
     assert "application=a" in tool("lanes", "--dir", node.config.path)[1]
     assert forget("keeper") == (0, "lanes of a are forgotten\n", "")
-    assert tool("lanes", "--dir", node.config.path) == (0, "", "")
+    assert tool("lanes", "--dir", node.config.path) == (0, "no lanes\n", "")
     at_home = tool("forget-lanes", "--dir", node.config.path, "--token-file", tmp_path / "writer.token", "a")
     assert at_home[2].endswith("application a has no lanes\n"), "the user of the host needs no right to admin"
 
