@@ -29,7 +29,7 @@ from cluster.client.payloads import Payloads, as_columns
 from cluster.client.requests import Request, Requests
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.client.standing import ClientStanding, Standing
-from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
+from cluster.errors import ClientClosed, LocalProtocolError, TimedOut, need
 from cluster.protocol.enums import AdminRequestType, CloseReason, Offer
 from cluster.protocol.session import AdminRequest
 from cluster.service.buffer_claim import BufferClaim, Claimed, check_unused, open_claim
@@ -403,8 +403,10 @@ class ClientCalls(ClientStanding):
 
         Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
         in a term asks the leader which log and term this is, for ``message_timeout`` at most.
-        Raises ClusterError when it does not answer, AuthenticationRejected for a client that may not read.
+        Raises ClusterError when it does not answer, AuthenticationRejected for a client that may not read,
+        ExtraNeeded without the extra [reader].
         """
+        need("reader")
         from cluster.protocol.token import PositionToken, identity_of, identity_text, is_in_term
         from cluster.transport.member_status import member_status
 

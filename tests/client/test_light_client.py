@@ -32,6 +32,7 @@ def test_a_client_runs_where_neither_numpy_nor_numba_is_installed(leader, medium
     ("statement", "extra"),
     [
         ("from cluster import LogReader", "reader"),
+        ("from cluster import ClusterClient; ClusterClient.token(None)", "reader"),
         ("from cluster import ClusteredService", "node"),
         ("from cluster import ClusterNode", "node"),
         ("import cluster.testing", "node"),
