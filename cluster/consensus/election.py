@@ -242,7 +242,7 @@ class Election:
     outlive the election; the gone are those whose process is known to be dead, the unrelated are not heard.
     ``terms`` is its own. ``committed_position``: what an earlier life has known to be committed.
     ``acknowledged_end``: where the log ended before damage cut it, or beyond; None for a whole log.
-    ``is_asked_to_stand``: the leader that was followed hands over to this member.
+    ``successor_id``: whom the leader hands over to; the others leave it the first ballot.
 
     What does not last as long as the election is in ``_voting`` and ``_term``.
     """
@@ -267,7 +267,7 @@ class Election:
         gone_member_ids: Collection[int] = (),
         unrelated_ids: Iterable[int] = (),
         committed_position: int = 0,
-        is_asked_to_stand: bool = False,
+        successor_id: int = NULL_VALUE,
     ) -> None:
         assert log_position <= append_position
         assert tuple(members) == context.member_ids
@@ -294,7 +294,7 @@ class Election:
         self._is_node_startup = is_node_startup
         self._undoing = _Undoing.NONE if is_node_startup else _Undoing.DUE
         self._is_extended_canvass = is_node_startup
-        self._is_asked_to_stand = is_asked_to_stand  # until it has stood
+        self._successor_id = successor_id  # until this member has stood
         self._is_first_ballot = True  # until it has stood or voted
         self._actions: list[Action] = []
         self._cluster_time = 0
@@ -476,8 +476,8 @@ class Election:
         self._term = None
 
     def _work_canvass(self, now_ns: int) -> None:
-        if self._is_asked_to_stand and self._may_stand():
-            self._is_asked_to_stand = False
+        if self._successor_id == self._this.id and self._may_stand():
+            self._successor_id = NULL_VALUE
             self._send_others(
                 TransferLeadership(self.leadership_term_id, self.append_position, self._this.id)
             )
@@ -498,7 +498,10 @@ class Election:
     def _nominate(self, now_ns: int, reason: str, *, are_all_heard: bool) -> None:
         is_first, appointed_id = None, self._context.appointed_leader_id
         if are_all_heard and self._is_first_ballot:
-            is_first = comes_first(self._this, self._others, self._exempt, appointed_id)
+            # A successor that has just started may still count as gone: so its being silent says nothing.
+            is_first = self._successor_id == NULL_VALUE and comes_first(
+                self._this, self._others, self._exempt, appointed_id
+            )
         delay_ns = nomination_delay_ns(self._random, self._context.election_timeout_ns, is_first=is_first)
         self._voting.nomination_deadline_ns = now_ns + delay_ns
         self._voting.is_leader_heard = False

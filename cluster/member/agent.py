@@ -388,7 +388,7 @@ class ConsensusModuleAgent:
             gone_member_ids=self.parts.liveness.gone_member_ids,
             unrelated_ids=self.parts.unrelated,
             committed_position=self.files.life.committed_position,
-            is_asked_to_stand=step.is_asked_to_stand,
+            successor_id=step.successor_id,
         )
         return Electing(election, self.parts.election_ports)
 

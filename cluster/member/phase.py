@@ -61,11 +61,11 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Elect(Next):
-    """Begin an election, if ``is_asked_to_stand`` as a candidate; who closed in order is not waited for."""
+    """Begin an election; the leader hands over to ``successor_id``; who closed in order is not waited for."""
 
     reason: str
     graceful_closed_leader_id: int = NULL_VALUE
-    is_asked_to_stand: bool = False
+    successor_id: int = NULL_VALUE
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,7 +308,7 @@ def an_election(
     acknowledged_end: tuple[int, int] | None = None,
     closed_leader: int = NULL_VALUE,
     gone: Sequence[int] = (),
-    is_asked_to_stand: bool = False,
+    successor: int = NULL_VALUE,
     seed: int = 0,
     **changed: Any,
 ) -> Driven:
@@ -336,7 +336,7 @@ def an_election(
         graceful_closed_leader_id=closed_leader,
         time_of_last_leader_message_ns=START_NS,
         gone_member_ids=set(gone),
-        is_asked_to_stand=is_asked_to_stand,
+        successor_id=successor,
     )
     return Driven(election, context, promises, module)
 

@@ -361,7 +361,7 @@ def test_in_init_nothing_is_answered():
 
 def test_who_is_asked_to_stand_by_its_leader_says_so_to_all_and_asks_for_votes_at_once():
     """Raft, Ongaro's thesis, 3.10: the others still hear their leader, and must know that it is its wish."""
-    driven = an_election(1000, is_asked_to_stand=True)
+    driven = an_election(1000, successor=0)
     driven.work()
     driven.prepared()
     said = [(s.member_id, s.message) for s in driven.work() if isinstance(s, Send)]
@@ -374,7 +374,7 @@ def test_who_is_asked_to_stand_by_its_leader_says_so_to_all_and_asks_for_votes_a
 
 
 def test_who_may_not_stand_does_not_whatever_its_leader_asks():
-    driven = an_election(1000, is_asked_to_stand=True, acknowledged_end=(0, 2000))
+    driven = an_election(1000, successor=0, acknowledged_end=(0, 2000))
     driven.work()
     driven.prepared()
     driven.work()
@@ -382,7 +382,7 @@ def test_who_may_not_stand_does_not_whatever_its_leader_asks():
 
 
 def test_it_stands_once_and_then_waits_like_all_others():
-    driven = an_election(1000, is_asked_to_stand=True)
+    driven = an_election(1000, successor=0)
     driven.work()
     driven.prepared()
     driven.work()

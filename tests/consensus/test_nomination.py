@@ -69,6 +69,16 @@ def test_of_equal_ones_a_dead_member_does_not_come_first():
     assert delay_of(driven) == 0
 
 
+def test_who_knows_the_leaders_successor_leaves_it_the_first_ballot_even_where_it_counts_as_gone():
+    """One that was just started counts as gone until its link has been up for a second."""
+    driven = in_canvass(1000, gone={2}, successor=2)
+    driven.hears(canvass(1, 0, 1000))
+    driven.work()
+
+    assert driven.state is S.NOMINATE
+    assert 250 * MS <= delay_of(driven) < 500 * MS
+
+
 @pytest.mark.conformance("C-64")
 def test_others_wait_for_a_random_time_in_the_second_quarter_of_the_election_timeout():
     """Long enough for whoever comes first, and below half of the timeout."""

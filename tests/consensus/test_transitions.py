@@ -140,7 +140,7 @@ def _():
 
 @takes(S.CANVASS, S.CANDIDATE_BALLOT)
 def _():
-    driven = an_election(1000, is_asked_to_stand=True)
+    driven = an_election(1000, successor=0)
     driven.work()
     driven.prepared()
     driven.work()

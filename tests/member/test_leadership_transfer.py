@@ -54,6 +54,20 @@ def test_without_a_name_the_best_follower_leads_next():
     cluster.check()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_a_member_that_has_just_started_leads_next(seed):
+    """It counts as gone, whom nobody waits for, until its link has been up for a second."""
+    cluster = a_busy(seed=seed)
+    target = another(cluster)
+    target.kill()
+    cluster.run(SECOND)
+    target.start()
+    cluster.run_until(lambda: target.commit_position == cluster.leader.commit_position)
+    hand_over(cluster, target.member_id)
+    cluster.run_until(lambda: target.is_leading)
+    assert target.leadership_term_id == 1
+
+
 def test_messages_on_their_way_are_committed_once_and_in_order():
     cluster = a_busy()
     client = cluster.clients[0]

@@ -202,12 +202,12 @@ class Following(Phase):
     def _on_transfer(self, member_id: int, message: TransferLeadership) -> Next | None:
         """Stand at once, if the leader asks this member; make room for the vote, if it asks another."""
         if member_id == message.candidate_member_id:
-            return Elect(f"member {member_id} is to lead next")
+            return Elect(f"member {member_id} is to lead next", successor_id=member_id)
         is_asked = message.candidate_member_id == self._ports.context.member_id
         is_level = message.log_position == self._recording.synced_position == self._recording.append_position
         if not is_asked or not is_level or member_id != self.follower.leader_member_id:
             return None
-        return Elect(f"leader {member_id} hands over", is_asked_to_stand=True)
+        return Elect(f"leader {member_id} hands over", successor_id=message.candidate_member_id)
 
     def _on_log_image(self, member_id: int, image: LogImage) -> str | None:
         client = self._ports.log_requests

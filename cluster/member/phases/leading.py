@@ -387,7 +387,8 @@ class Leading(Phase):
             case SnapshotDigest():
                 ports.digests.on_reported(member_id, message)
             case TransferLeadership(candidate_member_id=id_) if id_ == member_id:
-                reason = f"member {id_} takes over" if ports.transfer.is_asked(id_) else None
+                if ports.transfer.is_asked(id_):
+                    return Elect(f"member {id_} takes over", successor_id=id_)
             case ChallengeResponse():
                 ports.requests.on_challenge_response(message)
         return None if reason is None else Elect(reason)
