@@ -31,6 +31,9 @@ class Challenged(FixedCredentials):
     def encoded_credentials(self) -> bytes:
         return b""
 
+    def on_challenge(self, encoded_challenge: bytes) -> bytes:
+        return self.credentials
+
 
 @pytest.mark.conformance("M-43")
 @pytest.mark.parametrize("credentials", [b"user:secret", Challenged(b"user:secret")])
