@@ -100,7 +100,7 @@ def table_place(text: str) -> str:
 
 
 def check_reads_all(source: dict[str, str], from_begin: bool = False) -> None:
-    """Raise ConfigurationError for an option by which a table lacks log, ``from_begin``: its begin."""
+    """Raise ConfigurationError for an option by which a table lacks log, ``from_begin``: its beginning."""
     for name in (*NOT_OF_TABLES, *(NOT_FROM_BEGIN if from_begin else ())):
         if name in source:
             raise ConfigurationError(

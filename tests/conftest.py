@@ -188,14 +188,22 @@ def uses_spark(item: pytest.Item) -> bool:
 def keep_part(items: list[pytest.Item], part: int, parts: int) -> None:
     """Leave the files of one part: tests of one file may need one another's fixtures, and order.
 
-    Each file goes to the part with the fewest tests so far, those with the most first.
+    Each file goes to the part whose tests may take the fewest seconds so far, the longest files first.
     """
-    counts = Counter(item.path for item in items)
+    seconds: Counter[Path] = Counter()
+    for item in items:
+        seconds[item.path] += seconds_allowed(item)
     taken, part_of = [0] * parts, {}
-    for path in sorted(counts, key=lambda path: (-counts[path], path)):
+    for path in sorted(seconds, key=lambda path: (-seconds[path], path)):
         part_of[path] = taken.index(min(taken))
-        taken[part_of[path]] += counts[path]
+        taken[part_of[path]] += seconds[path]
     items[:] = [item for item in items if part_of[item.path] == part]
+
+
+def seconds_allowed(item: pytest.Item) -> int:
+    """The time-out of a test; one without any counts as one with the default."""
+    marker = item.get_closest_marker("timeout")
+    return (marker.args[0] if marker else 0) or int(item.config.getini("timeout"))
 
 
 def keep_points(items: list[pytest.Item]) -> None:

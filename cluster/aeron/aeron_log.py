@@ -340,8 +340,8 @@ class AeronLog(LogOfOthers):
     def _open_tip(self, member: RecordingSource, recorded: int) -> BoundedReplay:
         """A replay that does not end, from a place near the end on where a frame begins and all is committed.
 
-        That is the begin of the last term of the recording, or of an earlier one. What is beyond the commit
-        position an archive refuses; only what it has sent, however, shows that its begin is not.
+        That is the start of the last term of the recording, or of an earlier one. What is beyond the commit
+        position an archive refuses; only what it has sent, however, shows that its beginning is not.
         """
         least = self._commit_position = max(self.start_position, self._commit_position)
         last = max(recorded - FRAME_ALIGNMENT, 0)  # in the last frame

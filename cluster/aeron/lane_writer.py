@@ -239,7 +239,7 @@ class LaneWriter:
         self._sent.clear()
 
     def _leave(self) -> None:
-        """Go back to the begin, with another session."""
+        """Go back to the beginning, with another session."""
         assert self._session is not None
         self._session.close()
         self._session = None

@@ -5,7 +5,7 @@
 
 The first entry of a term is written by its leader alone, with its id, time and session. Where two logs have
 the same first entry of a term, they are the same up to there, and as far as both have that term (Raft's log
-matching). So a supplier is checked by the begin of the last term here: a cluster that was restored to an
+matching). So a supplier is checked by the beginning of the last term here: a cluster that was restored to an
 earlier position, or is another one, is refused before a byte of it is taken.
 """
 
@@ -30,7 +30,7 @@ from cluster.protocol.link import LogGeometry, RecordingStatus, TermEntry
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 
 OTHER_LOG = "it is of another cluster, or of another history; begin a new backup in an empty directory"
-# Of the begin of a term: more than its first entry, and the header of padding before that.
+# Of the beginning of a term: more than its first entry, and the header of padding before that.
 COMPARED_BYTES = 4096
 
 
@@ -107,7 +107,7 @@ class CopiedLog:
                 )
 
     def place_to_compare(self, start_position: int, terms: Iterable[TermEntry]) -> int | None:
-        """Where frames lie by which two logs are told apart, in one from ``start_position`` on: the begin of
+        """Where frames lie by which two logs are told apart, in one from ``start_position`` on: the start of
         the newest term that this one, or the other with its ``terms``, has before the end of this one.
         """
         if self.recording is None:

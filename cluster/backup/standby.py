@@ -4,7 +4,7 @@
          └─────── ServiceAdapter ── ServiceChannel ── services, as followers: nothing leaves them
     SNAPSHOT in the log, of any flags ── SnapshotTaker ── recording.log, as a member's own
 
-The services begin at the newest snapshot that is here, or at the begin of the log. They read what the backup
+The services begin at the newest snapshot that is here, or at the start of the log. They read what the backup
 shows as committed, and no further. A standby has no vote, no clients and no links: what services offer is
 dropped, or kept as every follower keeps it. Where the log is replaced by a later one, they begin anew.
 """
@@ -124,7 +124,7 @@ class Standby:
 
 @dataclass(eq=False)
 class StandbyLife:
-    """The services on one recording of the log, from one snapshot or from its begin."""
+    """The services on one recording of the log, from one snapshot or from its beginning."""
 
     context: ConsensusModuleContext
     recording: Recording

@@ -33,7 +33,7 @@ def first_term_event(read: Callable[[int], Buffer], position: int, end: int) -> 
 
 
 def term_event_in(frame: Buffer) -> NewLeadershipTermEvent | None:
-    """The event in the frame at the begin of ``frame``, if it is one."""
+    """The event in the frame at the beginning of ``frame``, if it is one."""
     return first_term_event(lambda _: frame, 0, HEADER_LENGTH)
 
 

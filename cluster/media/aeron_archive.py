@@ -203,7 +203,7 @@ class AeronArchive:
         file_io_max_length: int | None = None,
         limit_counter_id: int | None = None,
     ) -> BoundedReplay:
-        """Replay ``length`` bytes from ``position`` on, the begin of a frame, as they are recorded.
+        """Replay ``length`` bytes from ``position`` on, the beginning of a frame, as they are recorded.
 
         ``file_io_max_length`` is how much the archive reads at once. A counter of its own driver may say how
         far it goes. Raises ArchiveRefusal for a position that is not there, or beyond that counter.

@@ -236,7 +236,7 @@ class EventsRequest(Message, template_id=21, schema=LINK_SCHEMA):
     """Send one of the logs for people from a place on; an EndOfStream ends it.
 
     ``log`` is a number in `LOG_NAMES`. ``inode`` and ``offset`` are those of the last EventLines. With
-    ``inode`` 0 it is from the begin of the file before, or from -``offset`` bytes before the end. Lines of
+    ``inode`` 0 it is from the start of the file before, or from -``offset`` bytes before the end. Lines of
     before ``since_ms``, since the epoch, may be left out then.
     """
 
@@ -424,7 +424,7 @@ class LogRangeRequest(Message, template_id=34, schema=LINK_SCHEMA):
 
 
 class SnapshotRequest(Message, template_id=32, schema=LINK_SCHEMA):
-    """From a member that cannot have, or does not want, the log from its begin: what is to be had instead?"""
+    """From a member that cannot have, or does not want, the log from its start: what is to be had instead?"""
 
     correlation_id: i64
 
@@ -445,7 +445,7 @@ class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
     """The newest snapshot of the sender, and the log that it has before it; ``log_position`` -1: none.
 
     ``terms`` begin with the one that holds ``log_start_position`` and end with the snapshot's, which is open.
-    ``first_frame`` is that of the whole log, where its begin is purged.
+    ``first_frame`` is that of the whole log, where its beginning is purged.
     """
 
     correlation_id: i64
@@ -477,7 +477,7 @@ class RecordingStatus(Message, template_id=17, schema=LINK_SCHEMA):
 
     ``checksum``: what the frames hold in place of session ids, crc32 or crc32c, or none. ``stop_position`` is
     -1 while it is being written. Of the log, ``terms`` begin with the one that holds ``start_position``, and
-    ``first_frame`` is that of the whole log, where its begin is purged.
+    ``first_frame`` is that of the whole log, where its beginning is purged.
     """
 
     correlation_id: i64

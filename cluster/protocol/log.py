@@ -44,7 +44,7 @@ class ClusterActionRequest(Message, template_id=23):
 
 
 class NewLeadershipTermEvent(Message, template_id=24):
-    """First frame of a leadership term: ``term_base_log_position`` its begin, ``log_position`` its end."""
+    """First frame of a leadership term: ``term_base_log_position`` its start, ``log_position`` its end."""
 
     leadership_term_id: i64
     log_position: i64

@@ -222,7 +222,7 @@ class _Text(Composite):
 
 
 class LogBufferMetadata(Composite, block_length=LOG_METADATA_LENGTH):
-    """The last 4,096 bytes of a log buffer's file, without the three tails at its begin."""
+    """The last 4,096 bytes of a log buffer's file, without the three tails at its beginning."""
 
     active_term_count: Annotated[i32, at(24)]
     end_of_stream_position: Annotated[i64, at(128)]  # 2**63 - 1 while it is open

@@ -164,7 +164,7 @@ def _status(recording: RecordingDescriptor, terms: tuple[link.TermEntry, ...]) -
 
 
 def _terms(response: BackupResponse, start_position: int) -> tuple[link.TermEntry, ...]:
-    """The term that holds the begin of the log, as far as the answer knows it, and the last."""
+    """The term that holds the beginning of the log, as far as the answer knows it, and the last."""
     known = {
         snapshot.leadership_term_id: link.TermEntry(
             snapshot.leadership_term_id, snapshot.term_base_log_position, NULL_POSITION, snapshot.timestamp

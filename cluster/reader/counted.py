@@ -14,7 +14,7 @@ class CountedLog(CommittedLog, Protocol):
     """A log beside which there are snapshots: that of a directory, or of members elsewhere."""
 
     def module_snapshot(self) -> tuple[int, Iterable[bytes]] | None:
-        """Log position and records of the newest, or None; where the log has its begin there may be none."""
+        """Log position and records of the newest, or None; where the log has its start there may be none."""
 
 
 class LogCount(Protocol):

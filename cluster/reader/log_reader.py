@@ -321,7 +321,7 @@ class LogReader:
     def _from_entry(
         self, begin: int, blocks: Iterator[tuple[int, np.ndarray]]
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """``blocks``, unless no entry begins at their begin, which else looks like damage."""
+        """``blocks``, unless no entry begins at their beginning, which else looks like damage."""
         try:
             first = next(blocks, None)
         except LogDamaged:

@@ -368,7 +368,7 @@ class RemoteLog(LogOfOthers):
         raise Unreachable(f"member {member_id}: {end.text}")
 
     def module_snapshot(self) -> tuple[int, list[bytes]] | None:
-        """Log position and records of the newest that any member has; None where the log has its begin.
+        """Log position and records of the newest that any member has; None where the log has its beginning.
 
         Raises ClusterError: TimedOut where no member answers, LogDamaged where each one's is damaged.
         """

@@ -32,7 +32,7 @@ class ReplayInterval:
 def replay_intervals(
     start: int, end: int, snapshots: Iterable[int], *, is_whole: bool = False
 ) -> list[ReplayInterval]:
-    """``[start, end)`` cut at snapshots, or whole; none if empty. Raises LogPurged without a begin."""
+    """``[start, end)`` cut at snapshots, or whole; none if empty. Raises LogPurged without a beginning."""
     at = {position for position in snapshots if start <= position <= end}
     if start > 0 and not at:
         raise LogPurged(f"the log begins at position {start}, and no snapshot is there to begin with", start)
@@ -46,7 +46,7 @@ def replay_intervals(
 
 
 class ReplayedLog:
-    """A range of a reader's log as a ``LogSource`` that is read once, from its begin on."""
+    """A range of a reader's log as a ``LogSource`` that is read once, from its beginning on."""
 
     def __init__(self, reader: LogReader, begin: int, end: int) -> None:
         self._begin = begin

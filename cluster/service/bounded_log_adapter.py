@@ -75,7 +75,7 @@ class BoundedLogAdapter:
         self.max_log_position = min(self.max_log_position, position)
 
     def leave(self) -> None:
-        """Forget the log; a message of which only the begin was in it goes on in the next."""
+        """Forget the log; a message of which only the beginning was in it goes on in the next."""
         self._log = None
 
     def poll(self, commit_position: int) -> int:

@@ -62,7 +62,7 @@ def _since(request: EventsRequest, files: dict[int, BinaryIO]) -> Iterator[tuple
 def _begin_of(file: BinaryIO, since_ms: int) -> int:
     """Where a line begins, less than two blocks before the first one of that time.
 
-    One line a block is looked at from the begin on, because a clock may have been set back.
+    One line a block is looked at from the beginning on, because a clock may have been set back.
     """
     begin = 0
     for place in range(BLOCK_BYTES, file.seek(0, os.SEEK_END), BLOCK_BYTES):

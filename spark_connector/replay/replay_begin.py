@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def begins(options: SourceOptions, log_start: int, position: int) -> Iterator[StoredSnapshot | None]:
     """What a replay that is to be at ``position`` can begin with, best first: snapshots at or before it, the
-    newest first, then nothing, at the begin of a log that is whole.
+    newest first, then nothing, at the beginning of a log that is whole.
 
     One that is fetched from a member is gone when the next is asked for. Raises LogPurged after the last, if
     the log begins at ``log_start`` by then.

@@ -178,7 +178,7 @@ def _all_rows(
 def _replay(
     options: ReplayOptions, interval: ReplayInterval, reader: LogReader, snapshots: CopiesOnce
 ) -> ServiceReplay:
-    """The service as it is at the begin, by the first copy of the snapshot there that can be read."""
+    """The service as it is at the beginning, by the first copy of the snapshot there that can be read."""
     from cluster.reader.replayed_log import ReplayedLog
     from cluster.reader.snapshots import UNREADABLE
 

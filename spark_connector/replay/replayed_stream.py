@@ -119,7 +119,7 @@ def _rows(options: SourceOptions, part: LogRange, reader: LogReader) -> Iterator
 
 
 def _service_at(options: SourceOptions, reader: LogReader, part: LogRange) -> KeptService:
-    """The service as it is at the begin of a part. Raises LogPurged when that cannot be made any more."""
+    """The service as it is at the beginning of a part. Raises LogPurged when that cannot be made any more."""
     from cluster.reader.snapshots import UNREADABLE
 
     for snapshot in begins(options, reader.start_position, part.start):

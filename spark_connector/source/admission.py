@@ -51,7 +51,7 @@ class Admission:
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._due_s = -inf
-        self._counted = 0, 0, 0  # entries of a range: its begin, its end, and how many
+        self._counted = 0, 0, 0  # entries of a range: its beginning, its end, and how many
 
     def is_due(self, log: SourceLog, begin: int, tip: int) -> bool:
         """Whether there is enough for a micro-batch that begins at ``begin``, or the last one is long ago."""

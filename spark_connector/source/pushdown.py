@@ -60,7 +60,7 @@ class Pushed:
         return replace(options, entry_types=tuple(sorted(types)), sessions=tuple(sorted(sessions)))
 
     def range(self, log: SourceLog, start: int, end: int) -> tuple[int, int]:
-        """The part of ``[start, end)`` that may hold rows; its begin need not be that of an entry."""
+        """The part of ``[start, end)`` that may hold rows; its beginning need not be that of an entry."""
         least, below = self._position
         begin, until = max(start, aligned(least)), min(end, aligned(below))
         least, below = self._timestamp

@@ -79,7 +79,7 @@ def _term_begin(log: SourceLog, option: str, term_id: int, end: int) -> int:
     if begin is not None and entry == {"leadershipTermId": term_id, "entryType": "NEW_LEADERSHIP_TERM"}:
         return begin
     if begin is not None and begin == log.start_position > 0:
-        return log.after_purge(f"the begin of term {term_id} of cluster {log.cluster} was asked for", begin)
+        return log.after_purge(f"the start of term {term_id} of cluster {log.cluster} was asked for", begin)
     following = f"the next one is of term {entry['leadershipTermId']}" if entry else "it ends before"
     raise ConfigurationError(
         f'option {option} is {{"term": {term_id}}}, but the log has no entry of that term: {following}'

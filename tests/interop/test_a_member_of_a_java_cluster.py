@@ -281,7 +281,7 @@ def test_it_fetches_what_others_have_written_without_it_takes_snapshots_and_give
 def accept_that_ours_is_empty(cluster: Mixed) -> None:
     """It waits until somebody does."""
     cluster.launch_ours()
-    waits = "waits for members 0, 1, or until an operator accepts that data is lost"
+    waits = "waits for members 0, 1: its disk has no votes"
     cluster.await_that(lambda: waits in cluster.story, "it waits")
     cluster.stop_ours()
     accepted = run("tool", "accept-data-loss", "--dir", str(cluster.member_dir(OURS)), "--member", "2")

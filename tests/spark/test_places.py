@@ -131,7 +131,7 @@ def test_a_term_before_a_whole_log_is_refused_and_was_never_purged(tmp_path):
 
 def test_a_term_whose_beginning_is_purged_is_data_loss(live):
     live._recording.purge_to(2 * TERM_LENGTH)
-    with pytest.raises(DataLoss, match=rf"the begin of term 0 of .* purged up to {2 * TERM_LENGTH}"):
+    with pytest.raises(DataLoss, match=rf"the start of term 0 of .* purged up to {2 * TERM_LENGTH}"):
         batch(live, startingOffsets='{"term": 0}').partitions()
 
 

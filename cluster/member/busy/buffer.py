@@ -17,7 +17,7 @@ MOVED_FROM_BYTES = 1024 * 1024
 
 @routine
 def make_room(t):  # type: ignore[no-untyped-def]
-    """Move what is still to be read to the begin of the buffer, where that is worth it."""
+    """Move what is still to be read to the beginning of the buffer, where that is worth it."""
     needed = t.cursor[READ_POSITION]
     if t.words[at.SERVICE] == at.COMPILED_SERVICE:
         needed = min(needed, t.service_cursor[READ_POSITION])

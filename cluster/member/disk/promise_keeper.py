@@ -195,7 +195,7 @@ class PromiseKeeper:
         self._show_waiting()
 
     def learn_first_term(self) -> None:
-        """Once the log's begin is committed it is part of the identity, by which the others are judged."""
+        """Once the log's start is committed it is part of the identity, by which the others are judged."""
         if self._identity.learn_first_term(self._log.recording, self._log.commit_position):
             self._on_identity()
 
@@ -216,8 +216,8 @@ class PromiseKeeper:
             self._awaited_members.set(bits_of(waits_for))
             names = ", ".join(map(str, waits_for))
             self._reporter.event(
-                f"waits for members {names}, or until an operator accepts that data is lost (cluster tool "
-                "accept-data-loss)"
+                f"waits for members {names}: its disk has no votes, so it asks them first (if they never "
+                "answer: cluster tool accept-data-loss)"
                 if names
                 else "has heard enough of the others"
             )

@@ -70,7 +70,7 @@ class SnapshotPolicy:
         return any(appended >= n for n in wanted) or (is_long and appended > 0)
 
     def _newest(self) -> _LogPoint:
-        """Of the snapshots; without any the begin of the log."""
+        """Of the snapshots; without any the beginning of the log."""
         recording_log = self._log.recording_log
         snapshot = recording_log.latest_snapshot()
         if snapshot is not None:

@@ -28,7 +28,7 @@ def leader_replay_nothing(stage: Stage) -> None:
     stage.step("There is nothing to replay.", leader, "election LEADER_REPLAY -> LEADER_INIT")
 
 
-@story("leader-replay-from-zero", "A leader replays its log from the begin", page=PAGE)
+@story("leader-replay-from-zero", "A leader replays its log from the beginning", page=PAGE)
 def leader_replay_from_zero(stage: Stage) -> None:
     cluster, alice, *_ = stage.led_cluster(b"one", b"two")
     alice.pause()

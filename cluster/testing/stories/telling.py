@@ -28,7 +28,7 @@ def as_text(story: Story, lines: list[StoryLine]) -> Iterator[str]:
 
 
 def as_document(name: str, title: str, page: str, lines: Iterable[StoryLine]) -> dict[str, Any]:
-    """For programs; times in nanoseconds from the begin of the cluster."""
+    """For programs; times in nanoseconds from the beginning of the cluster."""
     told = [
         {
             "timeNs": line.happening.time_ns,
