@@ -48,7 +48,7 @@ endif
 budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one has grown by more than a fifth
 	@$(PYTHON_BIN) -m tests.seconds
 
-# An eighth of the tests, by whole files: make slow PART=0/8. So with faults.
+# An eighth of the tests, by whole files: make slow PART=0/8. So with faults and interop.
 SHARE = $(if $(PART),--part $(PART))
 
 slow: java  ## Documents line by line, matrices, seeds for planted mistakes, more of the same histories
@@ -73,7 +73,7 @@ sim: $(STAMP)  ## Seeded histories of a faulty cluster: make sim SEEDS=1000 FROM
 interop: java  ## Real Aeron's tools and nodes judge our directories; the release before works beside this one
 	@.ci/need npm nodejs npm
 	@.ci/promtool
-	@$(PYTHON_BIN) -m pytest -q -m 'interop and not slow' $(ARGS)
+	@$(PYTHON_BIN) -m pytest -q -m 'interop and not slow' $(SHARE) $(ARGS)
 
 # So many random kills and stops while Spark works, added to benchmarks/results/kills.jsonl: make faults KILLS=500
 # With a real Aeron Cluster, added to kills_of_aeron.jsonl: make faults KILLS=200 ARGS=--aeron
