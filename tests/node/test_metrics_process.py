@@ -5,17 +5,18 @@ import os
 import signal
 import socket
 import ssl
+import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
 
 import pytest
 
-from cluster import ClusterNode
+from cluster import ClusterClient, ClusteredService, ClusterNode
 from cluster.errors import PortInUse
 from cluster.transport.tls import client_context
 from tests.cli.promtool import RULES, Page, rule_test, said_of, scrape
-from tests.node.processes import await_that, keys_of
+from tests.node.processes import await_that, endpoints_of, keys_of
 from tests.node.three import Three
 from tests.transport.authorities import Certificates
 
@@ -28,6 +29,11 @@ def fetched(node: ClusterNode, target: str, context: ssl.SSLContext | None = Non
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
+
+
+def page_of(node: ClusterNode) -> Page:
+    text = fetched(node, "/metrics")[1].decode()
+    return scrape(text, job="c", instance=node.config.metrics_address)
 
 
 def child_of(node: ClusterNode) -> int:
@@ -54,26 +60,79 @@ def test_it_is_started_again_when_it_dies_and_ends_with_its_member(tmp_path):
 
 @pytest.mark.interop
 def test_alerts_fire_for_a_real_cluster_that_loses_two_of_its_members(tmp_path):
-    def page(node: ClusterNode) -> Page:
-        text = fetched(node, "/metrics")[1].decode()
-        return scrape(text, job="c", instance=node.config.metrics_address)
-
     with ExitStack() as opened:
         cluster = Three(tmp_path, opened, metrics_endpoint="auto")
         survivor = cluster.nodes[0]
 
         def said(before: Page, fires: dict[str, bool]) -> str:
-            return said_of(tmp_path, [rule_test(before, page(survivor), fires)])
+            return said_of(tmp_path, [rule_test(before, page_of(survivor), fires)])
 
         await_that(lambda: cluster.leader() is not None, "somebody leads")
         well = dict.fromkeys(RULES, False)
-        await_that(lambda: not said(page(survivor), well), "all is well")
-        before = page(survivor)
+        await_that(lambda: not said(page_of(survivor), well), "all is well")
+        before = page_of(survivor)
         for node in cluster.nodes[1:]:
             node.close()
         lost = dict.fromkeys(("ClusterNoLeader", "ClusterMemberNotReady", "ClusterLinkDown"), True)
         await_that(lambda: not said(before, lost), "its alerts fire")
         assert fetched(survivor, "/livez")[0] == 200
+
+
+class SlowAndFailing(ClusteredService):
+    def on_session_message(self, session, timestamp, buffer):
+        time.sleep(0.02)
+        raise ValueError("no such account")
+
+
+@pytest.mark.interop
+def test_alerts_fire_for_a_real_member_whose_service_and_whose_clients_misbehave(tmp_path):
+    keys = keys_of(
+        tmp_path,
+        services=[f"{__name__}:SlowAndFailing"],
+        service_mode="inline",
+        service_cycle_threshold="10ms",
+        cycle_threshold="10ms",
+        session_timeout="1s",
+        max_sessions=7,
+        connections_max=7,
+        log_term_length="64k",
+        archive_segment_file_length="64k",
+        log_bytes_max="256k",
+        log_export_watermark=True,  # nothing is exported, so nothing is dropped
+        metrics_endpoint="auto",
+    )
+    slow_and_failing = ("ClusterServiceErrors", "ClusterServiceSlow", "ClusterTurnsLate")
+    many_and_refused = ("ClusterSessionsNearLimit", "ClusterConnectionsNearLimit", "ClusterRefusals")
+    alerts = (*slow_and_failing, *many_and_refused, "ClusterClientsSilent", "ClusterLogFull")
+    with ClusterNode.launch(**keys) as node, ExitStack() as opened:
+        await_that(lambda: node.is_leader, "it leads")
+
+        def fire(before: Page, *alerts: str) -> bool:
+            rules = rule_test(before, page_of(node), dict.fromkeys(alerts, True))
+            return not said_of(tmp_path, [rules])
+
+        before = page_of(node)
+        quiet = rule_test(before, before, dict.fromkeys(alerts, False))
+        assert said_of(tmp_path, [quiet]) == ""
+        tcp = endpoints_of(node, "tcp")
+        clients = [opened.enter_context(ClusterClient.connect(tcp)) for _ in range(6)]
+
+        def misbehave() -> None:
+            for client in clients:
+                client.poll_egress()
+                client.offer(b"x")
+            clients[0].send_admin_request_to_take_a_snapshot(1)  # nobody may, over the network
+
+        wrong = (*slow_and_failing, *many_and_refused)
+        await_that(lambda: misbehave() or fire(before, *wrong), "a bad service, and many clients")
+        await_that(lambda: fire(before, "ClusterClientsSilent"), "clients that say nothing")
+        client = opened.enter_context(ClusterClient.connect(tcp))
+
+        def fill() -> None:
+            client.poll_egress()
+            client.offer(bytes(4000))
+
+        await_that(lambda: fill() or fire(before, "ClusterLogFull"), "a log without room")
 
 
 @pytest.mark.slow
