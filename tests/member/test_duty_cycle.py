@@ -28,7 +28,7 @@ from cluster.protocol.session import (
 )
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.member.cluster_steps import AllowAll, a_cluster, entries
-from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster
+from tests.member.in_memory.cluster import MS, SECOND, US, SimulatedCluster, SparingContext
 from tests.member.spy import Spy
 
 
@@ -114,7 +114,8 @@ def test_no_ingress_is_taken_before_the_election_is_over(spy):
 
 
 @pytest.mark.conformance("C-5")
-def test_slow_ticks_without_work_are_10_ms_apart(spy):
+def test_slow_ticks_without_work_are_10_ms_apart(spy, monkeypatch):
+    monkeypatch.delattr(SparingContext, "slow_tick_interval_ns")
     cluster = a_cluster()
     leader = cluster.leader
     cluster.run(50 * MS)

@@ -253,7 +253,7 @@ def test_what_was_never_committed_is_no_identity():
     goes_on(cluster, 0, 1, 2)
     cluster.await_level(60 * SECOND)
     cluster.check()
-    assert len({identity_of(member) for member in cluster.members}) == 1
+    cluster.run_until(lambda: len({identity_of(member) for member in cluster.members}) == 1)
 
 
 def test_files_of_a_restored_directory_take_what_its_first_start_says():

@@ -13,9 +13,12 @@ from cluster.member.disk import identity_keeper, promise_keeper
 from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.disk.repair import Repair
+from cluster.protocol import streams
 from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
 from cluster.protocol.link import PromiseState, PromiseStatement
+from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
+from cluster.transport.message_frames import message_frame
 
 CONTEXT = ConsensusModuleContext(member_id=0, member_ids=(0, 1, 2))
 UNKNOWN = ClusterIdentity(7).with_members(0, CONTEXT.member_ids)
@@ -60,6 +63,25 @@ def test_a_log_that_is_empty_has_not_begun_whatever_its_directory_had(
 
     assert keeper.begin(None, has_promises=True) is False
     assert keeper.identity == begun
+
+
+@pytest.mark.parametrize("first_session_id", [5, 6])
+def test_the_log_that_a_member_writes_is_compared_by_what_it_has_so_far(keeper, written, first_session_id):
+    """The catalog does not say yet how far that is."""
+    event = NewLeadershipTermEvent(0, 96, 1_000, 0, 0, first_session_id)
+    recording = SimpleNamespace(first_frame=lambda: message_frame(event, streams.LOG))
+    archive = keeper._files.archive
+    archive.find_recording = lambda id_: SimpleNamespace(recording_id=id_, stop_position=NULL_POSITION)
+    archive.recording = {3: recording}.__getitem__
+    keeper._files.recording_log.find_last_term = lambda: SimpleNamespace(recording_id=3)
+
+    if first_session_id == KNOWN.first_log_session_id:
+        assert keeper.adopt(KNOWN)
+    else:
+        with pytest.raises(
+            OtherMembers, match="session 5 at 1000, but the one in archive began with session 6"
+        ):
+            keeper.adopt(KNOWN)
 
 
 @pytest.mark.parametrize("identity", [None, ClusterIdentity(7)], ids=["older", "restored"])

@@ -14,7 +14,7 @@ from functools import partial
 
 from cluster.archive.identity_file import identity_line, read_identity, write_identity
 from cluster.archive.stored_recording import StoredRecording
-from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.consensus.identity import cluster_difference
 from cluster.errors import OtherMembers
 from cluster.log.term_event import first_term_event
@@ -153,6 +153,9 @@ class IdentityKeeper:
         descriptor = None if term is None else archive.find_recording(term.recording_id)
         if descriptor is None:
             yield None
+            return
+        if descriptor.stop_position == NULL_POSITION:  # this life writes it: how far is not in the catalog
+            yield archive.recording(descriptor.recording_id)
             return
         checksum = archive.checksum_of(descriptor)  # a frame of which a bit has flipped is no other cluster's
         stored = StoredRecording(archive.files, archive.directory, descriptor, checksum)

@@ -23,6 +23,12 @@ QUICK = {"leader_heartbeat_timeout_ns": 2 * SECOND, "startup_canvass_timeout_ns"
 LONG_NS = 12 * SECOND  # twice the longest of them
 
 
+class SparingContext(ConsensusModuleContext):
+    """Slow ticks at half of Aeron's rate: a test that awaits time-outs spends most of its time in them."""
+
+    slow_tick_interval_ns = 20 * MS
+
+
 class InvariantBroken(AssertionError):
     """The history shows what must never happen."""
 
@@ -60,7 +66,7 @@ class SimulatedCluster:
                 member.start()
 
     def context_of(self, member_id: int) -> ConsensusModuleContext:
-        return ConsensusModuleContext(
+        return SparingContext(
             member_id=member_id,
             member_ids=self.lists.get(member_id, tuple(range(self.member_count))),
             ingress_endpoints=",".join(f"{i}=simulated:{i}" for i in range(self.member_count)),
