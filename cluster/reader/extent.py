@@ -166,6 +166,8 @@ class MemberState:
     def _match(self, counters: CountersReader) -> Running | None:
         """The two counters, if the file is this member's."""
         cluster_id = self.cluster_id if self.mark else None
+        if self._is_backup():
+            cluster_id = cluster_id or None  # ClusterBackup of Aeron leaves its mark file's at 0
         commit = counters.find(CounterTypeId.COMMIT_POSITION, cluster_id)
         if commit is None and not (
             self._is_backup() and counters.find(CounterTypeId.BACKUP_STATE, cluster_id)

@@ -34,6 +34,7 @@ class Member:
         clock: Callable[[], int] = epoch_ms,
         kind: ClusterComponentType = ClusterComponentType.CONSENSUS_MODULE,
         member_id: int = MEMBER_ID,
+        cluster_id: int = CLUSTER_ID,
     ) -> None:
         files = OsFiles()
         self.directory = directory
@@ -57,7 +58,7 @@ class Member:
                     files=files,
                     component_type=component_type,
                     now_ms=clock(),
-                    cluster_id=CLUSTER_ID,
+                    cluster_id=cluster_id,
                     member_id=member_id,
                     service_id=service_id,
                     aeron_directory=driver,

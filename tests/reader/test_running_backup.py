@@ -22,8 +22,9 @@ LOG = a_log(200)
 class Backup:
     """A ClusterBackup in a driver of its own; its turns are the test's."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, marked_cluster_id: int = CLUSTER_ID) -> None:
         self.directory = directory
+        self.marked_cluster_id = marked_cluster_id
         self.now_ms = epoch_ms()
         self.start()
 
@@ -34,6 +35,7 @@ class Backup:
             clock=lambda: self.now_ms,
             kind=ClusterComponentType.BACKUP,
             is_after_failure=is_after_failure,
+            cluster_id=self.marked_cluster_id,
         )
         for lock in self.directory.rglob("*.lock"):
             lock.unlink()  # Aeron has none
@@ -79,8 +81,8 @@ class Backup:
 
 
 @pytest.fixture
-def backup(tmp_path: Path) -> Iterator[Backup]:
-    backup = Backup(tmp_path)
+def backup(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Backup]:
+    backup = Backup(tmp_path, getattr(request, "param", CLUSTER_ID))
     yield backup
     if backup.is_running:
         backup.end(is_orderly=True)
@@ -101,7 +103,9 @@ def end_of(count: int) -> int:
     return LOG.entries[count - 1][1]
 
 
+@pytest.mark.parametrize("backup", [CLUSTER_ID, 0], ids=["marked", "not marked"], indirect=True)
 def test_a_stream_over_a_running_backup_advances_as_it_records(backup):
+    """Aeron's names its cluster in its counters, and not in its mark file."""
     backup.copy(end_of(40))
     with backup.reader() as reader:
         assert reader.is_live
