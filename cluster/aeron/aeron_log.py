@@ -380,6 +380,7 @@ class AeronLog(LogOfOthers):
                 for position, block in received.messages(WITHOUT_END):
                     self._commit_position = max(self._commit_position, position + block.size)
                     yield position, block
+                    has_moved = True  # who took the block may have taken long
                 if length == 0:
                     break
                 has_moved = True

@@ -38,6 +38,7 @@ class Script:
     refuses: bool = True  # a replay from beyond the commit position; else it waits
     breaks_at: int | None = None  # where a replay ends, once
     stalls_at: int | None = None  # where it sends nothing more, once
+    pauses_at: int | None = None  # where a replay has nothing for one poll, once
     loses_driver_at: int | None = None  # where the client is given up, once
     replays: list[tuple[int, int]] = field(default_factory=list)
     stops: int = 0  # replays that were asked to end
@@ -77,7 +78,7 @@ class ScriptedReplay:
 
     def poll(self, out: np.ndarray, at: int = 0) -> int:
         script = self.script
-        if self.is_over or self._stalls:
+        if self.is_over or self._stalls or self._meets("pauses_at"):
             return 0
         if self._meets("loses_driver_at"):
             raise MediaDriverError("the media driver has given this client up")

@@ -148,6 +148,20 @@ def test_the_last_term_is_read_by_the_replay_that_says_how_far_the_log_goes(
         assert np.array_equal(np.concatenate([block for _, block in blocks]), expected)
 
 
+def test_who_takes_long_over_a_block_is_given_the_rest_of_the_last_term(monkeypatch, whole, scripts):
+    """A cold process loads kernels meanwhile."""
+    term_length, entries, data = whole
+    for script in scripts:
+        script.pauses_at = (data.size - 1) // term_length * term_length + 1
+    with open_scripted(monkeypatch, scripts) as reader:
+        ends = []
+        for position, block in reader.log.blocks_to_end():
+            ends.append(position + block.size)
+            reader.log._wait(1.0)
+    assert len(ends) > 1
+    assert ends[-1] == entries[-1]["endPosition"]
+
+
 @pytest.mark.parametrize("how", ["breaks_at", "stalls_at", "loses_driver_at"])
 def test_what_breaks_off_at_one_member_goes_on_at_the_next(monkeypatch, whole, scripts, how):
     _, entries, _ = whole
