@@ -86,7 +86,7 @@ class AeronLog(LogOfOthers):
         Raises MediaDriverError, TimedOut when no member answers, AuthenticationRejected, ConfigurationError.
         """
         self.warnings: list[str] = []
-        self._given = parse_consensus_endpoints(consensus_endpoints)
+        self._known = parse_consensus_endpoints(consensus_endpoints)
         self._aeron_dir = aeron_dir
         self._cluster_id = cluster_id
         self._preference = read_preference
@@ -159,7 +159,7 @@ class AeronLog(LogOfOthers):
             return
         aeron = self._aeron = self._aeron or Aeron.connect(self._aeron_dir, self._access.timeout_s)
         asked: dict[str, RecordingSource] = {}
-        self._begin_queries(aeron, self._given, asked, failures)
+        self._begin_queries(aeron, self._known, asked, failures)
         deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
         answered: dict[str, RecordingSource] = {}
         while asked and self._now_ns() < deadline_ns:
@@ -193,13 +193,18 @@ class AeronLog(LogOfOthers):
         return AeronMember(aeron, endpoint, self._access)
 
     def _others(self, answered: dict[str, RecordingSource], asked: dict[str, RecordingSource]) -> list[str]:
-        """Consensus endpoints that a member has named first, of members that none was given of."""
-        if len(answered) > 1 or len(self._given) > 1:
+        """Consensus endpoints that a member has named first, of members that none was given of.
+
+        They are asked again as those that were given, one of whose members may be the next to die.
+        """
+        if len(answered) > 1 or len(self._known) > 1:
             return []
         first = next(iter(answered.values()))
         assert isinstance(first, AeronMember) and first.response is not None
         members = answered_members(first.response)
-        return [each.consensus_endpoint for id_, each in members.items() if id_ != first.member_id]
+        others = [each.consensus_endpoint for id_, each in members.items() if id_ != first.member_id]
+        self._known = [*self._known, *others]
+        return others
 
     def _in_order(self, answered: dict[str, RecordingSource]) -> dict[str, RecordingSource]:
         """Each member once, preferred first; ``spread`` chooses among equals."""

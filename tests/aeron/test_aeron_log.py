@@ -12,6 +12,7 @@ from cluster.aeron.lane_log import planned_index
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.protocol.backup import BackupResponse
 from cluster.reader import LogReader
+from cluster.transport.committed_log import AS_COMMITTED
 from tests.aeron.scripted_aeron import Clock, Script, mark_replayed, open_scripted
 from tests.reader import real
 
@@ -286,6 +287,25 @@ def test_one_endpoint_is_enough_for_all_members_are_asked_that_it_names(monkeypa
     with open_scripted(monkeypatch, scripts):
         log = AeronLog("host:9000", spread=0)
         assert {member.member_id for member in log._members.values()} == {0, 1, 2}
+        log.close()
+
+
+def test_one_endpoint_is_enough_when_its_member_has_died_and_the_others_have_broken_off(
+    monkeypatch, whole, scripts
+):
+    _, entries, _ = whole
+    clock = Clock()
+    scripts[0].members = "|".join(f"{m},in:1,host:{9000 + m},log:1,up:1,archive:1" for m in range(3))
+    with open_scripted(monkeypatch, scripts):
+        log = AeronLog("host:9000", spread=0, now_ns=lambda: clock.now_ns, wait=clock.wait)
+        scripts[0].answers = False
+        for script in scripts[1:]:
+            script.breaks_at = entries[len(entries) // 3 * script.member_id]["position"]
+        begin, end = 0, entries[-1]["endPosition"]
+        for position, block in log.blocks(begin, end, AS_COMMITTED):
+            assert position == begin
+            begin += block.size
+        assert begin == end
         log.close()
 
 
