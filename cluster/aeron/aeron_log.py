@@ -16,7 +16,7 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import methodcaller
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -61,6 +61,8 @@ logger = logging.getLogger(__name__)
 class AeronLog(LogOfOthers):
     """The log of the cluster whose members have ``consensus_endpoints``, a comma list; one is enough."""
 
+    EXPECTED: ClassVar[str] = "; expected consensus endpoints, the second of each in clusterMembers"
+
     def __init__(
         self,
         consensus_endpoints: str,
@@ -98,6 +100,7 @@ class AeronLog(LogOfOthers):
         self._wait = wait
         self._aeron: Aeron | None = None
         self._members: dict[str, RecordingSource] = {}  # that have answered, by endpoint, preferred first
+        self._expected = self.EXPECTED  # said until a member has answered
         self._tip: BoundedReplay | None = None
         self._followed: BoundedReplay | None = None
         self._tip_moved_ns = 0
@@ -106,6 +109,11 @@ class AeronLog(LogOfOthers):
         self._identity: LogIdentity | None = None
         try:
             self._recording = self._with_a_source(methodcaller("recording"))
+            least, given = self._recording.mtu_length, file_io_max_length
+            if given is not None and not least <= given < 2**31:
+                raise ConfigurationError(
+                    f"aeronFileIoMax is {given}; expected from {least}, the MTU of the log, to {2**31 - 1}"
+                )
         except BaseException:
             self.close()
             raise
@@ -145,7 +153,9 @@ class AeronLog(LogOfOthers):
                 self._recording = self._recording.replace(start_position=start)
                 raise LogPurged(_describe(failures), start)
             if is_over:
-                raise failures.get(DRIVER) or TimedOut(f"no member goes on: {_describe(failures)}")
+                raise failures.get(DRIVER) or TimedOut(
+                    f"no member goes on: {_describe(failures)}{self._expected}"
+                )
             if not is_said and now_ns > begin_ns + SAY_AFTER_NS:
                 is_said, left_s = True, (deadline_ns - now_ns) / 1e9
                 logger.warning(
@@ -166,6 +176,7 @@ class AeronLog(LogOfOthers):
             aeron.conductor.do_work()
             for endpoint, member in list(asked.items()):
                 if member.poll_response():
+                    self._expected = ""
                     answered[endpoint] = asked.pop(endpoint)
                     self._begin_queries(aeron, self._others(answered, asked), asked, failures)
                     deadline_ns = min(deadline_ns, self._now_ns() + 1_000_000_000)

@@ -91,6 +91,8 @@ def _refused(archive: AeronArchive, what: str) -> ConfigurationError:
 class AeronRecording(AeronLog):
     """The recording ``recording_id`` of the archive at ``aeron_archive``, ``host:port``."""
 
+    EXPECTED = ""
+
     def __init__(
         self,
         aeron_archive: str,

@@ -354,11 +354,21 @@ def test_members_that_do_not_answer_are_named_after_a_while(monkeypatch, scripts
         script.answers = False
     with pytest.raises(
         TimedOut, match="no member goes on: host:9000: it does not answer within 5 s; host:9001"
-    ):
+    ) as silent:
         open_scripted(monkeypatch, scripts)
     [said] = caplog.messages
+    assert str(silent.value).endswith("; expected consensus endpoints, the second of each in clusterMembers")
     assert said.startswith("nothing can be read yet: host:9000: it does not answer within 5 s; host:9001")
     assert said.endswith("; trying for another 55 s")
+
+
+@pytest.mark.parametrize("length", [1407, 2**31])
+def test_how_many_bytes_an_archive_is_to_read_at_once_is_checked_before_it_refuses(
+    monkeypatch, scripts, length
+):
+    with pytest.raises(ConfigurationError, match=r"aeronFileIoMax is \d+; expected from 1408, the MTU"):
+        open_scripted(monkeypatch, scripts, file_io_max_length=length)
+    open_scripted(monkeypatch, scripts, file_io_max_length=1408).close()
 
 
 def test_a_range_that_no_member_has_committed_is_not_waited_for_without_end(monkeypatch, whole, scripts):
