@@ -87,7 +87,9 @@ def driver(
         raise ConfigurationError(f"--jar is {jar}: no such file")
     try:
         with Aeron.connect(directory, 0):
-            raise ClusterError(f"a media driver runs with directory {directory} already")
+            raise ClusterError(
+                f"a media driver runs with directory {directory} already, or was killed less than 10 s ago"
+            )
     except MediaDriverError:
         pass  # as is expected
     print(f"media driver of {jar.name} in {directory}; Ctrl-C ends it", flush=True)
@@ -132,6 +134,7 @@ def fetch_jar(java: str, version: str, folder: Path) -> Path:
         command = [java, "-jar", str(resolver), "-settings", settings.name, *what, *kind, *where]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if not jar.exists():
-        last = (done.stdout + done.stderr).strip().splitlines()[-1:]
-        raise ConfigurationError(f"{GROUP}:{ARTIFACT}:{version} cannot be fetched: {' '.join(last)}")
+        said = (line.strip(": \t") for line in (done.stdout + done.stderr).splitlines())  # in rules of colons
+        *_, last = ["", *filter(None, said)]
+        raise ConfigurationError(f"{GROUP}:{ARTIFACT}:{version} cannot be fetched: {last}")
     return jar

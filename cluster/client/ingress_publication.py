@@ -10,11 +10,13 @@ from cluster.protocol import Message, decode, link, session, streams
 from cluster.protocol.arrays import np
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import align
-from cluster.transport.endpoint import Endpoint, adopt_endpoints, describe_member
+from cluster.transport.endpoint import Endpoint, Medium, adopt_endpoints, describe_member
 from cluster.transport.message_frames import decode_first_frame, each_frame, link_frame, message_frame
 from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000
+SILENT_MEMBER = "connected, but not answered: a busy member, or another program"
+SILENT_DRIVER = "neither the media driver nor a member has answered yet"
 DIAL_TIMEOUT_NS = 3_000_000_000  # then the next address of its name is tried
 
 
@@ -285,7 +287,7 @@ class IngressPublications:
     def describe_failures(self) -> str:
         """Why members could not be reached, by member; empty when nothing failed."""
         silent = {
-            member_id: "connected, but not answered: a busy member, or another program"
+            member_id: SILENT_DRIVER if publication.endpoint.medium is Medium.AERON else SILENT_MEMBER
             for member_id, publication in self._publications.items()
             if publication.connection.is_connected and not publication.is_connected
         }

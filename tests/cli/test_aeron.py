@@ -62,4 +62,16 @@ def test_what_it_needs_and_has_not_is_said(run, monkeypatch, capsys, arguments, 
 def test_a_directory_with_a_driver_gets_no_other(run, monkeypatch, capsys):
     monkeypatch.setattr(Aeron, "connect", lambda *_: nullcontext())
     assert run() == (1, [])
-    assert "already" in capsys.readouterr().err
+    assert "already, or was killed less than 10 s ago" in capsys.readouterr().err
+
+
+def test_why_a_jar_is_not_fetched_is_what_the_resolver_says_last(run, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("pyspark")
+    monkeypatch.delenv("AERON_JAR")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    said = "\t\t:: io.aeron#aeron-all;9.9.9: not found\n\n\t\t::::::::::\n\n\n"
+    (tmp_path / "jdk" / "bin" / "java").write_text(f"#!/bin/sh\ncat << EOF\n{said}EOF\nexit 1\n")
+    assert run("--version", "9.9.9") == (2, [])
+    assert capsys.readouterr().err.endswith(
+        "io.aeron:aeron-all:9.9.9 cannot be fetched: io.aeron#aeron-all;9.9.9: not found\n"
+    )

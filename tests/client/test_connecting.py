@@ -11,7 +11,7 @@ from cluster.errors import AuthenticationRejected, ClusterError, ConfigurationEr
 from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionConnectRequest
-from cluster.transport.endpoint import parse_endpoint
+from cluster.transport.endpoint import Endpoint, Medium, parse_endpoint
 from tests.client.scripted import (
     ENDPOINTS,
     RESUME_TOKEN,
@@ -129,6 +129,21 @@ def test_that_nobody_can_be_reached_is_said_once_before_it_is_given_up(cluster):
     assert cluster.warnings == [
         "no session yet: tcp:a:1: ECONNREFUSED; tcp:b:1: ECONNREFUSED; trying for another 3.5 s"
     ]
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "why"),
+    [
+        ("tcp:a:1", "tcp:a:1: connected, but not answered: a busy member, or another program"),
+        ("aeron:a:1", "aeron:a:1: neither the media driver nor a member has answered yet"),
+    ],
+)
+def test_who_is_silent_is_said_by_what_is_known_of_the_way_there(cluster, endpoints, why):
+    cluster.aliases[Endpoint(Medium.AERON, path="a:1")] = 0
+    cluster.members[0].on_frame = lambda *_: None
+    with pytest.raises(TimedOut):
+        connect(cluster, endpoints=endpoints, message_timeout_s=5)
+    assert cluster.warnings == [f"no session yet: {why}; trying for another 3.5 s"]
 
 
 def test_a_leader_that_opens_no_session_is_named_before_it_is_given_up(cluster):
