@@ -73,7 +73,8 @@ def status_document(
             "memberCount": seen.member_count,
             "leader": None if leader is None else leader["memberId"],
             "leadershipTermId": _newest(seen.members, "leadershipTermId"),
-            "commitPosition": _newest(seen.members or seen.backups, "commitPosition"),
+            "commitPosition": _newest(seen.members or seen.backups, "commitPosition")
+            or _newest(seen.backups, "appendPosition"),  # a ClusterBackup records only what is committed
             **_cluster_time(leader or {}),
         },
         "members": seen.members,

@@ -12,7 +12,7 @@ from cluster.cli.main import main
 from cluster.cli.running_member import why_held_up
 from cluster.counters import CountersFile
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import ClusterComponentType
+from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import a_log
@@ -82,6 +82,18 @@ def test_a_backup_is_no_member_minus_one(tmp_path, capsys):
         assert "not running" in shown and "-1" not in shown
     main(["status", "--json", "--dir", str(tmp_path / "backup")])
     assert json.loads(capsys.readouterr().out)["backups"][0]["memberId"] is None
+
+
+def test_a_backup_of_aeron_s_has_as_much_committed_log_as_it_has_recorded(tmp_path, capsys):
+    """It has no counter of a commit position."""
+    write_marked(tmp_path, ClusterComponentType.BACKUP, -1)
+    (tmp_path / "driver" / "cnc.dat").unlink()
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=epoch_ms())
+    counters.allocate_cluster_counter(CounterTypeId.BACKUP_STATE, 0, ClusterBackupState.BACKING_UP)
+    counters.allocate_recording_position(0, 1, 100, position=4096)
+    main(["status", "--dir", str(tmp_path)])
+    assert "a backup, 4,096 bytes of committed log" in capsys.readouterr().out
+    counters.close()
 
 
 def test_a_stopped_member_has_the_id_of_its_mark_file_and_no_sessions(tmp_path):
