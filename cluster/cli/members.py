@@ -64,7 +64,9 @@ MediaDriverDirectory = Annotated[
 def check_is_alone(given: str | None, *others: object, option: str = "--consensus-endpoints") -> None:
     """Raise BadParameter for a real Aeron Cluster that is given beside other members or directories."""
     if given is not None and any(other is not None for other in others):
-        raise typer.BadParameter("give it without --endpoints and --dir", param_hint=option)
+        raise typer.BadParameter(
+            "give no other place beside it, such as --endpoints or --dir", param_hint=option
+        )
 
 
 class AeronPlace(NamedTuple):

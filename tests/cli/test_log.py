@@ -427,6 +427,11 @@ def test_a_real_cluster_that_runs_is_read_by_its_consensus_endpoints(run, monkey
         printed = [run("dump", *places), run("dump", "--dir", members() / "member-0")]
         assert printed[0] == printed[1]
         assert run("tail", "-n", "3", *places)[1].splitlines() == printed[0][1].splitlines()[-3:]
-    for beside in (["--endpoints", "a:1"], ["--dir", "d"], ["--archive-dir", "a"]):
+    for beside in (
+        ["--endpoints", "a:1"],
+        ["--dir", "d"],
+        ["--archive-dir", "a"],
+        ["--aeron-archive", "a:1"],
+    ):
         status, _, err = run("dump", *places, *beside)
-        assert (status, "give it without --endpoints and --dir" in err) == (2, True)
+        assert (status, "give no other place beside it, such as --endpoints or --dir" in err) == (2, True)
