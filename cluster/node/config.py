@@ -106,6 +106,7 @@ class NodeConfig(NodeKeys):
         for name in ("ingress_channel", "consensus_channel"):
             medium = getattr(self, name).partition("?")[0]
             _expect(medium in ("none", "aeron:udp"), name, "none, or a channel such as aeron:udp")
+        _expect(self.may_lead or len(ids) > 1, "consensus_channel", "none for a member alone: it would lead")
         _expect(
             self.tls_client_certificates == "none" or bool(self.tls_certificate),
             "tls_client_certificates",

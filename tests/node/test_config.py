@@ -221,6 +221,10 @@ def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
             "consensus_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:0,a:5']",
             "endpoint 'a:0': expected a port from 1 to 65535",
         ),
+        (
+            "consensus_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:4,a:5']",
+            "consensus_channel: expected none for a member alone: it would lead",
+        ),
         ("max_sessions = ", "DIR/node.toml: not TOML: "),
     ],
 )
