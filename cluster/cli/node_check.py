@@ -54,9 +54,14 @@ def _described(key: str, config: NodeConfig, place: str) -> dict[str, Any]:
 
 def _problems(config: NodeConfig) -> list[str]:
     """What is right as a configuration, and yet lets no member start on this host."""
+    from cluster.node.exposure import check_exposure
     from cluster.service.service_loader import load_service
 
     found = []
+    try:
+        check_exposure(config)
+    except ClusterError as error:
+        found.append(str(error))
     for name in config.services:
         try:
             load_service(name)

@@ -48,6 +48,11 @@ def test_each_key_is_shown_with_its_value_and_the_place_that_it_is_from(run, tmp
             1,
             "authenticator_file = /nowhere/tokens: cannot be read",
         ),
+        (
+            'members = ["0,192.0.2.7:1,192.0.2.7:2,a:3,a:4,a:5"]\n',
+            1,
+            "problem: the consensus endpoint 192.0.2.7:2",
+        ),
         ("max_sesions = 9\n", 2, "did you mean max_sessions?"),
         ("log_mtu = 1000\n", 2, "log_mtu: expected a multiple of 32"),
     ],
