@@ -13,8 +13,8 @@ from cluster.aeron.aeron_gateway import AeronGateway
 from cluster.aeron.aeron_log import TIMEOUT_S, AeronLog
 from cluster.aeron.log_follower import LogFollower
 from cluster.errors import ClusterError
-from cluster.log.frames import message_length_max
 from cluster.media.aeron import Aeron
+from cluster.protocol.frame import message_length_max
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.dialler import NEVER, Dialler
 from cluster.transport.endpoint import Endpoint

@@ -10,9 +10,6 @@ import numpy as np
 from cluster.log.crc import crc_32
 from cluster.log.frames import (
     DATA_UNFRAGMENTED,
-    EGRESS_STREAM,
-    HEADER_LENGTH,
-    INGRESS_STREAM,
     SESSION_HEADER_LENGTH,
     SESSION_MESSAGE_SBE_HEADER,
     align_frame,
@@ -21,6 +18,8 @@ from cluster.log.frames import (
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, get_i32, get_i64
 from cluster.log.message_columns import MessageColumns
+from cluster.protocol import streams
+from cluster.protocol.frame import HEADER_LENGTH, STREAM_ID_AT, VERSION_AT
 
 _OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
 _WITHOUT_VERSION = 0xFFFF_FFFF_FFFF  # of the SBE header
@@ -29,7 +28,7 @@ _WITHOUT_VERSION = 0xFFFF_FFFF_FFFF  # of the SBE header
 @routine
 def _message_end(run, at, limit, session_id):  # type: ignore[no-untyped-def]
     """End of the frame at ``at`` if it has a message of the session, else ``at``."""
-    if limit - at < _OVERHEAD or get_i32(run, at + 4) != DATA_UNFRAGMENTED:
+    if limit - at < _OVERHEAD or get_i32(run, at + VERSION_AT) != DATA_UNFRAGMENTED:
         return at
     length = get_i32(run, at)
     end = at + align_frame(length)
@@ -45,7 +44,7 @@ def _message_end(run, at, limit, session_id):  # type: ignore[no-untyped-def]
 def _ingress_end(run, at, limit, session_id, leadership_term_id):  # type: ignore[no-untyped-def]
     while True:
         end = _message_end(run, at, limit, session_id)
-        if end == at or get_i32(run, at + 16) != INGRESS_STREAM:
+        if end == at or get_i32(run, at + STREAM_ID_AT) != streams.INGRESS:
             return at
         if get_i64(run, at + HEADER_LENGTH + 8) != leadership_term_id:
             return at
@@ -64,7 +63,7 @@ def _take_egress(run, at, limit, session_id):  # type: ignore[no-untyped-def]
         end = _message_end(run, at, limit, session_id)
         if end == at:
             return at
-        put_header(run, at, get_i32(run, at), DATA_UNFRAGMENTED, 0, 0, EGRESS_STREAM, 0)
+        put_header(run, at, get_i32(run, at), DATA_UNFRAGMENTED, 0, 0, streams.EGRESS, 0)
         at = end
 
 

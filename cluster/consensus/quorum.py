@@ -1,13 +1,12 @@
 """What a majority has proven, and how far a leader commits: over words, for Python and compiled turns alike.
 
 members      a row each: what it reported last, and when it was heard (``ClusterMember``)
-leadership   of one term: what its leader has taken in, committed and told (``Leadership``, ``Leader``)
+leadership   of one term: what its leader has taken in, committed and sent (``Leadership``, ``Leader``)
 """
 
-from cluster.log.frames import FRAME_ALIGNMENT
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64, WORDS, WORDS_OUT
-from cluster.protocol.frame import TERM_LENGTH_MAX
+from cluster.protocol.frame import FRAME_ALIGNMENT, TERM_LENGTH_MAX
 
 # A row of members.
 ID, REPORT_TERM_ID, REPORT_POSITION, LAST_ACTIVITY_NS = range(4)
@@ -46,7 +45,7 @@ def is_position(position):  # type: ignore[no-untyped-def]
     return 0 <= position <= POSITION_MAX and position % FRAME_ALIGNMENT == 0
 
 
-@kernel(I64(I64), modules=["cluster.protocol.frame"])
+@kernel(I64(I64))
 def is_log_position(position):  # type: ignore[no-untyped-def]
     """``is_position`` for Python."""
     return is_position(position)

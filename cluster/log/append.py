@@ -8,17 +8,12 @@ array and the position: append, write out, start again at the array's start.
 import numpy as np
 
 from cluster.log.frames import (
-    FLAG_BEGIN,
-    FLAG_END,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
     INITIAL_TERM_ID,
     MTU,
     POSITION_BITS,
     SESSION_ID,
     STREAM_ID,
     TERM_LENGTH,
-    TYPE_DATA,
     LogParams,
     align_frame,
     framed_length,
@@ -29,6 +24,7 @@ from cluster.log.frames import (
 )
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, copy_bytes, put_i64
+from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA
 
 BACK_PRESSURED = -2  # as Aeron's publications say it: not now, offer again when the output is empty
 

@@ -12,9 +12,10 @@ from enum import IntEnum
 import numpy as np
 
 from cluster.log.crc import POLYNOMIAL_CRC_32, POLYNOMIAL_CRC_32C, crc_32, crc_32c
-from cluster.log.frames import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_DATA, align_frame
+from cluster.log.frames import align_frame
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u16, get_u32, put_i32
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, TYPE_AT, TYPE_DATA
 
 SESSION_ID_OFFSET = 12
 FRAME_LENGTH_MAX = 65_504  # of data: the largest MTU
@@ -66,7 +67,7 @@ def store(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
         frame_end = _frame_end(run, offset, end)
         if frame_end == offset:
             return offset
-        if get_u16(run, offset + 6) == TYPE_DATA:
+        if get_u16(run, offset + TYPE_AT) == TYPE_DATA:
             put_i32(
                 run,
                 offset + SESSION_ID_OFFSET,
@@ -96,7 +97,7 @@ def _verify(run, offset, end, is_castagnoli):  # type: ignore[no-untyped-def]
         frame_end = _frame_end(run, offset, end)
         if frame_end == offset:
             return offset
-        is_data = get_u16(run, offset + 6) == TYPE_DATA
+        is_data = get_u16(run, offset + TYPE_AT) == TYPE_DATA
         if is_data or HEADER_LENGTH < frame_end - offset <= FRAME_LENGTH_MAX:
             checksum = _crc_of(run, offset + HEADER_LENGTH, frame_end, is_castagnoli)
             # Padding holds a session id; one that holds a checksum was data before its type was changed.
@@ -118,7 +119,7 @@ def _restore(run, offset, end, session_id):  # type: ignore[no-untyped-def]
         frame_end = _frame_end(run, offset, end)
         if frame_end == offset:
             return offset
-        if get_u16(run, offset + 6) == TYPE_DATA:
+        if get_u16(run, offset + TYPE_AT) == TYPE_DATA:
             put_i32(run, offset + SESSION_ID_OFFSET, session_id)
         offset = frame_end
 

@@ -18,7 +18,6 @@ from cluster.log.frames import (
     DAMAGED,
     DONE,
     FRAGMENTED,
-    HEADER_LENGTH,
     INCOMPLETE,
     MALFORMED,
     OUT_FULL,
@@ -44,6 +43,8 @@ from cluster.log.memory import (
     put_i64,
     put_u8,
 )
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.sbe import SCHEMA_ID_AT, SCHEMA_VERSION_AT, TEMPLATE_ID_AT
 
 # Entry types, in the order of their template ids 1, 20 .. 24; OTHER is skipped.
 SESSION_MESSAGE, TIMER, SESSION_OPEN, SESSION_CLOSE, CLUSTER_ACTION, NEW_LEADERSHIP_TERM, OTHER = range(7)
@@ -102,8 +103,8 @@ _TIME_UNITS = _names(TIME_UNIT_NAMES)
 
 @routine
 def _entry_type(source, message):  # type: ignore[no-untyped-def]
-    template_id = get_u16(source, message + 2)
-    if get_u16(source, message + 4) != SCHEMA_ID:
+    template_id = get_u16(source, message + TEMPLATE_ID_AT)
+    if get_u16(source, message + SCHEMA_ID_AT) != SCHEMA_ID:
         return OTHER
     if template_id == 1:
         return SESSION_MESSAGE
@@ -271,7 +272,7 @@ def _microseconds(cluster_time, time_unit):  # type: ignore[no-untyped-def]
 @routine
 def _time_unit(source, message):  # type: ignore[no-untyped-def]
     """What a NewLeadershipTermEvent says that the log counts time in from here on; null means MILLIS."""
-    if get_u16(source, message + 6) < 4 or get_u16(source, message) < 44:
+    if get_u16(source, message + SCHEMA_VERSION_AT) < 4 or get_u16(source, message) < 44:
         return MILLIS
     unit = get_i32(source, message + 48)
     return unit if unit in (MICROS, NANOS) else MILLIS
@@ -301,7 +302,7 @@ def _put_rare(source, message, end, slab, layout, row, entry_type, time_unit):  
     if layout[3 * CLUSTER_SESSION_ID + VALUES] >= 0 and not has_session:
         _clear_bit(slab, layout[3 * CLUSTER_SESSION_ID + VALIDITY], row)
     block_length = get_u16(source, message)
-    version = get_u16(source, message + 6)
+    version = get_u16(source, message + SCHEMA_VERSION_AT)
     if entry_type == TIMER:
         _put_long(slab, layout, CORRELATION_ID, row, get_i64(source, message + 16))
     elif entry_type == SESSION_OPEN:

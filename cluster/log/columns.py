@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from cluster.errors import ConfigurationError, LogDamaged
 from cluster.log import column_kernels as k
-from cluster.log.frames import FRAME_ALIGNMENT, MALFORMED
-from cluster.protocol.frame import DATA_FRAME_HEADER
+from cluster.log.frames import MALFORMED
+from cluster.protocol.frame import DATA_FRAME_HEADER, FRAME_ALIGNMENT
 
 ROW_SCHEMA = pa.schema(
     [

@@ -9,11 +9,10 @@ import numpy as np
 from numba import types
 
 from cluster.log.frames import (
+    CLUSTER_SESSION_ID_AT,
     DAMAGED,
     DONE,
     FRAGMENTED,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
     INCOMPLETE,
     MALFORMED,
     OTHER_MESSAGE,
@@ -23,6 +22,7 @@ from cluster.log.frames import (
     SESSION_MESSAGE_BLOCK,
     SESSION_MESSAGE_HEADER,
     SKIP,
+    TIMESTAMP_AT,
     WHOLE,
     gather,
     next_message,
@@ -30,7 +30,8 @@ from cluster.log.frames import (
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, get_i64, get_u16
 from cluster.log.message_columns import EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns
-from cluster.protocol.frame import header_at
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, header_at
+from cluster.protocol.sbe import SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 
 class DeliveredMessages(MessageColumns):
@@ -87,8 +88,8 @@ def deliver_run(buffer, offset, limit, position, columns, rows, side):  # type: 
         message_end = offset + get_i32(buffer, offset)  # in the first frame, which holds the SBE header
         if message_end - message < SBE_HEADER_LENGTH:
             return MALFORMED, offset, row, is_in_side
-        template_id = get_u16(buffer, message + 2)
-        if template_id != SESSION_MESSAGE_HEADER or get_u16(buffer, message + 4) != SCHEMA_ID:
+        template_id = get_u16(buffer, message + TEMPLATE_ID_AT)
+        if template_id != SESSION_MESSAGE_HEADER or get_u16(buffer, message + SCHEMA_ID_AT) != SCHEMA_ID:
             return OTHER_MESSAGE, offset, row, is_in_side
         block_length = get_u16(buffer, message)
         if block_length < SESSION_MESSAGE_BLOCK:
@@ -108,11 +109,11 @@ def deliver_run(buffer, offset, limit, position, columns, rows, side):  # type: 
         if payload > message_end:
             return MALFORMED, offset, row, is_in_side
         if is_in_side == 1:
-            columns[SESSION_IDS * rows + row] = get_i64(side, message + 16)
-            columns[TIMESTAMPS * rows + row] = get_i64(side, message + 24)
+            columns[SESSION_IDS * rows + row] = get_i64(side, message + CLUSTER_SESSION_ID_AT)
+            columns[TIMESTAMPS * rows + row] = get_i64(side, message + TIMESTAMP_AT)
         else:
-            columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
-            columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
+            columns[SESSION_IDS * rows + row] = get_i64(buffer, message + CLUSTER_SESSION_ID_AT)
+            columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + TIMESTAMP_AT)
         columns[EXTRA * rows + row] = position + end
         columns[OFFSETS * rows + row] = payload
         columns[LENGTHS * rows + row] = message_end - payload

@@ -17,13 +17,10 @@ from numba import types
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import (
     DAMAGED,
-    FLAGS_MASK,
-    HEADER_LENGTH,
     INCOMPLETE,
     SBE_HEADER_LENGTH,
     SCHEMA_ID,
     SKIP,
-    TYPE_PAD,
     align_frame,
     next_message,
 )
@@ -39,6 +36,8 @@ from cluster.log.memory import (
     get_u16,
     put_i32,
 )
+from cluster.protocol.frame import FLAGS_UNFRAGMENTED, HEADER_LENGTH, TYPE_AT, TYPE_PAD, VERSION_AT
+from cluster.protocol.sbe import SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 TEMPLATE_IDS = {
     "SESSION_MESSAGE": 1,
@@ -125,8 +124,8 @@ def _is_wanted(buffer, offset, entry_mask, sessions, template_ids):  # type: ign
     frame_end = offset + get_i32(buffer, offset)
     if frame_end - offset < SHORTEST:
         return True  # for who decodes it to report
-    template_id = get_u16(buffer, message + 2)
-    if get_u16(buffer, message + 4) != SCHEMA_ID or template_id > NEW_LEADERSHIP_TERM:
+    template_id = get_u16(buffer, message + TEMPLATE_ID_AT)
+    if get_u16(buffer, message + SCHEMA_ID_AT) != SCHEMA_ID or template_id > NEW_LEADERSHIP_TERM:
         return False
     if template_id == NEW_LEADERSHIP_TERM:
         return True
@@ -149,7 +148,7 @@ def _put_gap(out, at, buffer, begin, end):  # type: ignore[no-untyped-def]
         return at
     copy_bytes(out, at, buffer, begin, HEADER_LENGTH)
     put_i32(out, at, end - begin)
-    put_i32(out, at + 4, FLAGS_MASK << 8 | TYPE_PAD << 16)
+    put_i32(out, at + VERSION_AT, FLAGS_UNFRAGMENTED << 8 | TYPE_PAD << 16)
     return at + HEADER_LENGTH
 
 
@@ -179,7 +178,7 @@ def _restore(thinned, limit, out, length):  # type: ignore[no-untyped-def]
         end = at + align_frame(frame_length)
         if frame_length < HEADER_LENGTH or end > length:
             return -1
-        there = HEADER_LENGTH if get_u16(thinned, offset + 6) == TYPE_PAD else end - at
+        there = HEADER_LENGTH if get_u16(thinned, offset + TYPE_AT) == TYPE_PAD else end - at
         if there > limit - offset:
             return -1
         copy_bytes(out, at, thinned, offset, there)

@@ -9,10 +9,9 @@ import numpy as np
 from numba import types
 
 from cluster.log.frames import (
+    CLUSTER_SESSION_ID_AT,
     DAMAGED,
     DONE,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
     INCOMPLETE,
     MALFORMED,
     OTHER_MESSAGE,
@@ -20,6 +19,7 @@ from cluster.log.frames import (
     SESSION_HEADER_LENGTH,
     SESSION_MESSAGE_HEADER,
     SKIP,
+    TIMESTAMP_AT,
     next_message,
 )
 from cluster.log.kernel import kernel
@@ -38,6 +38,8 @@ from cluster.log.session_table import (
     SessionTable,
     find_slot,
 )
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
+from cluster.protocol.sbe import SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES, I64, I64, I64, WORDS_OUT))
@@ -55,14 +57,14 @@ def follow_run(buffer, offset, limit, position, table):  # type: ignore[no-untyp
         if kind == DAMAGED or get_i32(buffer, offset) < HEADER_LENGTH + 8:
             return MALFORMED, offset, count
         if (
-            get_u16(buffer, message + 2) != SESSION_MESSAGE_HEADER
-            or get_u16(buffer, message + 4) != SCHEMA_ID
+            get_u16(buffer, message + TEMPLATE_ID_AT) != SESSION_MESSAGE_HEADER
+            or get_u16(buffer, message + SCHEMA_ID_AT) != SCHEMA_ID
         ):
             return OTHER_MESSAGE, offset, count
         if get_i32(buffer, offset) < HEADER_LENGTH + SESSION_HEADER_LENGTH:
             return MALFORMED, offset, count
-        session_id = get_i64(buffer, message + 16)
-        timestamp = get_i64(buffer, message + 24)
+        session_id = get_i64(buffer, message + CLUSTER_SESSION_ID_AT)
+        timestamp = get_i64(buffer, message + TIMESTAMP_AT)
         table[LAST_TIMESTAMP] = max(table[LAST_TIMESTAMP], timestamp)
         if session_id < 0:
             table[SERVICE_IDS_AT + (session_id >> 56 & 0x7F)] = session_id

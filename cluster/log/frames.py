@@ -12,37 +12,43 @@ predecessor is not there.
 from dataclasses import dataclass, field
 
 from cluster.log.kernel import routine
-from cluster.log.memory import copy_bytes, get_i32, get_u16, put_i64, zero_bytes
+from cluster.log.memory import copy_bytes, get_i32, get_u8, get_u16, put_i64, zero_bytes
+from cluster.protocol import sbe, streams
 from cluster.protocol.arrays import np
+from cluster.protocol.frame import (
+    FLAG_BEGIN,
+    FLAG_END,
+    FLAGS_AT,
+    FLAGS_UNFRAGMENTED,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    MTU_MAX,
+    TERM_LENGTH_MAX,
+    TERM_LENGTH_MIN,
+    TYPE_AT,
+    TYPE_DATA,
+    TYPE_PAD,
+    VERSION_AT,
+    message_length_max,
+)
+from cluster.protocol.session import SessionMessageHeader
 
-# Beside the kernels because what is cached is not checked by cluster/protocol; a test holds them equal to
-# cluster/protocol.
-FRAME_ALIGNMENT = 32
-HEADER_LENGTH = 32
-FLAG_BEGIN = 0x80
-FLAG_END = 0x40
-TYPE_PAD = 0
-TYPE_DATA = 1
-DATA_UNFRAGMENTED = 0x0001_C000  # version, flags and type as one i32: what most frames have at offset 4
-FLAGS_MASK = FLAG_BEGIN | FLAG_END
+DATA_UNFRAGMENTED = FLAGS_UNFRAGMENTED << 8 | TYPE_DATA << 16  # an i32 that most frames have at VERSION_AT
 
-LOG_STREAM = 100
-INGRESS_STREAM = 101
-EGRESS_STREAM = 102
-LINK_STREAM = 1000
-
-SCHEMA_ID = 111
-SCHEMA_VERSION = 17
-SBE_HEADER_LENGTH = 8
-SESSION_MESSAGE_HEADER = 1  # template id
-SESSION_MESSAGE_BLOCK = 24
+SBE_HEADER_LENGTH = sbe.HEADER_LENGTH
+SCHEMA_ID = sbe.CLUSTER.id
+SESSION_MESSAGE_HEADER = SessionMessageHeader.TEMPLATE_ID
+SESSION_MESSAGE_BLOCK = SessionMessageHeader.BLOCK_LENGTH
+LEADERSHIP_TERM_ID_AT = SBE_HEADER_LENGTH + SessionMessageHeader.offset_of("leadership_term_id")
+CLUSTER_SESSION_ID_AT = SBE_HEADER_LENGTH + SessionMessageHeader.offset_of("cluster_session_id")
+TIMESTAMP_AT = SBE_HEADER_LENGTH + SessionMessageHeader.offset_of("timestamp")
 # What stands before an application's payload.
 SESSION_HEADER_LENGTH = SBE_HEADER_LENGTH + SESSION_MESSAGE_BLOCK
 SESSION_MESSAGE_SBE_HEADER = (
-    SESSION_MESSAGE_BLOCK | SESSION_MESSAGE_HEADER << 16 | SCHEMA_ID << 32 | SCHEMA_VERSION << 48
+    SESSION_MESSAGE_BLOCK | SESSION_MESSAGE_HEADER << 16 | SCHEMA_ID << 32 | sbe.CLUSTER.version << 48
 )
 
-# CommitAck of our own schema, with the frame that holds one.
+# CommitAck of our own schema, whose module the cache is not checked by (a test compares them), in its frame.
 COMMIT_ACK_SBE_HEADER = 32 | 3 << 16 | 1111 << 32 | 1 << 48
 COMMIT_ACK_FRAME_LENGTH = HEADER_LENGTH + SBE_HEADER_LENGTH + 32
 
@@ -65,11 +71,6 @@ DAMAGED = 12  # a length that no frame below the limit has
 TERM_LENGTH, MTU, INITIAL_TERM_ID, SESSION_ID, STREAM_ID, POSITION_BITS, MESSAGE_LENGTH_MAX = range(7)
 
 
-def message_length_max(term_length: int) -> int:
-    """Longest message that a log takes, SBE header included; an application's payload is 32 bytes shorter."""
-    return min(term_length // 8, 16 * 1024 * 1024)
-
-
 @dataclass(frozen=True, slots=True)
 class LogParams:
     """What does not change while one leader writes the log: its geometry and the ids in every header.
@@ -81,16 +82,16 @@ class LogParams:
     mtu: int
     initial_term_id: int
     session_id: int
-    stream_id: int = 100
+    stream_id: int = streams.LOG
     words: np.ndarray = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         bits = self.term_length.bit_length() - 1
         assert self.term_length == 1 << bits
-        assert 1 << 16 <= self.term_length <= 1 << 30
+        assert TERM_LENGTH_MIN <= self.term_length <= TERM_LENGTH_MAX
         # The session header of a message has to fit the first of its fragments.
         assert self.mtu % FRAME_ALIGNMENT == 0
-        assert HEADER_LENGTH + SESSION_HEADER_LENGTH <= self.mtu <= 65_504
+        assert HEADER_LENGTH + SESSION_HEADER_LENGTH <= self.mtu <= MTU_MAX
         words = [self.term_length, self.mtu, self.initial_term_id, self.session_id, self.stream_id, bits]
         object.__setattr__(self, "words", np.array([*words, self.message_length_max], np.int64))
 
@@ -140,9 +141,9 @@ def put_header(out, offset, frame_length, flags_and_type, term_offset, session_i
 def put_session_header(out, offset, leadership_term_id, cluster_session_id, timestamp):  # type: ignore[no-untyped-def]
     """Write the 32 bytes of SessionMessageHeader, SBE header included."""
     put_i64(out, offset, SESSION_MESSAGE_SBE_HEADER)
-    put_i64(out, offset + 8, leadership_term_id)
-    put_i64(out, offset + 16, cluster_session_id)
-    put_i64(out, offset + 24, timestamp)
+    put_i64(out, offset + LEADERSHIP_TERM_ID_AT, leadership_term_id)
+    put_i64(out, offset + CLUSTER_SESSION_ID_AT, cluster_session_id)
+    put_i64(out, offset + TIMESTAMP_AT, timestamp)
 
 
 @routine
@@ -168,7 +169,7 @@ def put_padding(out, out_offset, position, length, params):  # type: ignore[no-u
     """Write the frame that fills a term up to its end, its body zero."""
     term_id = wrap_i32((position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID])
     term_offset = position & (params[TERM_LENGTH] - 1)
-    flags_and_type = FLAGS_MASK << 8 | TYPE_PAD << 16
+    flags_and_type = FLAGS_UNFRAGMENTED << 8 | TYPE_PAD << 16
     put_header(
         out, out_offset, length, flags_and_type, term_offset, params[SESSION_ID], params[STREAM_ID], term_id
     )
@@ -186,10 +187,10 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
     end = offset + align_frame(frame_length)
     if end > limit:
         return INCOMPLETE, offset
-    if get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED:
+    if get_i32(buffer, offset + VERSION_AT) == DATA_UNFRAGMENTED:
         return WHOLE, end
-    flags = get_u16(buffer, offset + 4) >> 8 & FLAGS_MASK
-    if get_u16(buffer, offset + 6) != TYPE_DATA or not flags & FLAG_BEGIN:
+    flags = get_u8(buffer, offset + FLAGS_AT) & FLAGS_UNFRAGMENTED
+    if get_u16(buffer, offset + TYPE_AT) != TYPE_DATA or not flags & FLAG_BEGIN:
         return SKIP, end
     if flags & FLAG_END:
         return WHOLE, end
@@ -203,8 +204,8 @@ def next_message(buffer, offset, limit):  # type: ignore[no-untyped-def]
         end = begin + align_frame(frame_length)
         if end > limit:
             return INCOMPLETE, offset
-        flags = get_u16(buffer, begin + 4) >> 8 & FLAGS_MASK
-        if get_u16(buffer, begin + 6) != TYPE_DATA or flags & FLAG_BEGIN:
+        flags = get_u8(buffer, begin + FLAGS_AT) & FLAGS_UNFRAGMENTED
+        if get_u16(buffer, begin + TYPE_AT) != TYPE_DATA or flags & FLAG_BEGIN:
             return SKIP, begin
         if flags & FLAG_END:
             return FRAGMENTED, end

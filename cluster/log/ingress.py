@@ -6,7 +6,7 @@
 The rules are those of Aeron's IngressAdapter and ConsensusModuleAgent (C-200, C-202, C-203, C-215): a message
 or keep-alive counts when its leadership term id is the current one and its session is open and came over this
 connection; else it is dropped, silently, and counted. Whatever is not one of these two goes to Python.
-Messages of a session that is held are dropped, too: its client has been told, and sends them again.
+Messages of a held session (SessionHeld) are dropped, too: its client knows, and sends them again.
 """
 
 import numpy as np
@@ -14,11 +14,10 @@ from numba import types
 
 from cluster.log.append import put_message
 from cluster.log.frames import (
+    CLUSTER_SESSION_ID_AT,
     DATA_UNFRAGMENTED,
     DONE,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
-    INGRESS_STREAM,
+    LEADERSHIP_TERM_ID_AT,
     MALFORMED,
     MESSAGE_LENGTH_MAX,
     MTU,
@@ -50,15 +49,17 @@ from cluster.log.session_table import (
     HELD,
     KEEP_ALIVES,
     MESSAGES,
-    NULL_VALUE,
     OPEN,
     STATE,
     SessionTable,
     find_slot,
 )
+from cluster.protocol import streams
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, STREAM_ID_AT, VERSION_AT
+from cluster.protocol.sbe import NULL_VALUE, SCHEMA_ID_AT, TEMPLATE_ID_AT
+from cluster.protocol.session import SessionKeepAlive
 
-SESSION_KEEP_ALIVE = 5  # template id
-SESSION_KEEP_ALIVE_BLOCK = 16
+SESSION_KEEP_ALIVE, SESSION_KEEP_ALIVE_BLOCK = SessionKeepAlive.TEMPLATE_ID, SessionKeepAlive.BLOCK_LENGTH
 
 
 @kernel(types.UniTuple(I64, 3)(BYTES_OUT, I64, I64, WORDS, BYTES, I64, I64, WORDS_OUT, I64, I64, I64, I64))
@@ -86,27 +87,28 @@ def append_run(  # type: ignore[no-untyped-def]
         if frame_end > end:
             break
         if (
-            get_i32(ingress, offset + 4) != DATA_UNFRAGMENTED
-            or get_i32(ingress, offset + 16) != INGRESS_STREAM
+            get_i32(ingress, offset + VERSION_AT) != DATA_UNFRAGMENTED
+            or get_i32(ingress, offset + STREAM_ID_AT) != streams.INGRESS
             or frame_length < HEADER_LENGTH + SBE_HEADER_LENGTH
         ):
             return OTHER_MESSAGE, position, offset
-        block_length = get_u16(ingress, offset + 32)
-        template_id = get_u16(ingress, offset + 34)
+        message = offset + HEADER_LENGTH
+        block_length = get_u16(ingress, message)
+        template_id = get_u16(ingress, message + TEMPLATE_ID_AT)
         is_message = template_id == SESSION_MESSAGE_HEADER
         is_ours = is_message or template_id == SESSION_KEEP_ALIVE
-        if not is_ours or get_u16(ingress, offset + 36) != SCHEMA_ID:
+        if not is_ours or get_u16(ingress, message + SCHEMA_ID_AT) != SCHEMA_ID:
             return OTHER_MESSAGE, position, offset
         block_length_min = SESSION_MESSAGE_BLOCK if is_message else SESSION_KEEP_ALIVE_BLOCK
         payload_length = frame_length - HEADER_LENGTH - SBE_HEADER_LENGTH - block_length
         if block_length < block_length_min or payload_length < 0:
             return MALFORMED, position, offset
 
-        session_id = get_i64(ingress, offset + 48)
+        session_id = get_i64(ingress, message + CLUSTER_SESSION_ID_AT)
         if session_id != last_session_id:
             last_session_id = session_id
             slot = find_slot(table, session_id)
-        if get_i64(ingress, offset + 40) != leadership_term_id:
+        if get_i64(ingress, message + LEADERSHIP_TERM_ID_AT) != leadership_term_id:
             table[DROPPED_TERM] += 1
             offset = frame_end
             continue
@@ -137,7 +139,13 @@ def append_run(  # type: ignore[no-untyped-def]
                 position += padding
             # A newer client's block may be longer: the log's own header goes right before the payload.
             put_message(
-                out, out_offset, position, params, ingress, offset + HEADER_LENGTH + block_length - 24, length
+                out,
+                out_offset,
+                position,
+                params,
+                ingress,
+                message + block_length - SESSION_MESSAGE_BLOCK,
+                length,
             )
             put_session_header(out, out_offset + HEADER_LENGTH, leadership_term_id, session_id, timestamp)
             out_offset += required

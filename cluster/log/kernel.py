@@ -1,7 +1,7 @@
 """How a kernel is compiled: for one signature, at import of its module, into a cache that cannot be stale.
 
-A kernel has constants and functions of other modules compiled into it: after an update that moves a field in
-``frames.py``, cached kernels elsewhere would go on with the old place and write wrong logs. So the modules
+A kernel has constants and functions of other modules compiled into it: after an update that moves a field of
+a frame, cached kernels elsewhere would go on with the old place and write wrong logs. So the modules
 that kernels share are part of what the cache is checked by (``kernel_cache.py``).
 """
 
@@ -12,19 +12,24 @@ from typing import Any
 
 from cluster.log.compiler import config, njit
 
-# Every module of this folder that a kernel of another module takes constants or functions from.
+# Every module that the kernels of this folder take constants or functions from.
 SHARED_MODULES = (
-    "kernel",
-    "compiler",
-    "memory",
-    "memory_instructions",
-    "crc",
-    "frames",
-    "append",
-    "session_table",
-    "message_columns",
-    "calls",
-    "connection_table",
+    "cluster.log.kernel",
+    "cluster.log.compiler",
+    "cluster.log.memory",
+    "cluster.log.memory_instructions",
+    "cluster.log.crc",
+    "cluster.log.frames",
+    "cluster.log.append",
+    "cluster.log.session_table",
+    "cluster.log.message_columns",
+    "cluster.log.calls",
+    "cluster.log.connection_table",
+    "cluster.protocol.declare",
+    "cluster.protocol.frame",
+    "cluster.protocol.sbe",
+    "cluster.protocol.session",
+    "cluster.protocol.streams",
 )
 
 
@@ -35,7 +40,7 @@ def _fingerprint(modules: Sequence[str], fingerprint: int) -> int:
 
 
 _FINGERPRINT = _fingerprint(
-    [f"cluster.log.{module}" for module in SHARED_MODULES],
+    SHARED_MODULES,
     1 if config.BOUNDSCHECK else 0,  # type: ignore[attr-defined]  # untyped in numba
 )
 

@@ -1,9 +1,10 @@
 """A client's unacknowledged frames, made ready for another leader."""
 
-from cluster.log.frames import HEADER_LENGTH, align_frame
+from cluster.log.frames import align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, get_i32, put_i64
 from cluster.protocol.arrays import np
+from cluster.protocol.frame import HEADER_LENGTH
 
 LEADERSHIP_TERM_ID_OFFSET = HEADER_LENGTH + 8  # after the frame's and the SBE header
 

@@ -7,11 +7,20 @@ but frames is wrong, and the earlier that is seen the less of it is kept.
 from collections.abc import Iterator
 
 from cluster.log.compiler import types
-from cluster.log.frames import FLAGS_MASK, HEADER_LENGTH, TYPE_DATA, align_frame
+from cluster.log.frames import align_frame
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64, get_i32, get_u8, get_u16
 from cluster.protocol.arrays import np
-from cluster.protocol.frame import DataFrameHeader, header_at
+from cluster.protocol.frame import (
+    FLAGS_AT,
+    FLAGS_UNFRAGMENTED,
+    HEADER_LENGTH,
+    TYPE_AT,
+    TYPE_DATA,
+    VERSION_AT,
+    DataFrameHeader,
+    header_at,
+)
 from cluster.protocol.sbe import Buffer
 
 NOT_A_FRAME = -1
@@ -24,10 +33,12 @@ def find_whole_frames(buffer, start, limit, frame_length_max, is_log_allowed):  
         frame_length = get_i32(buffer, offset)
         if frame_length < HEADER_LENGTH or frame_length > frame_length_max:
             return offset, NOT_A_FRAME
-        frame_type = get_u16(buffer, offset + 6)
-        if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA:
+        frame_type = get_u16(buffer, offset + TYPE_AT)
+        if get_u8(buffer, offset + VERSION_AT) != 0 or frame_type > TYPE_DATA:
             return offset, NOT_A_FRAME
-        if not is_log_allowed and (frame_type != TYPE_DATA or get_u8(buffer, offset + 5) != FLAGS_MASK):
+        if not is_log_allowed and (
+            frame_type != TYPE_DATA or get_u8(buffer, offset + FLAGS_AT) != FLAGS_UNFRAGMENTED
+        ):
             return offset, NOT_A_FRAME
         if offset + align_frame(frame_length) > limit:
             return offset, align_frame(frame_length)

@@ -10,14 +10,8 @@ import numpy as np
 from numba import types
 
 from cluster.log.frames import (
-    FLAG_BEGIN,
-    FLAG_END,
-    FLAGS_MASK,
     FRAGMENTED,
-    FRAME_ALIGNMENT,
-    HEADER_LENGTH,
     INITIAL_TERM_ID,
-    LOG_STREAM,
     MTU,
     POSITION_BITS,
     SBE_HEADER_LENGTH,
@@ -26,8 +20,6 @@ from cluster.log.frames import (
     SKIP,
     STREAM_ID,
     TERM_LENGTH,
-    TYPE_DATA,
-    TYPE_PAD,
     WHOLE,
     LogParams,
     align_frame,
@@ -37,7 +29,27 @@ from cluster.log.frames import (
 )
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, I64, WORDS, WORDS_OUT, get_i32, get_i64, get_u8, get_u16
-from cluster.protocol.frame import DATA_FRAME_HEADER, header_at
+from cluster.protocol import streams
+from cluster.protocol.frame import (
+    DATA_FRAME_HEADER,
+    FLAG_BEGIN,
+    FLAG_END,
+    FLAGS_AT,
+    FLAGS_UNFRAGMENTED,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    RESERVED_VALUE_AT,
+    SESSION_ID_AT,
+    STREAM_ID_AT,
+    TERM_ID_AT,
+    TERM_OFFSET_AT,
+    TYPE_AT,
+    TYPE_DATA,
+    TYPE_PAD,
+    VERSION_AT,
+    header_at,
+)
+from cluster.protocol.sbe import SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 
 @kernel(I64(BYTES, I64, I64))
@@ -154,30 +166,30 @@ def _is_zero(buffer, offset, end):  # type: ignore[no-untyped-def]
 def _fault(buffer, offset, position, params, is_recording):  # type: ignore[no-untyped-def]
     """What is wrong with the frame, known to be whole, that should be the one at ``position``."""
     frame_length = get_i32(buffer, offset)
-    frame_type = get_u16(buffer, offset + 6)
-    flags = get_u8(buffer, offset + 5)
-    if get_u8(buffer, offset + 4) != 0 or frame_type > TYPE_DATA or flags & ~FLAGS_MASK != 0:
+    frame_type = get_u16(buffer, offset + TYPE_AT)
+    flags = get_u8(buffer, offset + FLAGS_AT)
+    if get_u8(buffer, offset + VERSION_AT) != 0 or frame_type > TYPE_DATA or flags & ~FLAGS_UNFRAGMENTED != 0:
         return FRAME_TYPE
-    if frame_type == TYPE_PAD and flags != FLAGS_MASK:
+    if frame_type == TYPE_PAD and flags != FLAGS_UNFRAGMENTED:
         return FRAME_TYPE
     term_offset = position & (params[TERM_LENGTH] - 1)
-    if get_i32(buffer, offset + 8) != term_offset:
+    if get_i32(buffer, offset + TERM_OFFSET_AT) != term_offset:
         return TERM_OFFSET
-    if get_i32(buffer, offset + 20) != wrap_i32(
+    if get_i32(buffer, offset + TERM_ID_AT) != wrap_i32(
         (position >> params[POSITION_BITS]) + params[INITIAL_TERM_ID]
     ):
         return TERM_ID
-    if get_i32(buffer, offset + 16) != params[STREAM_ID]:
+    if get_i32(buffer, offset + STREAM_ID_AT) != params[STREAM_ID]:
         return STREAM
-    if get_i64(buffer, offset + 24) != 0:
+    if get_i64(buffer, offset + RESERVED_VALUE_AT) != 0:
         return RESERVED
-    if not is_recording and get_i32(buffer, offset + 12) != params[SESSION_ID]:
+    if not is_recording and get_i32(buffer, offset + SESSION_ID_AT) != params[SESSION_ID]:
         return SESSION
     if term_offset + align_frame(frame_length) > params[TERM_LENGTH]:
         return TERM_END
     if frame_type == TYPE_DATA and frame_length > params[MTU]:
         return FRAME_LENGTH
-    is_log = params[STREAM_ID] == LOG_STREAM
+    is_log = params[STREAM_ID] == streams.LOG
     if frame_type == TYPE_PAD and is_log and term_offset + align_frame(frame_length) < params[TERM_LENGTH]:
         return FRAME_TYPE
     if is_recording:
@@ -191,8 +203,8 @@ def _begins_term(buffer, offset):  # type: ignore[no-untyped-def]
     message = offset + HEADER_LENGTH
     return (
         get_i32(buffer, offset) >= HEADER_LENGTH + SBE_HEADER_LENGTH
-        and get_u16(buffer, message + 2) == NEW_LEADERSHIP_TERM_EVENT
-        and get_u16(buffer, message + 4) == SCHEMA_ID
+        and get_u16(buffer, message + TEMPLATE_ID_AT) == NEW_LEADERSHIP_TERM_EVENT
+        and get_u16(buffer, message + SCHEMA_ID_AT) == SCHEMA_ID
     )
 
 
@@ -202,8 +214,8 @@ def _is_misplaced(buffer, offset, message, mtu):  # type: ignore[no-untyped-def]
 
     A leader may leave a message unfinished: a new term begins after it, and after the padding for that.
     """
-    flags = get_u8(buffer, offset + 5)
-    if get_u16(buffer, offset + 6) == TYPE_PAD:
+    flags = get_u8(buffer, offset + FLAGS_AT)
+    if get_u16(buffer, offset + TYPE_AT) == TYPE_PAD:
         return message == OPEN and get_i32(buffer, offset) >= framed_length(TERM_EVENT_LENGTH, mtu)
     if flags & FLAG_BEGIN == 0:
         return message == ENDED
@@ -228,8 +240,8 @@ def check_frames(buffer, offset, end, position, params, is_recording):  # type: 
             return offset, fault
         if _is_misplaced(buffer, offset, message, params[MTU]):
             return before, FRAGMENT  # the flags of either may be wrong
-        if get_u16(buffer, offset + 6) == TYPE_DATA:
-            message = ENDED if get_u8(buffer, offset + 5) & FLAG_END != 0 else OPEN
+        if get_u16(buffer, offset + TYPE_AT) == TYPE_DATA:
+            message = ENDED if get_u8(buffer, offset + FLAGS_AT) & FLAG_END != 0 else OPEN
             before = offset
         offset += align_frame(frame_length)
     return offset, FINE

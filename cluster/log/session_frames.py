@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from cluster.errors import LocalProtocolError
 from cluster.log.compiler import types
 from cluster.log.frames import (
+    CLUSTER_SESSION_ID_AT,
     COMMIT_ACK_FRAME_LENGTH,
     COMMIT_ACK_SBE_HEADER,
     DATA_UNFRAGMENTED,
     DONE,
-    EGRESS_STREAM,
-    HEADER_LENGTH,
-    INGRESS_STREAM,
-    LINK_STREAM,
     MALFORMED,
     OTHER_MESSAGE,
     OUT_FULL,
@@ -27,6 +24,7 @@ from cluster.log.frames import (
     SESSION_HEADER_LENGTH,
     SESSION_MESSAGE_BLOCK,
     SESSION_MESSAGE_HEADER,
+    TIMESTAMP_AT,
     align_frame,
     put_header,
     put_session_header,
@@ -62,7 +60,6 @@ from cluster.log.session_table import (
     DROPPED_EGRESS,
     EGRESS_END,
     EGRESS_SLOTS_AT,
-    NULL_VALUE,
     SLOT_WORDS,
     SLOTS_AT,
     TOUCHED,
@@ -71,7 +68,10 @@ from cluster.log.session_table import (
     SessionTable,
     find_slot,
 )
+from cluster.protocol import streams
 from cluster.protocol.arrays import np
+from cluster.protocol.frame import HEADER_LENGTH, RESERVED_VALUE_AT, STREAM_ID_AT, VERSION_AT
+from cluster.protocol.sbe import NULL_VALUE, SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 FRAME_OVERHEAD = HEADER_LENGTH + SESSION_HEADER_LENGTH
 # In an answer's frame, which lies in no term: the number of the message that it answers, in its session.
@@ -137,7 +137,7 @@ def _touched_slot(table, i):  # type: ignore[no-untyped-def]
 @routine
 def _put_ack(out, begin, leadership_term_id, table, slot):  # type: ignore[no-untyped-def]
     """Write what is committed of a session in one frame, a CommitAck; return its aligned end."""
-    put_header(out, begin, COMMIT_ACK_FRAME_LENGTH, DATA_UNFRAGMENTED, 0, 0, LINK_STREAM, 0)
+    put_header(out, begin, COMMIT_ACK_FRAME_LENGTH, DATA_UNFRAGMENTED, 0, 0, streams.LINK, 0)
     put_i64(out, begin + 32, COMMIT_ACK_SBE_HEADER)
     put_i64(out, begin + 40, table[slot + CLUSTER_SESSION_ID])
     put_i64(out, begin + 48, leadership_term_id)
@@ -216,7 +216,7 @@ def frame_answers_and_acks(  # type: ignore[no-untyped-def]
         table[slot + EGRESS_END] = _put_frame(
             out,
             begin,
-            EGRESS_STREAM,
+            streams.EGRESS,
             answers_term_id,
             session_ids[i],
             timestamps[i] if timestamps.size > 1 else timestamps[0],
@@ -328,7 +328,7 @@ def _frame_ingress(  # type: ignore[no-untyped-def]
         out_offset = _put_frame(
             out,
             out_offset,
-            INGRESS_STREAM,
+            streams.INGRESS,
             leadership_term_id,
             cluster_session_id,
             0,
@@ -407,8 +407,8 @@ def _parse_egress(buffer, start, end, columns, rows, session, acknowledged):  # 
         message = offset + HEADER_LENGTH
         if (
             frame_length == COMMIT_ACK_FRAME_LENGTH
-            and get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED
-            and get_i32(buffer, offset + 16) == LINK_STREAM
+            and get_i32(buffer, offset + VERSION_AT) == DATA_UNFRAGMENTED
+            and get_i32(buffer, offset + STREAM_ID_AT) == streams.LINK
             and get_i64(buffer, message) == COMMIT_ACK_SBE_HEADER
         ):
             if session == ANY_SESSION or get_i64(buffer, message + 8) == session:
@@ -417,29 +417,29 @@ def _parse_egress(buffer, start, end, columns, rows, session, acknowledged):  # 
             offset += align_frame(frame_length)
             continue
         if (
-            get_i32(buffer, offset + 4) != DATA_UNFRAGMENTED
-            or get_i32(buffer, offset + 16) != EGRESS_STREAM
+            get_i32(buffer, offset + VERSION_AT) != DATA_UNFRAGMENTED
+            or get_i32(buffer, offset + STREAM_ID_AT) != streams.EGRESS
             or frame_length < HEADER_LENGTH + SBE_HEADER_LENGTH
         ):
             return OTHER_MESSAGE, offset, row
         if (
-            get_u16(buffer, message + 2) != SESSION_MESSAGE_HEADER
-            or get_u16(buffer, message + 4) != SCHEMA_ID
+            get_u16(buffer, message + TEMPLATE_ID_AT) != SESSION_MESSAGE_HEADER
+            or get_u16(buffer, message + SCHEMA_ID_AT) != SCHEMA_ID
         ):
             return OTHER_MESSAGE, offset, row
         block_length = get_u16(buffer, message)
         payload = message + SBE_HEADER_LENGTH + block_length
         if block_length < SESSION_MESSAGE_BLOCK or payload > offset + frame_length:
             return MALFORMED, offset, row
-        if session != ANY_SESSION and get_i64(buffer, message + 16) != session:
+        if session != ANY_SESSION and get_i64(buffer, message + CLUSTER_SESSION_ID_AT) != session:
             offset += align_frame(frame_length)
             continue
         if row == rows:
             return OUT_FULL, offset, row
-        columns[EXTRA * rows + row] = get_i64(buffer, offset + 24)
+        columns[EXTRA * rows + row] = get_i64(buffer, offset + RESERVED_VALUE_AT)
         columns[NUMBERS * rows + row] = get_i64(buffer, offset + ANSWERED_NUMBER)
-        columns[SESSION_IDS * rows + row] = get_i64(buffer, message + 16)
-        columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + 24)
+        columns[SESSION_IDS * rows + row] = get_i64(buffer, message + CLUSTER_SESSION_ID_AT)
+        columns[TIMESTAMPS * rows + row] = get_i64(buffer, message + TIMESTAMP_AT)
         columns[OFFSETS * rows + row] = payload - start
         columns[LENGTHS * rows + row] = offset + frame_length - payload
         row += 1

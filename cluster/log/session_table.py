@@ -13,8 +13,7 @@ from collections.abc import Iterable
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64, WORDS_OUT
 from cluster.protocol.arrays import np
-
-NULL_VALUE = -1
+from cluster.protocol.sbe import NULL_VALUE
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, ACTIVE_NS = range(4)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from cluster.errors import ClusterError
-from cluster.log.frames import HEADER_LENGTH, TYPE_DATA
 from cluster.log.runs import headers
 from cluster.protocol import decode
 from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.protocol.sbe import Buffer
 

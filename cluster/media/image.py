@@ -13,7 +13,7 @@ from cluster.media.log_buffers import LogBuffers
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
 
 _DAMAGED = -1
-_MODULES = ("cluster.log.ordered", "cluster.protocol.frame")
+_MODULES = ("cluster.log.ordered",)
 
 
 @kernel(I64(BYTES, I64, I64, BYTES_OUT, I64), modules=_MODULES)

@@ -24,7 +24,7 @@ NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3  # Publication of Aeron
 MAX_POSITION_EXCEEDED = -5
 _ACTIVE_TERM_COUNT, _IS_CONNECTED = 24, 136  # in the metadata
 _TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
-_MODULES = ("cluster.log.ordered", "cluster.protocol.frame", "cluster.protocol.media")
+_MODULES = ("cluster.log.ordered", "cluster.protocol.media")
 
 
 @routine

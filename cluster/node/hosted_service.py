@@ -13,12 +13,12 @@ from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.archive.stored_recording import StoredRecording
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ServiceError
-from cluster.log.frames import message_length_max
 from cluster.member.counters import DutyCycleStallTracker
 from cluster.member.services.remote_service import RemotePorts, RemoteService, ServiceProcess
 from cluster.node.disk_failures import SURVIVED
 from cluster.node.ports import ServiceSettings
 from cluster.protocol.counter_types import CounterTypeId
+from cluster.protocol.frame import message_length_max
 from cluster.protocol.service_link import ServicePosition, ServiceStart
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.channel import RecoveryState, ServiceChannel

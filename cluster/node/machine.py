@@ -16,12 +16,12 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import Security
 from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError
-from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.ports import OpenLinks
 from cluster.node.service_process import ChildProcess, command_of, open_process
+from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
 from cluster.transport.bounds import Bounds

@@ -26,8 +26,6 @@ TYPE_DATA: Final = 1
 
 TERM_LENGTH_MIN: Final = 64 * 1024
 TERM_LENGTH_MAX: Final = 1024 * 1024 * 1024
-TERM_LENGTH_DEFAULT: Final = 64 * 1024 * 1024  # of the cluster log channel
-MTU_DEFAULT: Final = 1408
 MTU_MAX: Final = 65_504
 MESSAGE_LENGTH_MAX: Final = 16 * 1024 * 1024  # whatever the term length
 
@@ -45,6 +43,9 @@ DATA_FRAME_HEADER = np.dtype(
     ]
 )
 assert DATA_FRAME_HEADER.itemsize == HEADER_LENGTH
+# For kernels; at VERSION_AT begins an i32 of version, flags and type, too.
+VERSION_AT, FLAGS_AT, TYPE_AT, TERM_OFFSET_AT, SESSION_ID_AT, STREAM_ID_AT = 4, 5, 6, 8, 12, 16
+TERM_ID_AT, RESERVED_VALUE_AT = 20, 24
 
 _HEADER = struct.Struct("<iBBHiiiiq")
 assert _HEADER.size == HEADER_LENGTH
@@ -161,11 +162,6 @@ def term_offset_at(position: int, bits: int) -> int:
     return position & ((1 << bits) - 1)
 
 
-def max_payload_length(mtu: int) -> int:
-    """Bytes of payload that fit one frame; a longer message is fragmented."""
-    return mtu - HEADER_LENGTH
-
-
-def max_message_length(term_length: int) -> int:
-    """Longest message (SBE header included) that a log with this term length takes."""
+def message_length_max(term_length: int) -> int:
+    """Longest message that a log takes, SBE header included; an application's payload is 32 bytes shorter."""
     return min(term_length // 8, MESSAGE_LENGTH_MAX)

@@ -65,6 +65,7 @@ HEADER_DTYPE = np.dtype(
     [("block_length", "<u2"), ("template_id", "<u2"), ("schema_id", "<u2"), ("version", "<u2")]
 )
 HEADER_LENGTH: Final = 8
+TEMPLATE_ID_AT, SCHEMA_ID_AT, SCHEMA_VERSION_AT = 2, 4, 6  # for kernels
 _HEADER = struct.Struct("<HHHH")
 _GROUP = struct.Struct("<HH")
 _LENGTH = struct.Struct("<I")

@@ -11,9 +11,9 @@ from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.errors import MembersApart, ServiceError, TimedOut
-from cluster.log.frames import message_length_max
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.protocol.enums import ClusterControlToggle
+from cluster.protocol.frame import message_length_max
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import SnapshotRecords

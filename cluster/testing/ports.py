@@ -12,13 +12,13 @@ from cluster.consensus.authentication import Security
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.errors import ServiceError
-from cluster.log.frames import message_length_max
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import FetchedRecordings
 from cluster.member.services.remote_service import ServiceProcess
 from cluster.node.service_process import ChildProcess
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
+from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.calls import SimulatedCalls
 from cluster.testing.counters_files import create_counters

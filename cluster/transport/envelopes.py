@@ -26,12 +26,12 @@ from numba import types
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.crc import crc_32, extend_crc_32
-from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, put_header
+from cluster.log.frames import DATA_UNFRAGMENTED, put_header
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, BYTES_OUT, I64, get_i32, get_u32, put_i32
 from cluster.log.runs import find_whole_frames, whole_frames
 from cluster.protocol import Message, decode
-from cluster.protocol.frame import header_at
+from cluster.protocol.frame import HEADER_LENGTH, RESERVED_VALUE_AT, STREAM_ID_AT, VERSION_AT, header_at
 from cluster.protocol.streams import ENVELOPE, LINK
 from cluster.transport.message_frames import Received
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
@@ -39,8 +39,8 @@ from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer
 # A receiver waits for the whole of an envelope, so a long batch goes in several.
 ENVELOPE_BYTES = 128 * 1024
 _CONTENT_MAX = FRAME_LENGTH_MAX - HEADER_LENGTH
-_STREAM_AT, _CONTENT_CRC_AT, _HEADER_CRC_AT = 16, 24, 28
-_COMPILED_IN = ["cluster.log.runs", "cluster.protocol.streams", "cluster.transport.sockets"]
+_CONTENT_CRC_AT, _HEADER_CRC_AT = RESERVED_VALUE_AT, RESERVED_VALUE_AT + 4
+_COMPILED_IN = ["cluster.log.runs", "cluster.transport.sockets"]
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64), modules=_COMPILED_IN)
@@ -56,8 +56,8 @@ def put_envelope(out, at, content_length, crc):  # type: ignore[no-untyped-def]
 def is_envelope(buffer, offset):  # type: ignore[no-untyped-def]
     """Whether the header there is an envelope's, whole; what it holds may still be on its way."""
     return (
-        get_i32(buffer, offset + 4) == DATA_UNFRAGMENTED
-        and get_i32(buffer, offset + _STREAM_AT) == ENVELOPE
+        get_i32(buffer, offset + VERSION_AT) == DATA_UNFRAGMENTED
+        and get_i32(buffer, offset + STREAM_ID_AT) == ENVELOPE
         and get_u32(buffer, offset + _HEADER_CRC_AT) == crc_32(buffer, offset, offset + _HEADER_CRC_AT)
     )
 

@@ -29,7 +29,7 @@ def service_replay(
 
     Answers have the position of their turn. Raises ConfigurationError, LogDamaged, NotAClusterDirectory.
     """
-    from cluster.log.frames import message_length_max
+    from cluster.protocol.frame import message_length_max
     from cluster.service.channel import RecoveryState
     from cluster.service.replay import ServiceReplay
     from cluster.service.service_context import ServiceContext

@@ -20,7 +20,7 @@ from cluster.aeron.lane_index import LaneAlias, LaneIndex
 from cluster.aeron.lane_log import begin_of, lane_entries, planned_index
 from cluster.aeron.lane_writer import LaneState, LaneWriter
 from cluster.errors import LocalProtocolError, TimedOut
-from cluster.protocol.frame import max_message_length
+from cluster.protocol.frame import message_length_max
 from cluster.protocol.lane import Lane
 from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.clock import monotonic_ns
@@ -157,7 +157,7 @@ class AeronSender:
 
     def _open(self) -> _Attempt:
         log = self._opened.enter_context(closing(open_log(self._options)))
-        self._length_max = max_message_length(log.term_length) - SessionMessageHeader.ENCODED_LENGTH
+        self._length_max = message_length_max(log.term_length) - SessionMessageHeader.ENCODED_LENGTH
         if self._lane is None:
             lane, begin = Lane(f"at-least-once/{_unique()}", 0, 0), self._index.end
         else:

@@ -12,12 +12,12 @@ import pytest
 from numba import config
 
 import cluster.log
-from cluster.log import column_kernels, follow, frames, ingress, session_table
+from cluster.log import column_kernels, follow, frames, session_table
 from cluster.log.checksum import Checksum, compute
 from cluster.log.kernel import SHARED_MODULES
 from cluster.log.scan import scan
 from cluster.log.warm import KERNEL_MODULES
-from cluster.protocol import enums, frame, streams
+from cluster.protocol import enums, frame, sbe
 from cluster.protocol.link import CommitAck
 from cluster.protocol.log import (
     ClusterActionRequest,
@@ -26,26 +26,21 @@ from cluster.protocol.log import (
     SessionOpenEvent,
     TimerEvent,
 )
-from cluster.protocol.session import SessionKeepAlive, SessionMessageHeader
 
 FOLDER = Path(cluster.log.__file__).parent
 
 
-def test_constants_beside_the_kernels_are_those_of_the_protocol():
-    assert (frames.FRAME_ALIGNMENT, frames.HEADER_LENGTH) == (frame.FRAME_ALIGNMENT, frame.HEADER_LENGTH)
-    assert (frames.FLAG_BEGIN, frames.FLAG_END) == (frame.FLAG_BEGIN, frame.FLAG_END)
-    assert (frames.TYPE_PAD, frames.TYPE_DATA) == (frame.TYPE_PAD, frame.TYPE_DATA)
-    assert frames.DATA_UNFRAGMENTED == frame.FLAGS_UNFRAGMENTED << 8 | frame.TYPE_DATA << 16
-    assert (frames.LOG_STREAM, frames.INGRESS_STREAM) == (streams.LOG, streams.INGRESS)
-    assert (frames.EGRESS_STREAM, frames.LINK_STREAM) == (streams.EGRESS, streams.LINK)
+def test_kernels_find_the_fields_of_headers_where_they_are_declared():
+    places = {name: place for name, (_, place) in frame.DATA_FRAME_HEADER.fields.items()}
+    assert places == {"frame_length": 0} | {name: vars(frame)[f"{name.upper()}_AT"] for name in [*places][1:]}
+    places = [sbe.HEADER_DTYPE.fields[name][1] for name in ("template_id", "schema_id", "version")]
+    assert places == [sbe.TEMPLATE_ID_AT, sbe.SCHEMA_ID_AT, sbe.SCHEMA_VERSION_AT]
+
+
+def test_an_acknowledgement_that_a_kernel_writes_is_a_commit_ack():
     ack = CommitAck(1, 2, 3, 4).encode()
     assert int.from_bytes(ack[:8], "little") == frames.COMMIT_ACK_SBE_HEADER
     assert frames.HEADER_LENGTH + len(ack) == frames.COMMIT_ACK_FRAME_LENGTH
-    header = SessionMessageHeader(1, 2, 3).encode()
-    assert int.from_bytes(header[:8], "little") == frames.SESSION_MESSAGE_SBE_HEADER
-    assert len(header) == frames.SESSION_HEADER_LENGTH
-    assert SessionKeepAlive.TEMPLATE_ID == ingress.SESSION_KEEP_ALIVE
-    assert SessionKeepAlive.BLOCK_LENGTH == ingress.SESSION_KEEP_ALIVE_BLOCK
 
 
 def test_names_in_columns_are_those_of_the_protocols_enumerations():
@@ -76,10 +71,14 @@ def test_read_only_and_writable_arrays_are_one_signature():
 
 
 def imports_of(module: str) -> set[str]:
-    """Modules of cluster/log that a module takes names from."""
-    tree = ast.parse((FOLDER / f"{module}.py").read_text())
-    sources = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    return {source.removeprefix("cluster.log.") for source in sources if source.startswith("cluster.log.")}
+    """Modules of cluster/log and cluster/protocol that a module takes names from, but for numpy."""
+    packages = "cluster.log", "cluster.protocol"
+    found = set()
+    for node in ast.walk(ast.parse((FOLDER / f"{module}.py").read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(packages):
+            names = {f"{node.module}.{name.name}" for name in node.names}
+            found |= names if node.module in packages else {node.module}
+    return found - {"cluster.protocol.arrays"}
 
 
 def test_the_cache_is_checked_by_every_module_that_kernels_share():

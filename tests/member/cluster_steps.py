@@ -1,11 +1,10 @@
 """What tests of members do with a cluster in memory, and what they read of its members."""
 
 from cluster.archive.recording_log import RecordingLog
-from cluster.log.frames import HEADER_LENGTH
 from cluster.member.disk.repair import RepairNote
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import ClusterControlToggle
-from cluster.protocol.frame import align, frame
+from cluster.protocol.frame import HEADER_LENGTH, align, frame
 from tests.member.in_memory.cluster import QUICK, SECOND, SimulatedCluster
 from tests.member.in_memory.member import log_bytes
 

@@ -4,7 +4,6 @@ import pytest
 
 from cluster.consensus.context import NULL_VALUE
 from cluster.errors import StorageError
-from cluster.log.frames import HEADER_LENGTH
 from cluster.member.log import publication
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import CommitPosition
@@ -17,7 +16,7 @@ from cluster.protocol.enums import (
     NodeControlToggle,
     Role,
 )
-from cluster.protocol.frame import frame
+from cluster.protocol.frame import HEADER_LENGTH, frame
 from cluster.protocol.log import TimerEvent
 from cluster.protocol.session import (
     AdminRequest,

@@ -12,7 +12,7 @@ from cluster.protocol.frame import (
     header_at,
     is_mtu,
     is_term_length,
-    max_message_length,
+    message_length_max,
     position_bits,
     term_id_at,
     term_offset_at,
@@ -45,9 +45,9 @@ def test_a_boundary_belongs_to_the_term_that_begins():
 
 
 def test_limits():
-    assert max_message_length(64 * 1024) == 8 * 1024
-    assert max_message_length(64 * 1024 * 1024) == 8 * 1024 * 1024
-    assert max_message_length(1024 * 1024 * 1024) == 16 * 1024 * 1024
+    assert message_length_max(64 * 1024) == 8 * 1024
+    assert message_length_max(64 * 1024 * 1024) == 8 * 1024 * 1024
+    assert message_length_max(1024 * 1024 * 1024) == 16 * 1024 * 1024
     assert all(map(is_term_length, TERM_LENGTHS))
     assert not any(map(is_term_length, [0, 32 * 1024, 65_537, 96 * 1024, 2 * 1024 * 1024 * 1024]))
     assert not any(map(is_mtu, [0, 32, 1400, 65_536]))

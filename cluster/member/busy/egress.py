@@ -8,9 +8,10 @@ from cluster.log.connection_table import CLIENT, INDEX_LENGTH, KIND, OWNER, ROW_
 from cluster.log.kernel import routine
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import ACK_LENGTH, FRAME_OVERHEAD, frame_answers_and_acks
-from cluster.log.session_table import NULL_VALUE, SLOT_LIMIT
+from cluster.log.session_table import SLOT_LIMIT
 from cluster.member.busy import words as at
 from cluster.member.busy.envelopes import offer
+from cluster.protocol.sbe import NULL_VALUE
 
 
 @routine

@@ -8,18 +8,16 @@ behind a gap.
 from cluster.log.calls import address_of
 from cluster.log.connection_table import CRC, IS_CUT, IS_QUEUED, ROW_WORDS, STATE
 from cluster.log.crc import extend_crc_32
-from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, SBE_HEADER_LENGTH
+from cluster.log.frames import DATA_UNFRAGMENTED, SBE_HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64, put_i64
 from cluster.member.busy import words as at
 from cluster.member.busy.system import send
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.frame import align
+from cluster.protocol.frame import HEADER_LENGTH, STREAM_ID_AT, VERSION_AT, align
 from cluster.protocol.sbe import Message
 from cluster.protocol.streams import CONSENSUS
 from cluster.transport.envelopes import put_envelope
-
-FLAGS_AND_TYPE_AT, STREAM_AT = 4, 16
 
 # Messages of every turn, in a frame of their own: SBE header, then the block.
 SBE_AT, BLOCK_AT = HEADER_LENGTH, HEADER_LENGTH + SBE_HEADER_LENGTH
@@ -103,8 +101,8 @@ def is_position_message(buffer, offset, end, kind):  # type: ignore[no-untyped-d
     """Whether the frame there is a whole message of this kind."""
     return (
         get_i32(buffer, offset) >= POSITION_FRAME_LENGTH_MIN
-        and get_i32(buffer, offset + FLAGS_AND_TYPE_AT) == DATA_UNFRAGMENTED
-        and get_i32(buffer, offset + STREAM_AT) == CONSENSUS
+        and get_i32(buffer, offset + VERSION_AT) == DATA_UNFRAGMENTED
+        and get_i32(buffer, offset + STREAM_ID_AT) == CONSENSUS
         and offset + POSITION_FRAME_LENGTH <= end
         and get_i64(buffer, offset + SBE_AT) & KIND_MASK == kind
     )

@@ -8,7 +8,7 @@ Clients are never read here, and the AppendPosition of every 200 ms is Python's 
 
 from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION, TAKEN_POSITION
 from cluster.consensus import quorum
-from cluster.log.frames import LOG_STREAM, align_frame
+from cluster.log.frames import align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes, get_i32, get_i64
 from cluster.log.runs import find_whole_frames
@@ -20,7 +20,6 @@ from cluster.member.busy.envelopes import (
     LEADERSHIP_TERM_AT,
     POSITION_AT,
     POSITION_FRAME_LENGTH,
-    STREAM_AT,
     is_position_message,
     send_sealed,
     set_position,
@@ -28,6 +27,8 @@ from cluster.member.busy.envelopes import (
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
+from cluster.protocol import streams
+from cluster.protocol.frame import STREAM_ID_AT
 
 
 @routine
@@ -40,7 +41,7 @@ def take_log(t, member_id, begin, end):  # type: ignore[no-untyped-def]
 @routine
 def _log_end(buffer, begin, end):  # type: ignore[no-untyped-def]
     """End of the run of log frames at ``begin``."""
-    while begin < end and get_i32(buffer, begin + STREAM_AT) == LOG_STREAM:
+    while begin < end and get_i32(buffer, begin + STREAM_ID_AT) == streams.LOG:
         begin += align_frame(get_i32(buffer, begin))
     return begin
 
@@ -65,11 +66,11 @@ def _can_be_taken(t, begin, end):  # type: ignore[no-untyped-def]
             position += log_end - begin
             begin = log_end
             continue
-        told = get_i64(buffer, begin + POSITION_AT) if end - begin >= POSITION_FRAME_LENGTH else -1
+        committed = get_i64(buffer, begin + POSITION_AT) if end - begin >= POSITION_FRAME_LENGTH else -1
         if (
             not is_position_message(buffer, begin, end, COMMIT_POSITION_KIND)
             or get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.follower[quorum.FOLLOWED_TERM_ID]
-            or not quorum.is_position(told)
+            or not quorum.is_position(committed)
         ):
             return False
         begin += align_frame(get_i32(buffer, begin))

@@ -31,10 +31,11 @@ from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
 from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
+from cluster.protocol.enums import AppendPositionFlags
 from cluster.transport.envelopes import piece_end
 
 COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
-CATCHUP = 1  # flag of an AppendPosition
+CATCHUP = int(AppendPositionFlags.CATCHUP)
 
 
 @routine

@@ -16,12 +16,12 @@ from cluster.log.connection_table import (
     ROW_WORDS,
     keep_part,
 )
-from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import routine
 from cluster.log.memory import copy_bytes
 from cluster.log.runs import NOT_A_FRAME, find_whole_frames
 from cluster.member.busy import words as at
 from cluster.member.busy.system import WOULD_BLOCK, receive
+from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.envelopes import is_envelope
 
 

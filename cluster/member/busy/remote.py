@@ -6,29 +6,42 @@ LogLimit           to it, when the commit position has risen
 ServiceAnswers     from it, framed and sent to the clients of a leader
 ServicePosition    from it, shown in its counters
 
-All else that it says is Python's, and what follows it too.
+All its other messages, and whatever follows one, are Python's.
 """
 
-from cluster.log.frames import DATA_UNFRAGMENTED, HEADER_LENGTH, LINK_STREAM, align_frame
+from cluster.log.frames import DATA_UNFRAGMENTED, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, send_egress
-from cluster.member.busy.envelopes import BLOCK_AT, KIND_MASK, SBE_AT, STREAM_AT, kind_of, offer
+from cluster.member.busy.envelopes import (
+    BLOCK_AT,
+    KIND_MASK,
+    SBE_AT,
+    kind_of,
+    offer,
+)
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
-from cluster.protocol.service_link import ServiceAnswers, ServicePosition
+from cluster.protocol import streams
+from cluster.protocol.frame import HEADER_LENGTH, STREAM_ID_AT, VERSION_AT
+from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition
 
 SERVICE_POSITION, SERVICE_ANSWERS = kind_of(ServicePosition), kind_of(ServiceAnswers)
 POSITION_FRAME_LENGTH = HEADER_LENGTH + ServicePosition.ENCODED_LENGTH
-# Behind the block of ServiceAnswers: the length of its columns, and they.
-COLUMNS_LENGTH_AT = BLOCK_AT + ServiceAnswers.BLOCK_LENGTH
+# In a frame.
+LIMIT_POSITION_AT = BLOCK_AT + LogLimit.offset_of("log_position")
+SERVED_POSITION_AT = BLOCK_AT + ServicePosition.offset_of("log_position")
+MAX_CYCLE_TIME_AT = BLOCK_AT + ServicePosition.offset_of("max_cycle_time_ns")
+CYCLE_TIME_EXCEEDED_AT = BLOCK_AT + ServicePosition.offset_of("cycle_time_exceeded")
+TERM_OF_ANSWERS_AT = BLOCK_AT + ServiceAnswers.offset_of("leadership_term_id")
+COLUMNS_LENGTH_AT = BLOCK_AT + ServiceAnswers.BLOCK_LENGTH  # then the columns
 COLUMNS_AT = COLUMNS_LENGTH_AT + 4
 ROW_BYTES = 8 * COLUMNS
 
-# A follower's service is nobody's answer: it is given the log of so long at once, or so much of it.
+# No client waits for a follower's service: it is let on after so long, or after so much log.
 FOLLOWER_PAUSE_NS = 5_000_000
 FOLLOWER_BYTES = 64 * 1024
 
@@ -50,7 +63,7 @@ def send_limit(t):  # type: ignore[no-untyped-def]
     w[at.LIMIT_DUE_NS] = at.NEVER
     if not next_limit(t.limits, w[at.COMMIT_POSITION], w[at.NOW_NS]):
         return
-    put_i64(t.scratch, at.LIMIT_AT + BLOCK_AT, w[at.COMMIT_POSITION])
+    put_i64(t.scratch, at.LIMIT_AT + LIMIT_POSITION_AT, w[at.COMMIT_POSITION])
     offer(t, w[at.SERVICE_LINK], t.scratch, at.LIMIT_AT, at.LIMIT_LENGTH, t.scratch, 0, 0)
 
 
@@ -71,27 +84,27 @@ def _take(t, frame):  # type: ignore[no-untyped-def]
     buffer = t.received
     if (
         get_i32(buffer, frame) < POSITION_FRAME_LENGTH
-        or get_i32(buffer, frame + 4) != DATA_UNFRAGMENTED
-        or get_i32(buffer, frame + STREAM_AT) != LINK_STREAM
+        or get_i32(buffer, frame + VERSION_AT) != DATA_UNFRAGMENTED
+        or get_i32(buffer, frame + STREAM_ID_AT) != streams.LINK
     ):
         return False
     kind = get_i64(buffer, frame + SBE_AT) & KIND_MASK
     if kind == SERVICE_POSITION:
-        return _take_position(t, frame + BLOCK_AT)
+        return _take_position(t, frame)
     return kind == SERVICE_ANSWERS and _take_answers(t, frame)
 
 
 @routine
-def _take_position(t, block):  # type: ignore[no-untyped-def]
+def _take_position(t, frame):  # type: ignore[no-untyped-def]
     w, buffer, limits = t.words, t.received, t.limits
-    position = get_i64(buffer, block)
+    position = get_i64(buffer, frame + SERVED_POSITION_AT)
     if position < limits[SERVED] or position > limits[LIMIT]:
         return False
     if position > limits[SERVED]:
         limits[SERVED], limits[ANSWERED] = position, 0
     t.counters[w[at.SERVICE_COUNTER]] = position
-    t.counters[w[at.MAX_CYCLE_COUNTER]] = get_i64(buffer, block + 8)
-    t.counters[w[at.CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, block + 16)
+    t.counters[w[at.MAX_CYCLE_COUNTER]] = get_i64(buffer, frame + MAX_CYCLE_TIME_AT)
+    t.counters[w[at.CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, frame + CYCLE_TIME_EXCEEDED_AT)
     return True
 
 
@@ -101,7 +114,7 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
     rows = _read_answers(t, frame)
     if rows == 0 or w[at.ROLE] != at.LEADER_ROLE:
         return False
-    w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + BLOCK_AT)
+    w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)
     t.limits[ANSWERED] += rows
     send_egress(t, t.columns[: COLUMNS * rows], t.received, rows)
     return True

@@ -55,6 +55,7 @@ from cluster.member.busy.leading import (
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.remote import receive_from_service, send_limit
 from cluster.member.busy.system import READABLE, event, read_clock, wait
+from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.envelopes import open_envelope
 
 # A wait looks for so long before it sleeps, since to be woken takes 10 to 20 us. After a look in vain the
@@ -87,16 +88,7 @@ _OF_THE_TURN = (
     "leading",
     "following",
 )
-_OF_THE_PROTOCOL = (
-    "cnc",
-    "consensus",
-    "counter_types",
-    "declare",
-    "frame",
-    "sbe",
-    "service_link",
-    "streams",
-)
+_OF_THE_PROTOCOL = ("cnc", "consensus", "counter_types", "enums", "service_link")
 MODULES = (
     *RECORDING_MODULES,
     "cluster.consensus.cluster_time",

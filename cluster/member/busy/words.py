@@ -11,6 +11,7 @@ from numba import types
 
 from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
+from cluster.protocol.enums import ClusterControlToggle
 
 Words: TypeAlias = Annotated[np.ndarray, WORDS_OUT]
 Bytes: TypeAlias = Annotated[np.ndarray, BYTES_OUT]
@@ -139,7 +140,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
-TOGGLE_NEUTRAL = 1  # above it, and never below 0: something is asked for
+TOGGLE_NEUTRAL = int(ClusterControlToggle.NEUTRAL)  # above it something is asked for
 ECHO = 0
 NEVER = (1 << 63) - 1
 PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none

@@ -8,17 +8,12 @@ import numpy as np
 
 from cluster.consensus.replica import ReplicatedState
 from cluster.log.session_frames import ACK_LENGTH, frame_egress
-from cluster.log.session_table import (
-    COMMITTED,
-    COMMITTED_POSITION,
-    CONNECTION_ID,
-    NULL_VALUE,
-    TOUCHED_COUNT,
-)
+from cluster.log.session_table import COMMITTED, COMMITTED_POSITION, CONNECTION_ID, TOUCHED_COUNT
 from cluster.member.clients.supervision import Supervision
 from cluster.member.ports import Clients
 from cluster.member.status import MemberStatus
 from cluster.protocol.link import CommitAck
+from cluster.protocol.sbe import NULL_VALUE
 from cluster.service.channel import NO_NUMBERS, ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 

@@ -44,7 +44,8 @@ def test_a_leaders_process_is_given_it_at_once(service):
 
 
 def test_answers_count_for_what_follows_the_position_that_a_service_names(service, monkeypatch):
-    monkeypatch.setattr(remote, "get_i64", lambda buffer, at: {0: 320, 8: 7, 16: 1}[at])
+    said = {remote.SERVED_POSITION_AT: 320, remote.MAX_CYCLE_TIME_AT: 7, remote.CYCLE_TIME_EXCEEDED_AT: 1}
+    monkeypatch.setattr(remote, "get_i64", lambda buffer, place: said[place])
     service.words[at.SERVICE_COUNTER], service.words[at.MAX_CYCLE_COUNTER] = 3, 4
     service.words[at.CYCLES_EXCEEDED_COUNTER] = 5
     service.limits[SERVED], service.limits[LIMIT], service.limits[ANSWERED] = 96, 640, 12

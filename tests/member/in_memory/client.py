@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.log.frames import HEADER_LENGTH
 from cluster.protocol import decode, streams
 from cluster.protocol.enums import EventCode
-from cluster.protocol.frame import align, frame
+from cluster.protocol.frame import HEADER_LENGTH, align, frame
 from cluster.protocol.link import CommitAck, SessionResume, SessionResumed
 from cluster.protocol.resume import TOKEN_LENGTH, with_resume_hash
 from cluster.protocol.session import (
