@@ -25,6 +25,7 @@ from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
     CNC_FILE_NAME,
     COUNTER_METADATA,
+    DRIVER_TIMEOUT_MS,
     KEY_OFFSET,
     LABEL_LENGTH_MAX,
     LABEL_LENGTH_OFFSET,
@@ -52,10 +53,10 @@ from cluster.protocol.counter_types import (
 )
 from cluster.protocol.enums import CounterState
 from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
+from cluster.protocol.media import CLIENT_CLOSE, ON_ERROR, PADDING_RECORD
 
 COUNTERS_MAX: Final = 4096  # one a client session, and some dozens
 REUSE_TIMEOUT_MS: Final = 1_000
-DRIVER_TIMEOUT_MS: Final = 10_000  # an older heartbeat says that the driver is gone
 _TERMINATED: Final = -1  # as heartbeat
 
 _RING_LENGTH: Final = 128 * 1024
@@ -67,10 +68,8 @@ _RECORDS_PER_LOOK: Final = 256
 # Trailers, as indexes of 8-byte words; record header: i32 length, i32 type.
 _HEAD, _TAIL_INTENT, _TAIL, _LATEST = 384 // 8, 0, 1, 2
 _RECORD = struct.Struct("<ii")
-_PADDING_TYPE = -1
-_ON_ERROR = 0x0F01
 _GENERIC_ERROR = 0
-_UNANSWERED = frozenset((0x06, 0x0B, 0x0E))  # keep-alive, client close, terminate driver
+_UNANSWERED = frozenset((0x06, CLIENT_CLOSE, 0x0E))  # keep-alive, client close, terminate driver
 _CORRELATED = struct.Struct("<qq")  # client id, correlation id: every other command begins so
 _ERROR_RESPONSE = struct.Struct("<qii")
 _REFUSAL = b"this member has no media driver: use the cluster command, or its endpoints"
@@ -389,7 +388,7 @@ class CountersFile(_MappedCounters):
             body = bytes(self._ring[at + _RECORD.size : min(at + length, end)])
             self._ring[at:end] = bytes(end - at)  # a client takes space that is zero
             self._ring_words[_HEAD] = head + end - at
-            if command != _PADDING_TYPE:
+            if command != PADDING_RECORD:
                 count += 1
                 if command not in _UNANSWERED and len(body) >= _CORRELATED.size:
                     self._refuse(_CORRELATED.unpack_from(body)[1])
@@ -404,12 +403,12 @@ class CountersFile(_MappedCounters):
         at = tail & capacity - 1
         if capacity - at < aligned:
             words[_TAIL_INTENT] = tail + capacity - at + aligned
-            _RECORD.pack_into(self._broadcast, at, capacity - at, _PADDING_TYPE)
+            _RECORD.pack_into(self._broadcast, at, capacity - at, PADDING_RECORD)
             tail += capacity - at
             at = 0
         else:
             words[_TAIL_INTENT] = tail + aligned
-        _RECORD.pack_into(self._broadcast, at, length, _ON_ERROR)
+        _RECORD.pack_into(self._broadcast, at, length, ON_ERROR)
         self._broadcast[at + _RECORD.size : at + length] = response
         words[_LATEST] = tail
         words[_TAIL] = tail + aligned

@@ -14,7 +14,7 @@ import heapq
 import itertools
 from typing import NamedTuple
 
-FRAME_ALIGNMENT = 32  # every frame starts at a multiple: no cut elsewhere makes sense
+from cluster.protocol.frame import FRAME_ALIGNMENT as FRAME_ALIGNMENT
 
 Range = tuple[int, int]
 

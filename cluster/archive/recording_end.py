@@ -19,15 +19,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.archive.frame_walk import CHUNK, FrameWalk, log_params, next_frame_after
-from cluster.archive.segments import Segments
+from cluster.archive.segments import PAGE, Segments
 from cluster.archive.sync_proof import SyncProof
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import last_frame
 from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import FRAME_ALIGNMENT, TYPE_PAD
-
-PAGE = 4096
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,10 +159,6 @@ class BackupDirectory:
         for mark_file in self.mark_files:
             mark_file.update_activity(now_ms)
 
-    def record_error(self, text: str, now_ms: int) -> None:
-        """Count an error in the mark file's log, which tools print. Raises OSError."""
-        self._mark_file.record_error(text, now_ms)
-
     def close(self) -> None:
         """In order: the log ends where it is. Raises StorageError."""
         self.recording_log.close()

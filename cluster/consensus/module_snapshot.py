@@ -89,10 +89,6 @@ class CapturedModule:
         self._answers = answers.records()
 
     @property
-    def log_position(self) -> int:
-        return self._place.log_position
-
-    @property
     def begin(self) -> bytes:
         """The first record."""
         return self._place.marker(CONSENSUS_MODULE_TYPE_ID, SnapshotMark.BEGIN)

@@ -12,6 +12,7 @@ from cluster.errors import LogDamaged, MediaDriverError
 from cluster.protocol.cnc import (
     BROADCAST_TRAILER_LENGTH,
     CNC_FILE_NAME,
+    DRIVER_TIMEOUT_MS,
     KEY_OFFSET,
     METADATA_LENGTH,
     RING_TRAILER_LENGTH,
@@ -24,7 +25,6 @@ from cluster.protocol.cnc import (
     regions,
 )
 
-DRIVER_TIMEOUT_MS = 10_000
 _LOOK_AGAIN_S = 0.02
 
 

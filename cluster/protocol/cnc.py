@@ -30,7 +30,6 @@ METADATA_LENGTH: Final = 512  # of one counter
 VALUE_LENGTH: Final = 128
 KEY_LENGTH_MAX: Final = 112
 LABEL_LENGTH_MAX: Final = 380
-NULL_COUNTER_ID: Final = -1
 NOT_FREE_FOR_REUSE: Final = 2**63 - 1  # deadline of an allocated counter
 
 # Lengths that the Java driver chooses, trailers included.
@@ -39,6 +38,7 @@ TO_CLIENTS_LENGTH: Final = 1024 * 1024 + BROADCAST_TRAILER_LENGTH
 COUNTERS_VALUES_LENGTH: Final = 8 * 1024 * 1024
 ERROR_LOG_LENGTH: Final = 4 * 1024 * 1024
 CLIENT_LIVENESS_TIMEOUT_NS: Final = 10_000_000_000
+DRIVER_TIMEOUT_MS: Final = 10_000  # an older heartbeat says that the driver is gone
 
 
 class CncHeader(Composite, block_length=128):
@@ -176,7 +176,6 @@ assert COUNTER_METADATA.itemsize == METADATA_LENGTH
 assert COUNTER_VALUE.itemsize == VALUE_LENGTH
 RECORDS_PER_LOOK = 128
 LABEL_LENGTH_OFFSET: Final = 128  # in a metadata record
-LABEL_OFFSET: Final = 132
 KEY_OFFSET: Final = 16
 
 # Distances from the end of the data area (a power of two) of each buffer; the words between are padding

@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
 
 from cluster.errors import ConfigurationError, RemoteProtocolError
-from cluster.protocol.lane import LanePrincipal
+from cluster.protocol.lane import KEPT, KEPT_MARK, LanePrincipal
 
 GROUP_BYTES_MAX: Final = 256
 _NAME = re.compile(rb"\0consumer:(\d{1,19}):([^\0]+)\Z", re.DOTALL)
-_KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _STANDING = re.compile(r"consumer position=(\d{1,19})")
 
 
@@ -74,13 +73,13 @@ class ConsumerPrincipal(NamedTuple):
     def encode(self) -> bytes:
         if self.consumer is None:
             return self.principal
-        return with_consumer(self.principal + b"\0kept:%d" % self.retention, self.consumer)
+        return with_consumer(self.principal + KEPT_MARK + b"%d" % self.retention, self.consumer)
 
     @classmethod
     def decode(cls, encoded_principal: bytes) -> Self:
         """Where not both marks stand, no leader has put them there: all of it is the principal."""
         field, consumer = split_consumer(encoded_principal)
-        found = _KEPT.search(field)
+        found = KEPT.search(field)
         if consumer is None or found is None:
             return cls(encoded_principal)
         return cls(field[: found.start()], consumer, int(found[1]))

@@ -29,8 +29,8 @@ _MARK, _KNOWN_MARK = b"\0lane:", b"\0known-lane:"
 _NAME = re.compile(
     rb"\0(known-)?lane:(-[12]|\d{1,10}):(\d{1,19}):(\d{1,10}):(\d{1,19}):([^\0]+)\Z", re.DOTALL
 )
-_KEPT_MARK = b"\0kept:"
-_KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
+KEPT_MARK = b"\0kept:"
+KEPT = re.compile(rb"\0kept:(\d{1,19})\Z")
 _REGISTERED = "registered: "
 _UNKNOWN = "unknown: "
 
@@ -128,13 +128,13 @@ class LanePrincipal(NamedTuple):
         if self.lane is None:
             return self.principal
         lane = replace(self.lane, is_known=False)
-        return with_lane(self.principal + _KEPT_MARK + b"%d" % self.retention, lane)
+        return with_lane(self.principal + KEPT_MARK + b"%d" % self.retention, lane)
 
     @classmethod
     def decode(cls, encoded_principal: bytes) -> Self:
         """Where not both marks stand, no leader has put them there: all of it is the principal."""
         field, lane = split_lane(encoded_principal)
-        found = _KEPT.search(field)
+        found = KEPT.search(field)
         if lane is None or found is None:
             return cls(encoded_principal)
         return cls(field[: found.start()], lane, int(found[1]))

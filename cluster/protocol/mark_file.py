@@ -19,6 +19,7 @@ from cluster.errors import ConfigurationError, LogDamaged
 from cluster.protocol import sbe
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.frame import align
+from cluster.protocol.recording_log import SEAL, SEAL_MAGIC
 from cluster.protocol.sbe import Ascii, Buffer, Message, Schema, Version, at, i32, i64, null, since
 from cluster.protocol.versions import ARCHIVE_VERSION, MARK_FILE_VERSION, check_major
 
@@ -32,7 +33,6 @@ VERSION_NOT_READY: Final = 0
 VERSION_FAILED: Final = -1
 TERMINATED: Final = -1  # as activity timestamp
 ACTIVATING: Final = 2**63 - 1
-ACTIVITY_INTERVAL_MS: Final = 1_000
 LIVENESS_TIMEOUT_MS: Final = 10_000  # a younger activity timestamp says that the owner lives
 
 CLUSTER_MARK: Final = Schema("cluster mark file", 110, 2)
@@ -40,9 +40,7 @@ ARCHIVE_MARK: Final = Schema("archive mark file", 100, 2)
 
 Length: TypeAlias = Annotated[i32, null(0)]
 _OWNER = struct.Struct("<ii")
-_SEAL = struct.Struct("<II")
-_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"
-OWNER_SEAL_OFFSET: Final = sbe.HEADER_LENGTH + 128 - _SEAL.size
+OWNER_SEAL_OFFSET: Final = sbe.HEADER_LENGTH + 128 - SEAL.size
 
 
 def service_mark_file_name(service_id: int) -> str:
@@ -123,7 +121,7 @@ def is_legacy(header: type[MarkFileHeader], buffer: Buffer) -> bool:
 
 def owner_seal(cluster_id: int, member_id: int) -> bytes:
     """What stands at ``OWNER_SEAL_OFFSET`` of a cluster mark file of ours."""
-    return _SEAL.pack(_SEAL_MAGIC, zlib.crc32(_OWNER.pack(cluster_id, member_id)))
+    return SEAL.pack(SEAL_MAGIC, zlib.crc32(_OWNER.pack(cluster_id, member_id)))
 
 
 def check_owner(buffer: Buffer, header: ClusterMarkFileHeader) -> None:

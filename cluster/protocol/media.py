@@ -48,7 +48,6 @@ PADDING_RECORD: Final = -1  # type of what fills a ring or a broadcast buffer up
 TERMS: Final = 3
 LOG_METADATA_LENGTH: Final = 4096
 DEFAULT_HEADER_OFFSET: Final = 320  # in the metadata
-TAILS_OFFSET: Final = 0
 
 
 class CorrelatedCommand(Composite):

@@ -13,12 +13,12 @@ aligned to 8; template 304 or a frame length of 0 ends the file. Template 303 (m
 Source: NodeStateFile and aeron-cluster-node-state-codecs.xml of Aeron Cluster. Nothing here does I/O.
 """
 
-import struct
 import zlib
 from typing import Final, NamedTuple
 
 from cluster.errors import LogDamaged
 from cluster.protocol.frame import align
+from cluster.protocol.recording_log import SEAL, SEAL_MAGIC
 from cluster.protocol.sbe import Buffer, Composite, Version, i32, i64, u16
 from cluster.protocol.versions import MARK_FILE_VERSION, check_major
 
@@ -85,22 +85,18 @@ def encode_node_state(candidate_term: CandidateTerm) -> bytes:
     return b"".join(record.encode_body() for record in records)
 
 
-_SEAL = struct.Struct("<II")
-_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"
-
-
 def seal_node_state(candidate_term: CandidateTerm) -> bytes:
     """As `encode_node_state`, with a checksum after it."""
     data = encode_node_state(candidate_term)
-    return data + _SEAL.pack(_SEAL_MAGIC, zlib.crc32(data))
+    return data + SEAL.pack(SEAL_MAGIC, zlib.crc32(data))
 
 
 def is_sealed(buffer: Buffer) -> bool:
     """Whether the file has a right checksum; False without one. Raises LogDamaged for a wrong one."""
     begin = CANDIDATE_TERM_OFFSET + CandidateTerm.BLOCK_LENGTH + FrameHeader.BLOCK_LENGTH
-    seal = bytes(buffer[begin : begin + _SEAL.size]).ljust(_SEAL.size, b"\0")
-    magic, checksum = _SEAL.unpack(seal)
-    if magic != _SEAL_MAGIC:
+    seal = bytes(buffer[begin : begin + SEAL.size]).ljust(SEAL.size, b"\0")
+    magic, checksum = SEAL.unpack(seal)
+    if magic != SEAL_MAGIC:
         return False
     if checksum != zlib.crc32(buffer[:begin]):
         raise LogDamaged(None, CANDIDATE_TERM_OFFSET, "checksum mismatch in the node state")

@@ -56,10 +56,10 @@ assert EntryRecord.BLOCK_LENGTH == 48
 # Behind them in our entries, and at the end of those for standby snapshots that have room: magic, slot (the
 # entry's offset / 64), CRC-32 of all before it. Aeron writes there what its buffer has left of some other
 # entry: that sum names another slot.
-_SEAL = struct.Struct("<II")
+SEAL = struct.Struct("<II")
 _CHECKSUM = struct.Struct("<I")
-_SEAL_LENGTH: Final = _SEAL.size + _CHECKSUM.size
-_SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"; as the length of an endpoint it is out of bounds
+_SEAL_LENGTH: Final = SEAL.size + _CHECKSUM.size
+SEAL_MAGIC: Final = 0x4C41_4553  # "SEAL"; as the length of an endpoint it is out of bounds
 assert EntryRecord.BLOCK_LENGTH + _SEAL_LENGTH <= ENTRY_ALIGNMENT
 ENTRY_TYPE_OFFSET: Final = EntryRecord.offset_of("entry_type")  # in an entry, to remove it
 ENTRY_LENGTH_MIN: Final = 49  # a reader stops where fewer bytes are left
@@ -169,7 +169,7 @@ def seal_entry(entry: RecordingLogEntry) -> bytes:
     offset = _seal_offset(entry)
     if offset is None:
         return data
-    head = data[:offset] + _SEAL.pack(_SEAL_MAGIC, entry.offset // ENTRY_ALIGNMENT)
+    head = data[:offset] + SEAL.pack(SEAL_MAGIC, entry.offset // ENTRY_ALIGNMENT)
     return (head + _CHECKSUM.pack(zlib.crc32(head))).ljust(len(data), b"\0")
 
 
@@ -189,7 +189,7 @@ def seal_of(buffer: Buffer, entry: RecordingLogEntry) -> Seal:
     seal = slice(offset, offset + _SEAL_LENGTH)
     found = bytes(buffer[entry.offset : entry.offset + entry.length])[seal]
     expected = seal_entry(entry)[seal]
-    if found[: _SEAL.size] != expected[: _SEAL.size]:
+    if found[: SEAL.size] != expected[: SEAL.size]:
         return Seal.NONE
     if found == expected:
         return Seal.RIGHT

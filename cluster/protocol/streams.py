@@ -2,10 +2,6 @@
 
 from typing import Final
 
-ARCHIVE_CONTROL: Final = 10
-ARCHIVE_CONTROL_RESPONSE: Final = 20
-ARCHIVE_EVENTS: Final = 30
-
 LOG: Final = 100  # leader to followers, and into the recording
 INGRESS: Final = 101  # client to leader
 EGRESS: Final = 102  # leader to client; by default, the client chooses

@@ -127,7 +127,6 @@ class Disk:
         self.world = world
         self.name = name
         self.faults = DiskFaults()
-        self.sync_count = 0
         self.boots = 1  # of its machine
         self.folders: set[str] = set()
         self.locks: dict[str, Process] = {}
@@ -366,7 +365,6 @@ class SimulatedFile:
     def datasync(self) -> None:
         self._begin(SYNC_NS)
         self._fail_if_told()
-        self._disk.sync_count += 1
         self._inode.sync()
         self._disk.flush_device()
 

@@ -129,7 +129,6 @@ class TlsSession:
         """``server_name`` must be in the certificate of the side that is dialled; None: this side accepts."""
         self.peer = peer
         self.is_accepting = server_name is None
-        self.is_established = False
         self.certificate_name: str | None = None  # once established, where the peer was asked for one
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(
@@ -152,7 +151,6 @@ class TlsSession:
             return False
         except ssl.SSLError as error:
             raise TlsFailed(describe_failure(error, self.peer, self._object)) from None
-        self.is_established = True
         certificate = self._object.getpeercert() or {}
         self.certificate_name = dict(_flat(certificate.get("subject", ()))).get("commonName")
         return True

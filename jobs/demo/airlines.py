@@ -137,10 +137,6 @@ class Airlines:
         return sum(len(airline.carrier) for airline in self.airlines)
 
     @property
-    def sent(self) -> int:
-        return sum(airline.sent for airline in self.airlines)
-
-    @property
     def committed(self) -> int:
         return sum(airline.client.acknowledged for airline in self.airlines)
 
