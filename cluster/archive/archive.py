@@ -104,12 +104,12 @@ class Archive:
         may_be_damaged: bool = False,
         epoch_ms: Callable[[], int],
     ) -> "Archive":
-        """Open the directory, made when missing, and bring recordings that never stopped to an end.
+        """Open the directory, made when missing, and end recordings that never stopped.
 
         ``epoch_ms`` is asked for timestamps. ``checksum`` is what frames of new recordings will hold; those
         that exist keep what theirs hold. ``cached_length`` bytes before the end of each stay in the page
         cache; 0: what the kernel keeps. ``is_after_failure``: this process was refused a write or a sync
-        here, so that files of recordings that were written then are left behind for new ones.
+        here, so that files of recordings that were written then are given up for new ones.
         ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
         ``has_recording``, for ``find_damage`` to report; else LogDamaged says so. Raises DirectoryInUse,
         LogDamaged, StorageError, ConfigurationError.
@@ -337,7 +337,7 @@ class Archive:
         """Let a recording end at its first damage; what followed is set aside, for ``drop_set_aside``.
 
         To be called only when it is certain to be remembered that the recording once had more. The file that
-        holds the damage is left behind for a new one.
+        has the damage is given up for a new one.
         """
         recording_id, position = damage.recording_id, damage.position
         self._damage.pop(recording_id, None)

@@ -1,7 +1,7 @@
 """The only door to the disk: what the archive asks of a file system, and the real one.
 
 Everything under a member's directory is read and written through ``Files`` and ``File``, or by compiled code
-through ``Files.calls``, so that the simulator can put a disk behind them that tears writes, loses unsynced
+through ``Files.calls``, so that the simulator can put a disk under them that tears writes, loses unsynced
 pages, fills up or fails. Paths are strings. Whatever the disk refuses comes out as ``OSError``; the callers
 turn it into ``StorageError``, as ``replace`` does, by which each small file comes to be.
 """
@@ -128,7 +128,7 @@ class Files(Protocol):
         """What may still be written to the file system of a directory. Raises OSError."""
 
     def process_id(self) -> int:
-        """Of the process that locks are held for."""
+        """Of the process that has the locks."""
 
 
 def replace(files: Files, path: str, data: Buffer, *, length: int = 0) -> None:

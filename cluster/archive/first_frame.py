@@ -1,6 +1,6 @@
 """The very first frame of a recording, kept beside it when its head is purged.
 
-For a cluster's log that is the first NewLeadershipTermEvent, by which logs are told apart. A real archive
+For a cluster's log that is the first NewLeadershipTermEvent, which identifies a log. A real archive
 does not keep it.
 """
 

@@ -74,10 +74,10 @@ class NodeStateFile:
         return self.candidate_term.candidate_term_id
 
     def propose(self, candidate_term_id: int, log_position: int, now_ms: int) -> int:
-        """Raise the candidate term if it is higher than the one held; return the one held then.
+        """Raise the candidate term if this one is higher; return the one that is stored then.
 
         When this returns the term is durable by the sync level (0: not), and may be reported. Source:
-        NodeStateFile.proposeMaxCandidateTermId. Raises StorageError; the term held is then the old one.
+        NodeStateFile.proposeMaxCandidateTermId. Raises StorageError; the stored term is then the old one.
         """
         if candidate_term_id > self.candidate_term_id:
             candidate_term = CandidateTerm(candidate_term_id, now_ms, log_position)

@@ -341,12 +341,12 @@ class Recording(RecordingWriter):
     # ---- ending, cutting
 
     def change_session(self, session_id: int) -> None:
-        """Let another publication write on at the end; nothing is opened, made or zeroed anew for it.
+        """Let another publication write on at the end, without opening, creating or zeroing a file again.
 
         What was appended is safe first. Then one sync is for both: the catalog's entry, and the slot of the
         proof file that was handed to the device before it. Of these two a power cut may keep one. The old
         session has the other slot; the new one without a slot has its frames walked, all of which are
-        safe, and nothing lies behind them.
+        safe, and nothing lies after them.
         """
         assert self.is_active and self.is_tail_clean
         self.sync()
@@ -408,7 +408,7 @@ class Recording(RecordingWriter):
 
         The catalog must already hold the end. A stop on a segment's boundary keeps an empty segment
         after it, which the verify tool insists on. After a failed sync the pages of the file are not to be
-        overwritten but left behind: ``into_new_file`` copies what is kept, and replaces the segment.
+        overwritten but given up: ``into_new_file`` copies what is kept, and replaces the segment.
         """
         base = self._segments.base_of(self.append_position)
         cut = 0

@@ -155,7 +155,7 @@ class Segments:
         self.files.sync_directory(self.directory)
 
     def open_for_writing(self, base: int) -> "SegmentFile":
-        """The existing segment of ``base``, brought to its full length."""
+        """The existing segment of ``base``, extended to its full length."""
         file = self.files.open(self.path(base), write=True)
         if file.size() < self.segment_length:  # of a real archive's last segment, or one cut by a copy
             file.allocate(self.segment_length)

@@ -3,7 +3,7 @@
     start                                    append position
       |------------- whole frames ----------------|
 
-Whoever writes it is a ``Recording`` (``recording.py``). Another process that is told how far the recording
+Whoever writes it is a ``Recording`` (``recording.py``). Another process that knows how far the recording
 goes reads it by this class alone.
 """
 
@@ -85,7 +85,7 @@ class StoredRecording:
     # ---- reading
 
     def first_frame(self) -> bytes:
-        """The first frame there ever was, by which logs are told apart; empty when it is not known."""
+        """The first frame there ever was, which identifies a log; empty when it is not known."""
         if self.start_position > 0:
             return read_first_frame(self._files, self._directory, self.recording_id) or b""
         return self.read(0, HEADER_LENGTH).tobytes() if self.append_position else b""

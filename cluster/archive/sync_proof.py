@@ -22,7 +22,7 @@ take back what the newest has acknowledged.
 A single frame with a checksum is whole, or it is the end: it needs no slot, and waits for none. A slot with a
 ``checksum`` (a polynomial; 0: none) says that nothing but such frames follows, each synced before the next
 was written. While they come, a slot and its mark follow each sync in one write that nobody waits for: they
-show, for as long as the cache lasts, that a frame has changed. After a power cut frames may lie behind the
+show, for as long as the cache lasts, that a frame has changed. After a power cut frames may lie after the
 newest slot, and one that is bad and is not the last is damage. Before anything else is written a slot without
 a checksum is synced. That costs one sync more, so all this begins after SINGLE_FRAMES_MIN such frames, and
 when both slots say so, for one may be damaged.

@@ -15,7 +15,7 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     histories.py         whether two logs are of one history; identity.py: two members of one cluster
     promises.py          what a member has promised, and may have forgotten
     quorum.py            what a majority has proven, over words that compiled turns share
-    leadership.py        the term that a member leads: who follows, what is told
+    leadership.py        the term that a member leads: who follows, what is sent
     established.py       leading and following once the election is over: reports, commit, heartbeats
     replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
     sessions.py          clients: from the connect request to the close; session_admission.py who may open one

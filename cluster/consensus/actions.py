@@ -82,7 +82,7 @@ class SetRole(Action):
 
 @dataclass(frozen=True, slots=True)
 class ChangeState(Action):
-    """Tell the counters and whoever tells the story; ``reason`` is for people."""
+    """Show the new state in the counters and report it; ``reason`` is for people."""
 
     old: ElectionState
     new: ElectionState

@@ -2,7 +2,7 @@
 
 Two things that are easily confused are kept apart:
 
-    standing   how good a log is, as canvass and votes tell it: decides who may lead, never what is committed
+    standing   how good a log is, by canvass and votes: decides who may lead, never what is committed
     report     what an AppendPosition of the current term proves: the only thing that counts towards a quorum
 
 Reports are words, which compiled turns take too: what follows from them is in ``quorum.py``.
@@ -94,7 +94,7 @@ class ClusterMember:
         return bool(quorum.is_heard(self._members, self.row, now_ns, timeout_ns))
 
     def would_vote_for(self, standing: LogEnd) -> bool:
-        """Whether the member's log, as far as it was told, is no better than ``standing``."""
+        """Whether the member's log, as last reported, is no better than ``standing``."""
         return self.standing is not None and self.standing <= standing
 
 

@@ -93,7 +93,7 @@ class ClusterSession:
         self.close_reason: CloseReason | None = None
         self.is_closed_by_service = False  # asked by the services of all members at one place in the log
         self.event_code: EventCode | None = None  # of the event that refuses the session
-        self.detail = ""  # of that event, or of the one that tells of its close
+        self.detail = ""  # of that event, or of the one that closes it
         self.has_open_event_pending = True  # until a SessionEvent OK went out from this member
         self.has_new_leader_event_pending = False
         self.time_of_last_activity_ns = now_ns  # only until it is open
@@ -131,7 +131,7 @@ class ClusterSession:
         self.opened_log_position = log_position
 
     def closing(self, reason: CloseReason) -> None:
-        """To be closed as soon as the log takes it; nothing more is told to the client before."""
+        """To be closed as soon as the log takes it; nothing more is sent to the client before."""
         assert self.state is SessionState.OPEN  # a close has one reason (I-7)
         self.close_reason = reason
         self.state = SessionState.CLOSING

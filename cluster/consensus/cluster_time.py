@@ -7,7 +7,7 @@
 
 With q members a majority of n, at most n - q clocks are wrong. So of the q lowest clocks that are heard one
 is right at least, and so is one of the q highest: a clock between those two is no further off than right
-ones are. Whoever led with a clock that was wrong leaves timestamps behind that nobody takes back. They cost a
+ones are. A leader whose clock was wrong leaves timestamps that nobody takes back. They cost a
 tenth of the speed for a while, and no interval of a session, a timer or a snapshot.
 
 A clock that is heard is off by half of the round trip at most. That is not added to the bounds: what is
@@ -90,7 +90,7 @@ def clock_offset_ns(own_ahead_ns: int, others: Collection[Reading], quorum: int)
 
 
 class ToldOffsets:
-    """When a member's clock has gone so far from the own one that somebody is to hear of it."""
+    """When a member's clock differs so much from this one's that it is to be reported."""
 
     def __init__(self) -> None:
         self._told_ns: dict[int, int] = {}

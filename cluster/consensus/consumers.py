@@ -166,7 +166,7 @@ class ConsumerTable:
             )
 
     def load(self, records: list[SnapshotConsumer], log_position: int) -> None:
-        """Begin from a snapshot at ``log_position``; positions behind that are of another log."""
+        """Begin from a snapshot at ``log_position``; later positions are of another log."""
         self.changes += 1
         for record in records:
             self._groups[record.group.decode()] = _Group(

@@ -27,9 +27,9 @@ class ConsensusModuleContext:
 
     member_id: int = 0
     member_ids: tuple[int, ...] = (0,)
-    ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients are told
+    ingress_endpoints: str = ""  # ``id=endpoint`` of all members, as clients get it
     tcp_ingress_endpoints: str = ""  # for clients that came by ``tcp:``; empty where not all are known
-    member_endpoints: str = ""  # the members string, as backups are told
+    member_endpoints: str = ""  # the members string, as backups get it
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     may_lead: bool = True  # False: it votes and follows, and never stands

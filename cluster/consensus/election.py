@@ -2,7 +2,7 @@
 
 Aeron: Election. Every state is here, in the order of their numbers. Each
 reads as: on entry (``_enter_*``), each cycle (``_work_*``), on message, exits; what a message does in which
-state is written once, in its handler ``on_*`` behind the states. Every change passes through
+state is written once, in its handler ``on_*`` after the states. Every change passes through
 ``_change_state``, along ``TRANSITIONS``.
 
     INIT ── CANVASS ── NOMINATE ── CANDIDATE_BALLOT ── LEADER_LOG_REPLICATION ── LEADER_REPLAY ─┐
@@ -20,10 +20,10 @@ Where this is stricter than the reference (each with the reason at its place):
     - A member follows a leader only when its log is known to be a prefix of the leader's (log_matching.py).
     - Before it says so it has recorded (term, base), and stands with that from then on.
     - Nothing beyond a member's own commit position is processed until a majority holds (term, base): a commit
-      position below the base tells how far others have come, it commits nothing (Raft §5.4.2, figure 8).
-    - A term below one that this member has voted in is never followed: its leader is told to step aside.
+      position below the base says how far others have come, it commits nothing (Raft §5.4.2, figure 8).
+    - A term below one that this member has voted in is never followed: its leader is asked to step down.
     - A member that has lost its promises has no say until it has followed a leader to the end, and follows
-      none before enough others have told which terms there are (promises.py).
+      none before enough others have reported their terms (promises.py).
     - One whose log was cut where it is damaged votes as if it still had all that it acknowledged, and does
       not stand.
     - And less strict: a refusal defeats a majority (C-81), but not for ever; nomination.py about C-64.
@@ -164,7 +164,7 @@ REFUSED_BALLOTS_MAX = 3  # in one election, that a single refusal defeats
 
 
 class _Undoing(Enum):
-    """In INIT: of what leading or following has left behind."""
+    """In INIT: of what leading or following has left."""
 
     NONE = auto()
     DUE = auto()
@@ -176,7 +176,7 @@ class _Offer:
     """A leader that is heard while we vote, and what is known of its log."""
 
     matching: LogMatching
-    term: NewLeadershipTerm | None = None  # what it has behind our last term, once it has told
+    term: NewLeadershipTerm | None = None  # what it has after our last term, once it has reported it
 
 
 @dataclass(slots=True)
@@ -323,7 +323,7 @@ class Election:
 
     @property
     def effective_commit_position(self) -> int:
-        """The commit position that the leader has told, 0 while it proves no majority for (term, base)."""
+        """The commit position that the leader has sent, 0 while it proves no majority for (term, base)."""
         term = self._term
         if isinstance(term, _Followed) and term.notified_commit_position >= term.term_base:
             return term.notified_commit_position
@@ -348,7 +348,7 @@ class Election:
         return self._take()
 
     def on_sent(self, member_id: int, message: Message) -> None:
-        """A ``Send`` was taken by the link. Those that matter are sent again until this is told."""
+        """A ``Send`` was taken by the link. Those that matter are sent again until this is called."""
         match message:
             case RequestVote(candidate_term_id=term_id) if term_id == self.candidate_term_id:
                 self._members[member_id].is_ballot_sent = True
@@ -433,7 +433,7 @@ class Election:
         return self._take()
 
     # ---- INIT --------------------------------------------------------------------------------------------
-    # entry     what leading or following has left behind is to be undone; nothing at the start of a node
+    # entry     what leading or following has left is to be undone; nothing at the start of a node
     # cycle     PrepareForNewLeadership, once; on_prepared leads on
     # message   none is taken
     # exits     CANVASS; LEADER_LOG_REPLICATION for the only member
@@ -610,7 +610,7 @@ class Election:
     # ---- LEADER_LOG_REPLICATION: until a majority holds the whole log, and the term's start --------------
     # entry     all hear of the term; it is recorded before their reports count, not older ones; role LEADER
     # cycle     NewLeadershipTerm and CommitPosition each interval, here and in all leader states
-    # message   CanvassPosition: told the term after its sender's. AppendPosition: what a follower holds.
+    # message   CanvassPosition: answered with the term after its sender's. AppendPosition: a follower's log.
     #           A higher term from anybody: back to INIT, in all leader states
     # exits     LEADER_REPLAY
 
@@ -647,7 +647,7 @@ class Election:
             member.clear_report()
         led = self._led
         self.terms.record(self.leadership_term_id, led.term_base)
-        if self._log_recording_id != NULL_VALUE:  # others are told of it; a new log gets one with its term
+        if self._log_recording_id != NULL_VALUE:  # others hear of it; a new log gets one with its term
             self._time_of_last_send_ns = now_ns
             self._send_others(self._new_leadership_term(led.previous_term_id, led.leadership.quorum_position))
         self._do(RecordTerm(self.leadership_term_id, led.term_base, NULL_POSITION))
@@ -704,7 +704,7 @@ class Election:
     # cycle     AppendPosition; done when all is here and covered by the leader's commit
     # message   CommitPosition, NewLeadershipTerm: how far the leader's commit is. A higher term: INIT, in all
     #           follower states
-    # exits     CANVASS, to be told of the term after this one
+    # exits     CANVASS, to hear of the term after this one
 
     def _enter_follower_log_replication(self, now_ns: int) -> None:
         followed = self._followed
@@ -753,7 +753,7 @@ class Election:
     # entry     (term, base) is recorded: from here on this member counts for the leader; role FOLLOWER
     # cycle     AppendPosition; module and services process what is recorded and committed (LogReplay)
     # message   CommitPosition, NewLeadershipTerm: the bound of what may be processed
-    # exits     FOLLOWER_LOG_INIT, level; FOLLOWER_CATCHUP_INIT, behind; CANVASS, not all of it committed
+    # exits     FOLLOWER_LOG_INIT, level; FOLLOWER_CATCHUP_INIT, lagging; CANVASS, not all of it committed
 
     def _enter_follower_replay(self, now_ns: int) -> None:
         assert self.append_position >= self._followed.term_base
@@ -988,7 +988,7 @@ class Election:
     # ---- messages: a leader ------------------------------------------------------------------------------
 
     def on_new_leadership_term(self, message: NewLeadershipTerm, now_ns: int) -> list[Action]:
-        """A leader tells of its term; ``next_*`` is what its log has behind ``log_leadership_term_id``."""
+        """A leader announces its term; ``next_*`` is what its log has after ``log_leadership_term_id``."""
         leader = self._other(message.leader_member_id)
         if leader is None or self.state is ElectionState.INIT:
             return []
@@ -1086,7 +1086,7 @@ class Election:
         if message.next_leadership_term_id == NULL_VALUE or (
             own is None and self.append_position < next_base
         ):
-            self._do(FetchSnapshot(followed.leader_member_id))  # its log begins behind the end of ours
+            self._do(FetchSnapshot(followed.leader_member_id))  # its log begins after the end of ours
             return
         if own is not None and self.append_position < next_base:
             replication = _Replication(own.leadership_term_id, own.term_base_log_position, next_base)
@@ -1103,7 +1103,7 @@ class Election:
         )
 
     def on_commit_position(self, message: CommitPosition, now_ns: int) -> list[Action]:
-        """The leader's log is held by a majority up to this position."""
+        """A majority has the leader's log up to this position."""
         if self.state is ElectionState.INIT or self._other(message.leader_member_id) is None:
             return []
         leadership_term_id = message.leadership_term_id
@@ -1285,7 +1285,7 @@ class Election:
         return True
 
     def _new_leadership_term(self, log_term_id: int, commit_position: int) -> NewLeadershipTerm:
-        """What a member whose log ends in ``log_term_id`` is told; this term ends where our log does now."""
+        """The answer to a member whose log ends in ``log_term_id``; this term ends where our log does now."""
         return self.leadership.new_leadership_term(
             log_term_id,
             self.append_position,

@@ -1,11 +1,11 @@
 """Leading and following once the election is over (Aeron: the handlers of ConsensusModuleAgent).
 
-Plain numbers in and out where it is called in every turn; a handler that ends the peace returns the reason to
-enter an election, as a line for people, and else None.
+What is called in every turn takes and returns plain numbers. Other handlers return why to enter an election,
+as a line for the log, or None.
 
-Elections must not be stolen: a follower that hears its leader, and a leader that is heard by a
-majority, do not answer RequestVote. A member that has voted in a later term says so with Vote(FALSE) of that
-term, and that the leader obeys.
+A healthy leader must not be deposed: a follower that hears its leader, and a leader that a majority hears, do
+not answer RequestVote. A member that has voted in a later term answers with Vote(FALSE) of that term, which
+makes the leader step down.
 """
 
 import numpy as np

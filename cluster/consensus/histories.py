@@ -12,13 +12,15 @@
     log of A     0 ────── 1 ═════════              two histories: ═ was committed in term 1, so whoever led
     log of B     0 ────── 1 ── 2 ─                 later had it, also if 2 is only recorded, without its event
 
-An event is known to be committed below a commit position, and before a later event of the same log: a leader
-writes its event only when a majority has all that is before it. An own last event may be the tail of a leader
-that died, and proves nothing. Of the terms of recording.log without bytes only the last is told, and proves
-something only by its base: the leader that recorded it, or a later one that filled it in, had the votes of a
-majority with a log that ended there. So nothing beyond is committed in an earlier term.
+An event is known to be committed if it lies below a commit position, or before a later event of the same log:
+a leader writes its event only after a majority has everything before it. A log's last event proves nothing,
+since it may be the tail of a leader that died. Of the terms in recording.log that have no bytes, only the
+last is sent, and only its base proves something: the leader that recorded it, or a later one that filled it
+in, had the votes of a majority whose logs ended there. So nothing after that base is committed in an earlier
+term.
 
-Who tells no events, or has none where it counts (the head of its log was purged), is of no other history.
+A member that sends no events, or has none at the place in question (the head of its log was purged), is not
+of another history.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whether two members are of one cluster, by what they tell of it."""
+"""Whether two members are of one cluster, by what they report of it."""
 
 from collections.abc import Mapping
 

@@ -8,7 +8,7 @@
 All of it follows from the log, and outlives sessions. What a leader appends changes a lane when it is
 committed, and until then nobody else opens that lane. So there is nothing to undo, and what a lane has when a
 session's open is committed is exactly what lies before that open. A lane that a session holds is opened by
-another only behind the holder's close: the order of the log fences the holder off.
+another only after the holder's close: the order of the log fences the holder off.
 
 An application that opened no lane for a while is forgotten when another opens one: by the time of that
 entry, and the retention that its leader has written there, so on all members. That retention is what is
@@ -303,7 +303,7 @@ class LaneTable:
                 )
 
     def load(self, records: list[SnapshotLane], log_position: int) -> None:
-        """Begin from a snapshot at ``log_position``; positions behind that are of another log."""
+        """Begin from a snapshot at ``log_position``; later positions are of another log."""
         for record in sorted(records, key=lambda record: record.opened_at):
             name = record.application.decode()
             lane = Lane(name, record.partition, record.batch, record.partitions)

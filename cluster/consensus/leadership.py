@@ -1,4 +1,4 @@
-"""A term as the member that leads it sees it: how far a majority holds its log, and what all others are told.
+"""A term as its leader sees it: how far a majority has its log, and what is sent to the other members.
 
 An election makes it when it is won (LEADER_LOG_REPLICATION), and the established leader goes on with it. In
 Aeron: Election.publishNewLeadershipTerm, ConsensusModuleAgent.updateLeaderPosition.
@@ -96,7 +96,7 @@ class Leadership:
         """The position that a majority has proven in this term, at most our own ``synced_position``."""
         return int(quorum.quorum_position(self.words, self._reports, synced_position, now_ns))
 
-    # ---- what others are told
+    # ---- what is sent to others
 
     def is_commit_due(self, now_ns: int) -> bool:
         """Whether CommitPosition is to be sent although nothing has changed."""
@@ -112,7 +112,7 @@ class Leadership:
         self.commit_due_ns = 0
 
     def commit_position_message(self) -> CommitPosition:
-        """What was told last, as a message."""
+        """What was sent last, as a message."""
         return CommitPosition(self.leadership_term_id, self.quorum_position, self._this.id)
 
     def new_leadership_term(
@@ -125,7 +125,7 @@ class Leadership:
         is_startup: bool = False,
         open_end: int = NULL_POSITION,
     ) -> NewLeadershipTerm:
-        """What a member whose log ends in that term is told: of this term, and of the one behind its own.
+        """The answer to a member whose log ends in that term: this term, and the one after its own.
 
         ``append_position`` is the end of our log, ``timestamp`` cluster time. A term that is still written
         ends at ``open_end``.

@@ -65,7 +65,7 @@ class LeadershipTerms:
         return self._terms[index] if 0 <= index < len(self._terms) else None
 
     def first_from(self, term_base: int) -> LeadershipTerm:
-        """The first entry that begins at or behind ``term_base``; there is one."""
+        """The first entry that begins at or after ``term_base``; there is one."""
         return self._terms[bisect_left(self._terms, term_base, key=_base_of)]
 
     def after(self, leadership_term_id: int, open_end: int = NULL_POSITION) -> LeadershipTerm:

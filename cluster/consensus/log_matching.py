@@ -9,8 +9,8 @@ From our last term down: the leader is asked for the term after t-1, and its bas
 
 Terms of ours that begin at one base are compared at once, for there may be thousands, and bases never fall:
 where the leader's base of t is ours, those of the others are too, once the term before them is the same.
-Where it lies behind ours the leader is asked what it has from our base on: what it passes over is empty
-there, too, and what comes behind its answer is another log's.
+Where it lies after ours the leader is asked what it has from our base on: what it passes over is empty
+there, too, and what follows its answer is another log's.
 
 The reference compares only ends of terms, and keeps bytes of a term that the leader knows as an empty
 one. Why the comparison is enough: ``LeadershipTerms``.
@@ -28,7 +28,7 @@ from cluster.protocol.consensus import NewLeadershipTerm
 
 
 class Ask(NamedTuple):
-    """Canvass the leader with this log term: it tells of the next one after that is not empty, or its own."""
+    """Canvass the leader with this log term: it reports the next one after that is not empty, or its own."""
 
     log_leadership_term_id: int
 

@@ -257,7 +257,7 @@ class ModuleSnapshot:
     ) -> None:
         """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged.
 
-        ``log_position`` is where it stands in the log: what is said of positions behind that was said of
+        ``log_position`` is where it stands in the log: what is said of later positions was said of
         another log, from which this one was seeded.
         """
         assert self.is_whole

@@ -1,21 +1,21 @@
 """What a member has promised and may have forgotten; what it asks the others then, and what it answers them.
 
-A vote is a promise not to follow an older term, a report to hold the log up to its position. Who has lost its
-disk may have promised anything. It has no say until it holds what a leader holds, and the leader must be one
-that nothing it has promised can stand against:
+A vote promises not to follow an older term, a report promises to keep the log up to its position. A member
+that has lost its disk may have promised anything. It has no say until it has all that a leader has, and that
+leader's term must be at least as high as any term it may have promised:
 
     lost its promises
-            ── asks all others, under a new promises id ──▶ each stores the id, and tells its terms
+            ── asks all others, under a new promises id ──▶ each stores the id, and answers with its terms
             ◀─ n - q + 1 answers of others that have theirs, and agree on the cluster that they are of
     highest term heard: stored as the own candidate term, no leader below it is followed
             ── FOLLOWER_READY ──▶ has a say again, under the new id
 
 With q members a majority of n, q - 1 others took part in whatever this member helped to elect or to commit,
-so that at least one of n - q + 1 others was among them, and tells the term or a later one. Unless it votes
-after it has answered; but then it names the new id beside its vote, and the candidate drops what this member
-had voted under the old one. Where all members are empty the cluster is new.
+so at least one of n - q + 1 others was among them, and reports that term or a later one. It may also vote
+after it has answered; then it names the new id with its vote, and the candidate drops the vote that this
+member gave under the old one. If all members are empty, the cluster is new.
 
-No term is believed for its size: a term is taken from a member only if it is near what others tell.
+A term is accepted from a member only if it is near what others report, however high it is.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -43,10 +43,10 @@ class HeldPromises(NamedTuple):
 def recall(
     held: HeldPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
 ) -> HeldPromises:
-    """What a start makes of what it finds; ``is_lost``: of the log, too, nobody can tell what is missing.
+    """The promises after a start; ``is_lost``: nor does anybody know what is missing of the log.
 
-    ``held`` None: a directory that is new, or older than these promises ids; ``candidate_term_id`` is that of
-    node-state.dat, negative in one that was just made.
+    ``held`` is None in a directory that is new, or older than promises ids; ``candidate_term_id`` is that of
+    node-state.dat, negative in a file that was just made.
     """
     if held is None:
         state = PromiseState.LOST if is_lost or candidate_term_id < 0 else PromiseState.KEPT
@@ -57,10 +57,10 @@ def recall(
 
 
 class Promises:
-    """A member's own promises, and what the others told of theirs in this life over their present links.
+    """A member's own promises, and what the others report of theirs over their present links.
 
-    ``held`` is to be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
-    empty one is damage. Who is of another cluster is no other: nothing that it tells may get here.
+    ``held`` must be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
+    empty one is damage. Statements of members of another cluster must not get here.
     """
 
     def __init__(
@@ -73,8 +73,8 @@ class Promises:
         had_log: bool = False,
     ) -> None:
         self.held = held
-        self.confirmed_term_id: int | None = None  # once enough have answered: the highest term that was told
-        self.confirmed_cluster: ClusterIdentity | None = None  # that they have agreed on, if they told any
+        self.confirmed_term_id: int | None = None  # once enough have answered: the highest reported
+        self.confirmed_cluster: ClusterIdentity | None = None  # that they agreed on, if they reported any
         self._member_id = member_id
         self._other_ids = tuple(id_ for id_ in member_ids if id_ != member_id)
         self._answers_needed = len(self._other_ids) + 2 - quorum_threshold
@@ -109,7 +109,7 @@ class Promises:
     def statement(
         self, candidate_term_id: int, leadership_term_id: int, *, asks: bool = False
     ) -> PromiseStatement:
-        """What to tell others, given the own terms (-1: none)."""
+        """The statement to send to others, given the own terms (-1: none)."""
         held = self.held
         state = held.state
         if state is not PromiseState.KEPT:
@@ -120,7 +120,7 @@ class Promises:
         known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
         return PromiseStatement(held.promises_id, candidate_term_id, leadership_term_id, state, asks, known)
 
-    # ---- what others tell
+    # ---- what others report
 
     def on_statement(self, member_id: int, told: PromiseStatement) -> bool:
         """Take a statement; True when ``held`` has changed, and is to be stored before it is answered."""
@@ -149,7 +149,7 @@ class Promises:
         return [id_ for id_ in self._other_ids if id_ not in self._answers()] or list(self._other_ids)
 
     def is_new_cluster(self, candidate_term_id: int, leadership_term_id: int) -> bool:
-        """Whether every configured member has told, in this life of this one, that its disk is empty."""
+        """Whether every configured member has reported, in this life of this one, that its disk is empty."""
         own = self.statement(candidate_term_id, leadership_term_id)
         return own.state is PromiseState.EMPTY and all(
             (told := self._told.get(id_)) is not None

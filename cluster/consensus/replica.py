@@ -130,7 +130,7 @@ class ReplicatedState:
     def drop_logged_service_messages(self) -> None:
         """The log is processed: messages of services that it shows need not be appended any more."""
         for tracker in self.trackers:
-            # Told even if nothing is pending: a service that replays behind us sends its messages again.
+            # Even if nothing is pending: a service that replays later than we do sends its messages again.
             seen = int(self.sessions.table.service_message_ids[tracker.service_id])
             if seen:
                 tracker.sweep_follower(seen)
@@ -147,7 +147,7 @@ class ReplicatedState:
             tracker.sweep_leader(commit_position)
 
     def restore_uncommitted(self, commit_position: int, now_ns: int) -> None:
-        """Undo all that came with entries behind the commit position; ``now_ns`` is a monotonic clock's."""
+        """Undo all that came with entries after the commit position; ``now_ns`` is a monotonic clock's."""
         self.sessions.prepare_for_new_election(commit_position, self.leadership_term_id, NULL_VALUE, now_ns)
         self.timers.restore_uncommitted(commit_position)
         self.module.restore_uncommitted(commit_position)

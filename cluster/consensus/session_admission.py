@@ -195,7 +195,7 @@ class SessionAdmission:
         return session.state is not SessionState.REJECTED and not consumers.is_undecided(consumer.group)
 
     def open_detail(self, session: ClusterSession) -> str:
-        """What is told with the OK: where its lane or its consumer group is, if it has one."""
+        """What is sent with the OK: where its lane or its consumer group is, if it has one."""
         lane = LanePrincipal.decode(session.encoded_principal).lane
         if lane is not None and lane.is_forgetting:
             end = session.opened_log_position

@@ -5,20 +5,20 @@
                      └─ leader ── pending ─── authenticated ── SessionOpenEvent in the log ── sessions
     sessions ── close request, service, time-out ── SessionCloseEvent in the log ── gone
 
-The connection is closed behind REDIRECT and a refusal, and when a session's close is committed; what was sent
-on it before goes out first. A leader that is none any more keeps its clients' connections until it knows who
-leads instead, tells them by NewLeaderEvent, and closes them; it closes them untold where nobody is known to
-lead within the election timeout. Where it leads again itself, they stay.
+The connection is closed after REDIRECT and a refusal, and when a session's close is committed; what was sent
+on it before goes out first. A former leader keeps its clients' connections until it knows the new leader,
+sends NewLeaderEvent, and closes them. If no leader is known within the election timeout, it closes them
+without the event. If it leads again itself, they stay.
 
-Followers keep ``sessions`` by what the log says, so that any of them can take over. Over a stream a client's
-connection is its ingress and its egress; the response channel is kept for those who read the log.
+Followers keep ``sessions`` from the log, so that any of them can take over. Over a stream a client's
+connection is its ingress and its egress; the response channel is kept for readers of the log.
 
-OK is told when the SessionOpenEvent is committed (the reference tells it when it is appended): an id that a
-client knows is its own for ever, whoever leads next. It takes its session back by that id and by the secret
-whose hash it opened the session with; one that never heard the OK, by the secret alone.
+OK is sent when the SessionOpenEvent is committed (the reference sends it when it is appended): an id that a
+client knows stays its own, whoever leads next. The client resumes its session by that id and by the secret
+whose hash it opened the session with; a client that never received the OK, by the secret alone.
 
-A lost connection is a hint that the client may be back in a moment: its session waits for it (SessionResume)
-until the time-out, and only then is closed with TIMEOUT (C-210).
+After a lost connection the client may soon be back: its session waits for it (SessionResume) until the
+time-out, and only then is closed with TIMEOUT (C-210).
 """
 
 from collections import deque
@@ -411,7 +411,7 @@ class SessionManager:
     def close(
         self, session_id: int, reason: CloseReason, leadership_term_id: int, leader_member_id: int
     ) -> int:
-        """On an active leader: close for a client (told nothing, C-207) or a service (told CLOSED)."""
+        """On an active leader: close for a client (sent nothing, C-207) or a service (sent CLOSED)."""
         session = self.sessions.get(session_id)
         if session is None or session.state is not SessionState.OPEN:
             return 0
@@ -506,7 +506,7 @@ class SessionManager:
         self._commit_position = max(self._commit_position, commit_position)
         for next_id in self._uncommitted_next_ids.sweep(commit_position):
             self.next_committed_session_id = max(self.next_committed_session_id, next_id)
-            self._has_pending_events = True  # a session is open for good: its client is to be told
+            self._has_pending_events = True  # a session is open for good: its client is to hear so
 
     def prepare_for_new_term(self, now_ns: int, *, is_startup: bool) -> None:
         """This member leads: sessions go on, or, after the start of its node, are all closed (C-231)."""
@@ -534,7 +534,7 @@ class SessionManager:
     def prepare_for_new_election(
         self, commit_position: int, leadership_term_id: int, leader_member_id: int, now_ns: int
     ) -> None:
-        """Undo what is not committed; clients of open sessions stay until they can be told who leads."""
+        """Undo what is not committed; clients of open sessions stay until they can be sent who leads."""
         self.sweep(commit_position)
         dropped = self._drop_unopened(commit_position)
         for session in dropped:
@@ -578,9 +578,9 @@ class SessionManager:
     def let_go_of_clients(self, leadership_term_id: int, leader_member_id: int) -> int:
         """End the connections that were kept into an election; returns how many sessions they served.
 
-        Clients are told who leads now; -1: nobody is known to, and they look for themselves. (In Aeron the
-        new leader tells them, over egress that it connects. None of it can be lost here: who does not get
-        the event sees the end of its connection.)
+        Clients are sent the new leader; -1: none is known, and they look for it themselves. (In Aeron the new
+        leader sends it, over egress that it connects. Here it cannot get lost: a client that does not get the
+        event sees the end of its connection.)
         """
         self.clients_kept_until_ns = None
         served = [session for session in self if session.connection_id != NULL_VALUE]

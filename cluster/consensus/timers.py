@@ -3,7 +3,7 @@
 Every member holds every timer, because every service asks its own module for the same ones; only the leader
 lets them expire. Deadlines are cluster time. Timers of one deadline expire in the order they were set.
 
-What a service asks for and what the log shows come here by two ways, in any order: a service may be behind
+What a service asks for and what the log shows come here by two ways, in any order: a service may lag
 its module, by a whole replay, or a timer expire while its postponement is under way. All members come to the
 same timers nevertheless, as if all had been done in the order of the log:
 
@@ -173,7 +173,7 @@ class PriorityHeapTimerService:
                 del self._expired[correlation_id]
 
     def restore_uncommitted(self, commit_position: int) -> None:
-        """Leadership is lost: events behind the commit position were none."""
+        """Leadership is lost: events after the commit position do not count."""
         self.sweep(commit_position)
         for correlation_id, (_, deadline) in self._expired.items():
             self.schedule(correlation_id, deadline)  # overdue: it fires at once wherever it may

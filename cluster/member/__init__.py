@@ -7,7 +7,7 @@
     parts.py       what a member is made of: which part reaches which
 
     clients/       requests of clients, ingress, answers and acknowledgements
-    services/      what services are told and what they send, snapshots, the end
+    services/      messages to and from services, snapshots, the end
     disk/          files, damage and repair, promises, the start, snapshots fetched from others
     log/           the recorded log: written, sent, taken, processed, purged
 

@@ -1,11 +1,11 @@
-"""Which messages of other members are taken: what cannot be meant as it is said is told, and drops out here.
+"""Which messages of other members are accepted; one that cannot be right is reported and dropped here.
 
 docs/architecture.md, "What members take from each other", lists them.
 
-A link is its member's own, so whoever speaks for another lies. Nobody else can lead a term that a member has
-led or followed in, nor is a log longer than its terms can count. A term is near those that others tell of
-(promises.py). What comes late, of an earlier term or
-request, is no lie: its handler passes it over. Elections and streams take the rest at its word, as Raft does.
+A link belongs to one member, which may speak only for itself. A term has one leader, and no log is longer
+than its terms can count. A term is accepted only if it is near those that other members report (promises.py).
+A message that is merely late, of an earlier term or request, is no fault: its handler ignores it. Elections
+and streams trust everything else, as Raft does.
 """
 
 from collections.abc import Callable
@@ -116,7 +116,7 @@ class Admission:
         self._present_leader = present_leader
 
     def fault_of(self, member_id: int, message: Message) -> str | None:
-        """Why a message of ``member_id`` cannot be meant as it is said; None when it can."""
+        """Why a message of ``member_id`` cannot be right; None when it can."""
         kind = type(message)
         if kind not in _POSITIONS and kind not in _OTHERS:
             return "no message between members"
@@ -169,7 +169,7 @@ class Admission:
         )
 
     def _fault_of_term_id(self, member_id: int, term_id: int) -> str | None:
-        """A term is believed only near what others tell: one bit or one frame takes nobody far away."""
+        """A term is accepted only near what others report: no single flipped bit or frame raises it far."""
         if term_id <= self._replica.leadership_term_id:
             return None
         limit = self._promises.term_limit(member_id)

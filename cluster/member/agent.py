@@ -321,7 +321,7 @@ class ConsensusModuleAgent:
 
     @property
     def _is_recording_stopped(self) -> bool:
-        """By a tool, as a rule. In an election it is stopped and begun as that goes on."""
+        """Usually by a tool. An election stops and starts the recording itself."""
         recording = self.log.recording
         return (
             self.status.leader_member_id != NULL_VALUE
@@ -438,7 +438,7 @@ class ConsensusModuleAgent:
         self._on_terminated()
 
     def close(self) -> None:
-        """End now: services are told, the recording stops at what is written, the directory starts again."""
+        """End now: services end, the recording stops at what is written, the directory can start again."""
         if not self.is_closed:
             self.phase.close()
             self.parts.services.terminate(self.log.commit_position, None)

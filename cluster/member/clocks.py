@@ -68,7 +68,7 @@ class MemberClocks:
         self._peers.links.send(member_id, link_frame(ClockReply(request.asked_ns, self._turn.clock_ns)))
 
     def on_reply(self, member_id: int, reply: ClockReply) -> None:
-        """To the last question; an older one has taken longer than an interval, and tells little."""
+        """Take the answer to the last question; an older one took over an interval, and proves little."""
         if reply.asked_ns == self._asked_ns.get(member_id):
             self._heard.hear(member_id, reply.asked_ns, self._turn.now_ns, reply.clock_ns)
             self._tell_offset(member_id)

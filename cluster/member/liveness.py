@@ -4,8 +4,8 @@
     never seen, and refused            late: waited for as long as a leader's silence, then gone
     never seen, and silent             waited for as long as a canvass lasts (C-57)
 
-Nobody can tell late from dead; it is safe to go on without either, since a majority of all members is needed
-anyhow. But whoever starts a cluster starts its members one by one, and the best log should lead.
+A late member cannot be told from a dead one; it is safe to go on without either, since a majority of all
+members is needed anyway. But a cluster's members are started one by one, and the best log should lead.
 """
 
 from collections.abc import Callable

@@ -117,7 +117,7 @@ class Phase:
 
     @property
     def may_be_lent(self) -> bool:
-        """Whether compiled turns may stand for its own: they tell a leader's followers of a commit, too."""
+        """Whether compiled turns may stand for its own: they send followers the commit position, too."""
         return self.awaits_events
 
     @property

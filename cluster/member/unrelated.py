@@ -1,7 +1,7 @@
-"""Members that are configured but belong to another cluster or history: their word counts for nothing.
+"""Members that are configured but belong to another cluster or history: nothing that they send counts.
 
-What comes over the link of such a member is dropped, but for what says who it is (``HEARD_OF_ALL``). It is
-told once for each member and reason. A new link is judged again: another directory may be at its other end.
+What comes over the link of such a member is dropped, except what identifies it (``HEARD_OF_ALL``). It is
+reported once for each member and reason. A new link is judged again: it may lead to another directory.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from cluster.protocol.link_histories import TermEvents
 # Messages that say who a member is, and so are heard of everybody: template id and schema id.
 HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND, TermEvents.KIND})
 
-TOLD_MAX: Final = 64  # lines: a member that gives another reason each time is not told for ever
+TOLD_MAX: Final = 64  # lines: a member with a new reason each time is not reported for ever
 
 
 class Unrelated:

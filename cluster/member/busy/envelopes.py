@@ -2,7 +2,7 @@
 
 What a socket does not take is put into ``unsent``, for Python to offer: from then on all for that socket goes
 there, until Python has seen to it. Where ``unsent`` is full, Python closes the connection: it would go on
-behind a gap.
+after a gap.
 """
 
 from cluster.log.calls import address_of

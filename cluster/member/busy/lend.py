@@ -2,8 +2,8 @@
 
     parts of the member ──lend──▶ tables ── busy_turns ──▶ tables ──take back──▶ parts of the member
 
-In between nobody else reads or writes it. It is lent only where Python's next turn would find nothing to do
-but what a socket or time gives it, and nothing rare is under way: then a turn is what ``turn.py`` says.
+In between nothing else reads or writes it. It is lent only while nothing rare is under way and Python's next
+turn would have nothing to do before a socket or a time-out brings work: then a turn is what ``turn.py`` says.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 SERVICE_ROWS = 4096
 NO_WORDS = np.zeros(0, np.int64)
-# So many runs that found only what is not served here (a client through TLS, for one) are followed by a rest.
+# After so many runs in a row that found only what is not served here (a client over TLS, say), runs pause.
 VAIN_MAX = 4
 REST_NS = 50_000_000
 

@@ -23,20 +23,19 @@ What Aeron has in a turn, and where it is here:
     AppendPosition                  follower_work, when it has changed; every 200 ms by Python (TIME)
     log adapter                     _poll_log; a follower's after its report, which the leader waits for
     service container, egress       serve_committed, before CommitPosition is sent
-    sweep of uncommitted entries    take_back, after a run (lend.py)
+    sweep of uncommitted entries    by Python, after a run (Leading.take_back)
 
-It turns until something is rare: an event of a socket that is not served here, a frame of another kind, an
-entry that is no session message, a segment that ends, a fault, Python's slow tick. Then it returns why, and
-Python goes on from there. All that it has begun is brought to the end of the turn before; only what has no
-room is left to Python to write. What it does, and in which order, is what Python's turn does with the same
-events, but CommitPosition waits about a millisecond for log to go with.
+It turns until something rare happens: an event of a socket that is not served here, a frame of another kind,
+an entry that is no session message, a segment that ends, a fault, or Python's slow tick. Then it finishes the
+turn and returns the reason, and Python goes on; only what has no room is left for Python to write. It does
+what Python's turn does with the same events, in the same order, except that CommitPosition waits about a
+millisecond so that it can go out with log.
 """
 
 from cluster.archive.append_and_sync import RECORDING_MODULES
 from cluster.consensus import quorum
 from cluster.consensus.cluster_time import TIME_NS, go_on
 from cluster.log.connection_table import CLIENT, CRC, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
-from cluster.log.frames import HEADER_LENGTH
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
 from cluster.log.runs import NOT_A_FRAME

@@ -110,7 +110,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     COMMIT_POSITION,
     COMMIT_COUNTER,
     # a leader's
-    COMMIT_RISEN_NS,  # for the first time since it was told
+    COMMIT_RISEN_NS,  # for the first time since it was sent
     # a follower's
     LEADER_OUT,  # descriptor that sends to its leader
     # the service
@@ -153,7 +153,7 @@ FOLLOWER_WORDS = 3
 TIME_AT = 0  # struct timespec
 PIECES_AT = 64  # two struct iovec
 HEADER_AT = 128  # of an envelope
-FRAME_AT = 160  # behind it: AppendPosition or CommitPosition, to be filled in
+FRAME_AT = 160  # after it: AppendPosition or CommitPosition, to be filled in
 LIMIT_AT = 256  # LogLimit, to be filled in
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192

@@ -168,7 +168,7 @@ class ClientRequests:
         self._egress.acknowledge(session_id)
 
     def refuse(self, connection_id: int, request: Message, length: int) -> None:
-        """A message that is none for the services is too long: its client is told so and cut off."""
+        """Another message than a service's is too long: its client gets an error and is cut off."""
         length_max = self._context.request_length_max
         what = f"a {type(request).__name__} of {length} bytes"
         detail = f"{what}, expected at most {length_max} (request_length_max)"

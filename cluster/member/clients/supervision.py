@@ -3,9 +3,9 @@
 services ── keep ──▶ KeptAnswers ── send ──▶ client       on the leader, once the client has asked
 client ── AnswersTaken ──▶ leader ── TakenAnswers ──▶ followers
 
-A session that is full is held: the leader drops its messages and says so (SessionHeld). The client stops,
-says what it has, and when there is room again it is told how many of its messages are in the log
-(SessionResumed), and goes on from there.
+The leader suspends a session that is full: it drops the session's messages and sends SessionHeld. The client
+stops and reports which answers it has. Once there is room again, the leader sends how many of its messages
+are in the log (SessionResumed), and the client goes on from there.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from cluster.protocol.link import AnswersTaken, SessionHeld, TakenAnswer, TakenA
 from cluster.service.channel import ServiceEgress
 from cluster.transport.message_frames import link_frame
 
-TELL_ALL_INTERVAL_NS = 1_000_000_000  # followers are told all again: what they have not heard was lost
+TELL_ALL_INTERVAL_NS = 1_000_000_000  # all is sent to followers again: some of it may have been lost
 TOLD_AT_ONCE = 1000  # numbers in one message
 
 
@@ -109,7 +109,7 @@ class Supervision:
     # ---- what clients have
 
     def on_taken(self, connection_id: int, message: AnswersTaken, now_ns: int) -> bool:
-        """Whether its client is to be told that its messages are taken again."""
+        """Whether its client is to hear that its messages are taken again."""
         session_id = message.cluster_session_id
         session = self._replica.sessions.sessions.get(session_id)
         if (

@@ -1,4 +1,4 @@
-"""The terms' events in this member's log, told to the others and compared with theirs (I-26).
+"""The terms' events in this member's log, sent to the others and compared with theirs (I-26).
 
 What two lists say is in cluster/consensus/histories.py.
 """
@@ -40,7 +40,7 @@ class MemberHistories:
         self._reporter = reporter
         self._find_election = find_election
         self._settled_position = 0  # the last commit position of which ``committed_position`` is true
-        self.own = TermEvents(0, 0)  # as it was told last
+        self.own = TermEvents(0, 0)  # as it was sent last
         self._seen: tuple[object, ...] = ()
         self._told: dict[int, TermEvents] = {}  # by others, over their present links
         self._untold: set[int] = set()  # whose links did not take the last list
@@ -66,7 +66,7 @@ class MemberHistories:
             self._tell(member_id)
 
     def on_link_up(self, member_id: int) -> None:
-        """Tell the member before anything else: what it says later is judged by what it has told."""
+        """Send the events before anything else: the member judges later messages by them."""
         self.do_work()
         self._tell(member_id)
 

@@ -75,7 +75,7 @@ class IdentityKeeper:
         return False
 
     def settle(self, *, is_new: bool) -> None:
-        """Without an identity it is of the configured cluster; told, if not new. Raises StorageError."""
+        """Without an identity, take the configured cluster; log that, unless new. Raises StorageError."""
         if self.identity is None:
             if not is_new:
                 self._tell_first_start()

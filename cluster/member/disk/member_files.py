@@ -3,7 +3,7 @@
     archive/        catalog and segments
     cluster/        recording.log, node-state.dat, life.dat; repair-needed while the member is not whole
 
-A file that tells how to read the others and is damaged is set aside with them: the log is fetched again.
+A damaged file that is needed to read the others is set aside with them: the log is fetched again.
 A member whose log is cut, or that has forgotten its votes, notes that first (``RepairNote``), and reads it at
 each start.
 """

@@ -3,7 +3,7 @@
     recording.log       terms and snapshots: which term wrote what, where to begin
     the log's recording bytes, whose end the archive has found (or recovered)
 
-Whether the member knows what it has promised is told by node-state.dat and promises.dat (promise_keeper.py).
+node-state.dat and promises.dat say whether the member still knows its promises (promise_keeper.py).
 """
 
 from collections.abc import Callable
@@ -55,13 +55,13 @@ def recover(
     *,
     is_refilled: bool = False,
 ) -> Recovered:
-    """Bring files and entries in line, and tell where to begin: at the newest snapshot, or the log's start.
+    """Make files and entries consistent, and return where to start: the newest snapshot, or the log's start.
 
-    ``is_refilled``: the log was cut where it is damaged, and others are to give the rest. Then it is begun
-    where it still is, so that it is whole again afterwards; it has no say until then. Else a snapshot that is
-    newer than the log stands for all of it: what it is of was committed.
-    Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing is left to
-    begin with, AgentTermination for a snapshot of another version, StorageError.
+    ``is_refilled``: the log was cut where it is damaged, and other members are to send the rest. Then
+    recovery starts in what is left of the log, so that it becomes complete; until then the member has no
+    vote. Otherwise a snapshot that is newer than the log replaces all of it: everything it covers was
+    committed. Raises LogDamaged when the entries and the archive do not fit together, DataLoss when nothing
+    is left to begin with, AgentTermination for a snapshot of another version, StorageError.
     """
     plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
     drop_orphans(archive, recording_log, tell)

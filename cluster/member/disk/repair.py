@@ -150,7 +150,7 @@ class Repair:
 
 
 def _acknowledged_end(term: RecordingLogEntry, damage: Damage) -> LogEnd | None:
-    """Where a log ended, or beyond, whose last term is ``term``: not behind a cut that was begun."""
+    """At least the end of a log whose last term is ``term``, but not beyond where a cut was started."""
     if damage.acknowledged_end is None:
         return None
     end = damage.acknowledged_end

@@ -29,7 +29,7 @@ class LoadedSnapshot:
         return self.entries[0].timestamp
 
     def load_into(self, replica: ReplicatedState) -> RecoveryState:
-        """Let ``replica`` know what the module knew; returns what the services are told to start from."""
+        """Load the module's snapshot into ``replica``; returns what the services start from."""
         recovery = recovery_state(self.entries)
         replica.load(
             self.module,
@@ -62,7 +62,7 @@ def find_snapshot(
 ) -> LoadedSnapshot | None:
     """The newest snapshot that is whole, not before ``from_position``, where the log begins.
 
-    None behind ``to_position`` is looked at. One that is damaged is made invalid in recording.log, so that it
+    None after ``to_position`` is looked at. One that is damaged is made invalid in recording.log, so that it
     is not believed again. Raises AgentTermination for one of another app version or time unit (C-317),
     StorageError.
     """

@@ -21,7 +21,7 @@ from cluster.member.log import log_words
 from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.log.streams import LogStreams
 
-KEPT_BYTES = 4 * 1024 * 1024  # written bytes that may stay in front before the buffer begins anew
+KEPT_BYTES = 4 * 1024 * 1024  # written bytes that stay in front before the buffer starts at its begin again
 # Free at the end of a log that takes no more input: for what one turn appends, and for the cluster itself.
 RESERVED_TERMS = 32
 RESERVED_BYTES = 64 * 1024 * 1024

@@ -22,7 +22,7 @@ class LogRequests:
         self._log = log
         self._links = links
         self._reporter = reporter
-        self.geometry_of: dict[int, LogGeometry] = {}  # of members' logs, as they told
+        self.geometry_of: dict[int, LogGeometry] = {}  # of members' logs, as they reported it
 
     def request(self) -> None:
         """Ask for what the subscription wants, unless it was asked for on this connection."""

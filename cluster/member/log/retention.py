@@ -26,7 +26,7 @@ FETCH_GRACE_NS = 10 * SECOND  # after a request for a snapshot and its log: more
 
 # The least position that somebody outside still needs; None when nobody needs any.
 NeededPosition = Callable[[], int | None]
-# The consumer group that is furthest behind, of those that are kept; None without one.
+# The consumer group that lags most, of those that are kept; None without one.
 SlowestConsumer = Callable[[], Consumer | None]
 
 

@@ -79,7 +79,7 @@ class LogSender:
         self._send_image(member_id, request.correlation_id, position, led)
 
     def _on_catchup_position(self, message: CatchupPosition, led: LedLog) -> None:
-        """A follower behind in this term; one catch-up at a time (C-149)."""
+        """A follower that lags in this term; one catch-up at a time (C-149)."""
         member_id, position = message.follower_member_id, message.log_position
         running = self.streams.get(member_id)
         recording = self._log.recording

@@ -6,7 +6,7 @@
               a replay's next part, the request for the log if it is due, the log to followers
     message   to the election ──▶ actions
 
-What fails begins the election anew, unless it ends the member.
+A failure starts the election again, unless it ends the member.
 """
 
 from cluster.consensus.actions import Action
@@ -88,7 +88,7 @@ class Electing(Phase):
             self._election.on_log_position(self._ports.log.commit_position, self._ports.turn.now_ns)
 
     def _carry_out(self, actions: list[Action]) -> Next | None:
-        """Do what the election wants; what fails begins it anew, unless it ends the member."""
+        """Carry out the election's actions; a failure starts it again, unless it ends the member."""
         try:
             self.actions.carry_out(actions)
         except FATAL:
@@ -103,7 +103,7 @@ class Electing(Phase):
         return step
 
     def on_failure(self, error: ClusterError) -> Next | None:
-        """What the election was about failed: it begins anew, and members are asked for snapshots again."""
+        """A step of the election failed: it starts again, and members are asked for snapshots again."""
         ports, election = self._ports, self._election
         if election.state is ElectionState.CLOSED:
             return self._take_next()

@@ -169,7 +169,7 @@ class ElectionActions:
         self._ports.status.set_role(action.role)
 
     def _change_state(self, action: actions.ChangeState) -> None:
-        if action.new is not ElectionState.CLOSED:  # shown behind the term, by who enters it
+        if action.new is not ElectionState.CLOSED:  # shown after the term, by the code that enters it
             self._ports.election_state.set(action.new)
         self._ports.reporter.event(f"election {action.old.name} -> {action.new.name}: {action.reason}")
 

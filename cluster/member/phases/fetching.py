@@ -82,9 +82,9 @@ class Fetching(Phase):
         return self._stay(self.electing.on_member_gone(member_id))
 
     def _stay(self, step: Next | None) -> Next | None:
-        """What the resting election wants; one snapshot at a time."""
+        """The next step of the paused election, except a second fetch: one snapshot at a time."""
         if isinstance(step, Fetch):
             return None
         if isinstance(step, Resume):
-            self._replication.discard()  # the election has failed meanwhile, and begins anew
+            self._replication.discard()  # the election has failed meanwhile, and starts again
         return step

@@ -120,7 +120,7 @@ class Leading(Phase):
         self._waiting_turns = 0  # in a row, of clients
         self._is_full_told = False
         self._is_without_room = False  # for more log, which clients have heard
-        self._is_ingress_read = True  # else nobody can tell which clients are silent
+        self._is_ingress_read = True  # else it is not known which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
         self._absent = AbsentServices(
             ports.context, ports.services, ports.transfer, ports.toggles, ports.reporter

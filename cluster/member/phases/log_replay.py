@@ -4,7 +4,7 @@
     is_joined  once every service has acknowledged the start: the election processes the log up to the stop
                position, and commit-pos after it lets the services come as far
     dropped    when the election sees the log processed to the stop position, and no snapshot being taken
-               (C-113); the module stays where it is, a service that is behind reads on to the stop position
+               (C-113); the module stays where it is, a service that lags reads on to the stop position
 
 In Aeron the archive replays to a private IPC channel that module and services subscribe to. Here all of them
 read the recording itself, each at its own pace: nothing is published to other members or recorded again, and

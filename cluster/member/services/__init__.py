@@ -1,1 +1,1 @@
-"""A member and its services: what they are told and what they send, snapshots, the end."""
+"""A member and its services: messages to and from them, snapshots, the end."""

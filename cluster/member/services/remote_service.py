@@ -9,7 +9,7 @@ and not for ever. What it writes into the snapshot then comes when it comes (Ser
 waits for each join, and ends with its service's process, C-311; an inline service is as Aeron's.)
 
 ``LogLimit`` says how far the log may be read, in the order of joins and closes. The service does not look at
-commit-pos itself: it would see it pass the end of a term's log before it is told of that end.
+commit-pos itself: it would see it pass the end of a term's log before it knows of that end.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from cluster.service.channel import LogClosed, LogJoined, RecoveryState, Service
 from cluster.transport.message_frames import link_frame
 
 START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
-LAG_TOLD_NS = 1_000_000_000  # a service that is behind for so long is told of, and then at each doubling
+LAG_TOLD_NS = 1_000_000_000  # a service that lags for so long is reported, and again at each doubling
 STANDSTILL_NS = 1_000_000_000  # a service that has log to read and gets no further for so long is away
 
 
@@ -192,7 +192,7 @@ class RemoteService:
         self._taken.answers = self._words[log_limits.ANSWERED]
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
-        """Take what the service says, and tell it what the module does. Returns how much was done."""
+        """Take the service's messages, and send it the module's. Returns how much was done."""
         self._now_ns, self._cluster_time = now_ns, cluster_time
         channel = self._channel
         has_room = not (channel.control_room.is_half_used or channel.egress_room.is_half_used)
@@ -407,7 +407,7 @@ class RemoteService:
                 self._on_position(message)
             case SnapshotBegin(log_position):
                 self._on_snapshot_begin(log_position)
-            case ServiceRaised() if self._position >= self._taken_position:  # else told by the one before it
+            case ServiceRaised() if self._position >= self._taken_position:  # else the one before it did
                 self._ports.on_error(raised_error(self._service_id, message))
             case ServiceEnd():
                 self._on_end(message)
@@ -487,7 +487,7 @@ class RemoteService:
 
 
 def raised_error(service_id: int, message: ServiceRaised) -> ClusterError:
-    """The error that the process of a service tells of."""
+    """The error that the process of a service reports."""
     text = message.text.decode(errors="replace")
     if not message.callback:
         return ClusterError(text)

@@ -1,6 +1,6 @@
-"""Messages of the services to their consensus module, and what they are told (Aeron: ConsensusModuleAdapter).
+"""Messages from the services to their consensus module, and from it to them (Aeron: ConsensusModuleAdapter).
 
-A service acknowledges what it was told to do with ids that count up; all services together are waited for:
+A service acknowledges each request with an id that counts up; all services together are waited for:
 
     start 0, each JoinLog, each snapshot, termination: next
 """
@@ -82,7 +82,7 @@ class ServiceAdapter:
         for service_id, channel in enumerate(channels):
             channel.on_idle = partial(self._on_idle, service_id)
 
-    # ---- told to the services
+    # ---- to the services
 
     def start(self, recovery: RecoveryState, on_acked: Callable[[list[ServiceAck]], None]) -> None:
         """Let the services start from a snapshot, or from nothing."""

@@ -4,11 +4,11 @@
     log   ─────────●════════════════════════┃───── n requests, m answers ──────▶
     the next one   └─ replays as a follower ┘└─ the first n and m are passed over
 
-A service says in the order of the log what came of it, so whatever was said before it reported R came of
-entries up to R. The next process is given the log up to R as a replay, in which it answers nobody and its
-requests are dropped. From R on it is what the one before it was: it says the same again, of which so many are
-dropped as were taken. This holds for a service whose requests and answers follow from the log, as they must.
-Answers to supervised sessions are numbered, and told again in every replay: none of this is for them.
+A service sends requests and answers in the order of the log, so all that it sent before it reported R came
+from entries up to R. The next process is given the log up to R as a replay, in which it answers nobody and
+its requests are dropped. After R it sends the same as the process before it, and as many requests and answers
+are dropped as were taken already. This relies on requests and answers that follow from the log alone, as they
+must. Answers to supervised sessions are numbered and repeated in every replay: none of this applies to them.
 """
 
 from collections import deque
@@ -63,13 +63,13 @@ class TakenFromService:
 
 
 class LogScript:
-    """The logs that a service reads, is to read next, and what it is told between them."""
+    """The logs that a service reads and is to read next, and the messages to it between them."""
 
     def __init__(self) -> None:
         self._items: deque[LogJoined | LogClosed | bytes] = deque()
 
     def add(self, item: LogJoined | LogClosed | bytes) -> None:
-        """The module has told the service this."""
+        """The module has sent the service this."""
         self._items.append(item)
 
     def prune(self, position: int) -> None:
@@ -104,7 +104,7 @@ class LogScript:
 
 
 def replay(log: LogSource, begin: int, end: int, member_id: int) -> LogJoined:
-    """The log that brings a service from a snapshot at ``begin`` to ``end``."""
+    """The log that takes a service from a snapshot at ``begin`` to ``end``."""
     join = JoinLog(
         log_position=begin,
         max_log_position=end,

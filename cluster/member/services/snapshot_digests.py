@@ -2,8 +2,8 @@
 
     service ── ServiceSnapshot ──▶ module, adds its own ── SnapshotDigest ──▶ leader, compares
 
-A difference is told and stops nobody. Which of the two is wrong the digests do not say; that of a leader
-shows against every other member.
+A difference is reported and stops nobody. The digests do not say which of the two is wrong; a wrong leader
+differs from every other member.
 """
 
 from collections.abc import Callable

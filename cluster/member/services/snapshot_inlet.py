@@ -16,7 +16,7 @@ class SnapshotInlet:
     def __init__(
         self, service_id: int, archive: SnapshotArchive, on_error: Callable[[ClusterError], None]
     ) -> None:
-        """``on_error`` is told of what cannot be removed."""
+        """``on_error`` gets what cannot be removed."""
         self.recording_id: int | None = None
         self._service_id = service_id
         self._archive = archive

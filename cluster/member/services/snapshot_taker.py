@@ -1,6 +1,6 @@
 """The member's snapshots, taken where the log says so, while the log goes on.
 
-    SNAPSHOT in the log, committed        module state SNAPSHOT: nothing moves behind this position
+    SNAPSHOT in the log, committed        module state SNAPSHOT: nothing moves past this position
       services ── ServiceAck(recording id) ── all at the position
       the module's state captured         sessions, timers, pending messages of the services
     module state ACTIVE                   the log goes on
@@ -10,7 +10,7 @@
 
 A snapshot that cannot be taken costs nothing but itself: there are no entries. One is made at a time: the
 next one's position holds the log until then. (Aeron's module is in state SNAPSHOT until the entries are
-written; here it is before the end of the cluster alone, behind which nothing comes.)
+written; here it is before the end of the cluster alone, after which nothing comes.)
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from cluster.protocol.service import ServiceAck
 from cluster.protocol.snapshot import SnapshotRecording
 
-# The log may go on behind this position.
+# The log may go on past this position.
 OnCaptured = Callable[[int], None]
 # (position, digests to be compared), of which None: no snapshot was taken here now.
 OnDone = Callable[[int, tuple[PartDigest, ...] | None], None]

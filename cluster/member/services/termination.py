@@ -54,7 +54,7 @@ class Termination:
         self._are_services_done = False
 
     def reset(self) -> None:
-        """An election came in between: who has told its services to end ends, all others go on."""
+        """An election came in between: a member whose services were asked to end ends, all others go on."""
         if self._status.module is ConsensusModuleState.TERMINATING:
             self.end()
         else:
