@@ -4,7 +4,7 @@ Read ``recording.py`` first (the log as a file: append, sync, cut; ``stored_reco
 then ``archive.py`` (which recordings there are). ``files.py`` is the only door to the disk. Beside them
 
     append_and_sync.py          how a recording is written, proven and synced; file_calls.py: by which calls
-    recording_end.py            where a recording ends after a crash
+    recording_end.py            where a recording ends after a crash, and its torn tail is cut
     recording_damage.py         where one is damaged, and what is set aside then
     recording_repair.py         damaged frames are written again, in their place
     recording_verification.py   whether recordings are as the catalog says (Aeron's verify)

@@ -1,16 +1,17 @@
-"""Where a recording ends after an unclean stop, found from its files.
+"""Where a recording ends after an unclean stop, found from its files: there its torn tail is cut.
 
 There are three kinds of evidence. The strongest that is there decides:
 
     sync proof       of our own recordings: the end of the last sync that holds, and of the frames with
-                     checksums behind it (sync_proof.py)
+                     checksums after it (sync_proof.py)
     checksums        the end of the last frame whose checksum is right
     frame headers    the end of the last frame that joins on; if it spans pages, none of them may be empty,
                      for a page that was lost reads as zeros (Catalog.recoverStopPosition)
 
-A torn tail has nothing valid after it. Where a frame is bad and whole frames follow, the recording is not
-torn but damaged, and is not cut. Unlike the reference, a padding frame may lie bare at the end (its body is
-never written), and a frame that misses a page is cut off rather than left to an operator to confirm.
+A torn tail has nothing valid after it (``Recording.cut_tail`` cuts it). Where a frame is bad and whole frames
+follow, the recording is not torn but damaged, and is not cut. Unlike the reference, a padding frame may lie
+bare at the end (its body is never written), and a frame that misses a page is cut off rather than left to an
+operator to confirm.
 """
 
 import zlib

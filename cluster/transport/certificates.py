@@ -1,4 +1,9 @@
-"""The names in certificates: whose they are, and what is looked at before one is used.
+"""The names in certificates, and who checks which.
+
+    its own, when it is loaded    member_tls.py       a member's name, that servers may show it, its dates
+    of the side that is dialled   tls.py              chain and name, by ``ssl``
+    of a member that dials        link_hellos.py      its name, against the member id in its Hello
+    of a client that dials        cluster/security/   its common name is its principal (authenticators.py)
 
 A member's certificate has the name ``member-<id>.cluster-<cluster id>`` as its subject's common name and as
 a DNS name, beside the hosts that it is reached at. A client's common name is its principal; a backup's, too,

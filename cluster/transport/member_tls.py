@@ -82,7 +82,7 @@ class ServerTls:
 
     @property
     def exposure(self) -> str:
-        """That others on this host may read the key, for people; empty when nobody may."""
+        """A warning for people that others on this host may read the key; empty if nobody may."""
         return key_exposure(self._files.key)
 
     @property

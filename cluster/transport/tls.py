@@ -73,7 +73,7 @@ class TlsFiles:
 
 
 def key_exposure(path: str | Path) -> str:
-    """That others on this host may read a key, for people; empty when nobody may."""
+    """A warning for people that others on this host may read a key; empty if nobody may."""
     mode = os.stat(path).st_mode & 0o777
     if not mode & 0o077:
         return ""
