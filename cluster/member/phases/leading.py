@@ -174,9 +174,7 @@ class Leading(Phase):
             if self._is_ingress_read:
                 turn.work_count += ports.poll_clients()
         publication.flush()
-        streams = ports.log_sender.streams
-        if streams.has_laggards:
-            turn.work_count += streams.do_work()
+        turn.work_count += ports.log_sender.streams.do_work()
         if recording.synced_position != recording.append_position:
             recording.sync()
         if self.leader.update(recording.synced_position, turn.now_ns):
