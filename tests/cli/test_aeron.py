@@ -66,7 +66,6 @@ def test_a_directory_with_a_driver_gets_no_other(run, monkeypatch, capsys):
 
 
 def test_why_a_jar_is_not_fetched_is_what_the_resolver_says_last(run, tmp_path, monkeypatch, capsys):
-    pytest.importorskip("pyspark")
     monkeypatch.delenv("AERON_JAR")
     monkeypatch.setenv("HOME", str(tmp_path))
     said = "\t\t:: io.aeron#aeron-all;9.9.9: not found\n\n\t\t::::::::::\n\n\n"
