@@ -2,11 +2,12 @@
 
 import os
 import stat
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.node.processes import Up, run
+from tests.node.processes import Up, await_that, run
 
 FILES, DIRECTORIES, SOCKETS = 0o640, 0o750, 0o600
 
@@ -41,11 +42,16 @@ def test_whatever_a_cluster_makes_is_closed_to_other_users(up):
     assert {"cnc.dat", "node.log", "recording.log", "node-state.dat", "archive.catalog"} <= names
 
 
+def bound_to(path: Path) -> int:
+    """How many sockets of this host have the path."""
+    return sum(line.endswith(str(path)) for line in Path("/proc/net/unix").read_text().splitlines())
+
+
 def test_members_on_one_host_are_linked_by_sockets_in_their_directories(up):
     for member_id in range(3):
         (link,) = (up.member_dir(member_id) / "driver").glob("link-*.sock")
-        bound = [line for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(str(link))]
-        assert len(bound) == 3, "one that listens, and one that each of the others dialled"
+        is_linked = partial(lambda path: bound_to(path) == 3, link)
+        await_that(is_linked, "one that listens, and one that each of the others dialled")
 
 
 def test_no_socket_has_an_abstract_name(up):
