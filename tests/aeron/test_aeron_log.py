@@ -59,7 +59,7 @@ def test_any_range_gives_the_entries_that_begin_in_it(monkeypatch, whole, script
     assert not any(script.stops for script in scripts), "each replay ends by itself"
 
 
-@pytest.mark.parametrize("rate", [300, 40_000, 10_000_000])
+@pytest.mark.parametrize("rate", [pytest.param(300, marks=pytest.mark.slow), 40_000, 10_000_000])
 def test_a_range_is_read_no_faster_than_said_and_its_member_is_not_taken_for_silent(
     monkeypatch, whole, scripts, rate
 ):

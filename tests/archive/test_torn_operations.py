@@ -190,7 +190,7 @@ def test_a_purged_log_begins_where_it_did_or_at_a_segment_and_is_whole_from_ther
         archive.close()
 
 
-@with_and_without_checksums
+@pytest.mark.parametrize("checksum", [pytest.param(None, marks=pytest.mark.slow), "crc32c"])
 def test_a_snapshot_counts_when_all_of_its_recordings_are_whole(checksum):
     messages = [b"%d" % number * 300 for number in range(20)]
 

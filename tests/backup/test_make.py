@@ -132,6 +132,7 @@ def test_a_closed_member_starts_no_more_and_one_that_was_not_closed_is_counted_b
     assert left.leadership_term_id < new.leader.leadership_term_id
 
 
+@pytest.mark.slow
 def test_closed_members_of_a_release_that_does_not_know_it_lead_nobody(monkeypatch):
     """They start as members without promises; the only one that was not closed commits nothing with them."""
     cluster = a_busy_cluster(3)

@@ -78,6 +78,7 @@ def test_a_promoted_backup_is_no_member_of_a_cluster_of_several():
     assert "identity.dat: one member, but members 0, 1, 2 are configured" in cluster.members[0].death
 
 
+@pytest.mark.slow
 def test_a_backup_that_joins_takes_the_place_of_a_member_and_votes_only_after_it_has_followed():
     cluster = a_busy_cluster()
     backup = a_backup(cluster)

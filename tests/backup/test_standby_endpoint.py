@@ -51,6 +51,7 @@ def audited(config):
     return [(line["principal"], line["what"], line["why"]) for line in map(json.loads, lines)]
 
 
+@pytest.mark.slow
 def test_over_tls_a_member_comes_with_its_certificate_and_readers_by_their_rights(tmp_path, certificates):
     files = certificates.issue(CertificateRequest.of_backup("east", ()))
     keys = {"authenticator": "certificate", "authorisation": str(tmp_path / "rights")}

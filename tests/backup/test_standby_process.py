@@ -38,6 +38,7 @@ def state(client):
     return client.await_answers(len(client.answers) + 1)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.conformance("S-163")
 def test_a_standby_serves_readers_takes_snapshots_and_is_promoted_in_less_than_ten_seconds(tmp_path):

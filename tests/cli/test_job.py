@@ -67,6 +67,7 @@ def test_a_job_may_be_named_with_hyphens() -> None:
     assert done.stdout.startswith("usage: cluster job log-to-delta [-h] ")
 
 
+@pytest.mark.slow
 def test_an_installed_package_has_no_top_level_jobs_and_runs_them(tmp_path: Path) -> None:
     """The wheel, unpacked as pip does, in front of everything else."""
     checkout = tmp_path / "checkout"

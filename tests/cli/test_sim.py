@@ -42,6 +42,7 @@ def test_a_sound_service_goes_well():
     assert done.stdout.startswith("1 of 1 histories passed: ")
 
 
+@pytest.mark.slow
 def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
     status, said, _ = sim_here("--seed", SHORT, f"{HERE}:Counter")
     *story, last = said.splitlines()
@@ -51,6 +52,7 @@ def test_a_seed_alone_shows_what_happened_in_the_order_of_time(sim_here):
     assert last.startswith("1 of 1 histories passed: ")
 
 
+@pytest.mark.slow
 def test_a_seed_that_goes_well_is_a_page_with_all_messages_too(sim_here, tmp_path):
     path = tmp_path / "story.html"
     status, said, _ = sim_here("--seed", SHORT, f"{HERE}:Counter", "--story", str(path))
@@ -82,6 +84,7 @@ def test_what_is_not_deterministic_is_found_by_one_seed(sim_here, service):
     assert "Traceback" not in said + errors
 
 
+@pytest.mark.slow
 def test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what_happened_again():
     done = sim(*ONE, f"{HERE}:GoesByHash")
     assert done.returncode == 1 and "Traceback" not in done.stdout + done.stderr
@@ -96,6 +99,7 @@ def test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what
     assert "member 0" in again.stdout
 
 
+@pytest.mark.slow
 def test_messages_come_from_a_file_or_a_function(tmp_path, monkeypatch, sim_here):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)

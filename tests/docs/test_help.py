@@ -24,6 +24,11 @@ UP = "tests/node/test_up.py::"
 COMMANDS = "tests/client/test_commands.py::"
 ARCHIVE = "tests/cli/test_archive.py::"
 SNAPSHOTS = "tests/node/test_snapshots.py::"
+LONG = (
+    "cluster sim echo --seeds 2",
+    "cluster story --seed 17 --out story.html",
+    "cluster sim --seed 4 echo --story story.html",
+)
 SILENT = ("cluster archive delete-orphaned-segments",)  # where there is nothing to delete
 ADMINISTRATORS = (
     "tests/security/test_administrators.py::"
@@ -154,7 +159,14 @@ def _unpacked() -> Iterator[None]:
     remove_unpacked()
 
 
-@pytest.mark.parametrize("line", [line for line in examples() if elsewhere(line) is None])
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=pytest.mark.slow) if line in LONG else line
+        for line in examples()
+        if elsewhere(line) is None
+    ],
+)
 def test_an_example_runs_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.docs.texts import ROOT
 from tests.node.processes import DEADLINE_S, await_that, environment, free_base_port
 
@@ -25,6 +27,7 @@ def shell(line: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_recipe_lets_in_whom_it_names_and_nobody_else(tmp_path: Path) -> None:
     port = free_base_port(ports=10)
     members = f'members = ["0,127.0.0.1:{port}{f",127.0.0.1:{port + 2}" * 4}"]\n'

@@ -49,6 +49,7 @@ class Client:
         self._client.close()
 
 
+@pytest.mark.slow
 def test_the_services_of_the_page_do_what_they_say_in_both_modes(files, tmp_path):
     services = ["tally:Tally", "echoes:LongOnes"]
     keys = keys_of(tmp_path, services=services, service_mode=["process", "inline"])
@@ -76,6 +77,7 @@ def test_the_page_names_every_callback() -> None:
     assert [name for name in callbacks if f"`{name}(" not in text] == []
 
 
+@pytest.mark.slow
 def test_the_compiled_service_of_the_page_answers_and_keeps_its_totals(files, tmp_path):
     keys = keys_of(tmp_path, services=["totals:Totals"], service_mode=["inline"])
     with ClusterNode.launch(**keys) as node:

@@ -34,6 +34,7 @@ def table(small, tmp_path) -> Path:
     return tmp_path / "log"
 
 
+@pytest.mark.slow
 def test_spark_reads_what_delta_rs_wrote_as_it_reads_its_own(spark, small, kept, member_dir):
     small = small / "log"
     ours, sparks = read(spark, str(small)), read(spark, f"{kept}/log")

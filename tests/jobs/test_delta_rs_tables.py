@@ -26,6 +26,7 @@ MERGED = ("sessions", "timers", "leadership_terms")
 pytestmark = pytest.mark.timeout(600)  # Spark starts, on a machine that may be busy
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MERGED)
 def test_the_tables_are_those_that_spark_keeps(spark, small, kept, member_dir, name):
     ours, sparks = read(spark, str(small / name)), read(spark, f"{kept}/{name}")

@@ -32,6 +32,7 @@ def payloads(carrier):
         yield bytes(carrier.buffer[offset : offset + length])
 
 
+@pytest.mark.slow
 def test_the_year_is_whole():
     carriers = read_carriers()
     assert len(carriers) == 16
@@ -172,6 +173,7 @@ def expected_statistics(carriers):
     return found, worst
 
 
+@pytest.mark.slow
 def test_statistics_are_those_of_the_flights_and_survive_the_way_through_the_log(spark, carriers):
     log = log_of(spark, carriers, [("TIMER", None)])
     sent = statistics.as_messages(statistics.statistics(log)).collect()

@@ -42,6 +42,7 @@ def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_the_batch_at_work_is_finished(spark, options, tmp_path, capfd):
     options, said = options
     counts = []

@@ -46,6 +46,7 @@ def test_a_batch_that_delta_has_and_spark_forgot_is_not_counted_twice(spark, mem
     assert found == {name: kept_rows[name] for name in names}
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-100")
 def test_tables_that_lack_what_their_checkpoint_says_they_have_are_refused_until_that_is_deleted(
     spark, member_dir, place, kept_rows
@@ -65,6 +66,7 @@ def test_tables_that_lack_what_their_checkpoint_says_they_have_are_refused_until
     assert found == {"sessions": kept_rows["sessions"]}
 
 
+@pytest.mark.slow
 def test_tables_of_another_log_are_refused_and_stay_as_they_are(
     spark, member_dir, place, kept_rows, tmp_path
 ):
@@ -88,6 +90,7 @@ def says_only_what_a_person_wants(lines: list[str]) -> None:
     assert lines[2].startswith("terms: done, 761 rows ("), lines
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-110")
 def test_a_job_says_only_what_a_person_wants(spark, member_dir, tmp_path, kept_rows, monkeypatch, capfd):
     """Its table is one of its own, by a path from where it is started."""

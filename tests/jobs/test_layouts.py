@@ -45,6 +45,7 @@ def test_a_table_is_laid_out_for_its_readers(spark, new, layout):
     assert ("delta.enableChangeDataFeed" in detail.properties) == is_merged
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-107")
 def test_a_table_that_lacks_columns_gets_them_and_keeps_its_rows(spark, table):
     """As a table that an earlier release made is opened by one that has more to say."""
@@ -83,6 +84,7 @@ def schema(spark, tmp_path):
     spark.sql("DROP SCHEMA jobs_test CASCADE")
 
 
+@pytest.mark.slow
 def test_a_table_may_be_one_of_the_catalog_and_have_columns_of_its_user(spark, log, schema):
     from jobs.timers import timers_job
 
@@ -98,6 +100,7 @@ def test_a_table_may_be_one_of_the_catalog_and_have_columns_of_its_user(spark, l
     assert open_table(spark, name, TIMERS) == spark.table(name).agg({"lastPosition": "max"}).first()[0]
 
 
+@pytest.mark.slow
 def test_a_path_may_have_any_character(spark, tmp_path):
     path = str(tmp_path / "it's a table, 100%")
     assert open_table(spark, path, TERMS) is None

@@ -40,6 +40,7 @@ def says_what_is_in_the_tables(text, decoded):
     assert f"0 gaps {len(decoded)} entries" in text, "where a line has a gap, it is not drawn"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.filterwarnings("ignore::matplotlib.MatplotlibDeprecationWarning")  # pandas' own
 def test_the_cells_of_the_notebook_run_one_after_another_and_draw_three_plots(

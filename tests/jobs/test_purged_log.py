@@ -43,6 +43,7 @@ def purged_table(spark, purged_dir, tmp_path_factory) -> str:
     return table
 
 
+@pytest.mark.slow
 def test_sessions_that_were_open_at_the_purge_are_those_of_the_snapshot(
     spark, purged_dir, purged_table, decoded
 ):

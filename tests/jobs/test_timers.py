@@ -118,6 +118,7 @@ def kept_as_the_log_grows(keep_them, stages, table):
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-103")
 def test_timers_that_are_set_moved_cancelled_and_fired_are_in_the_table(stages, tmp_path):
     """By delta-rs, by the same expressions of a merge."""

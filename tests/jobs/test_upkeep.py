@@ -113,8 +113,9 @@ def test_rows_that_are_missing_or_doubled_are_found_and_end_the_job_with_an_erro
     assert f"{kept}/timers: as the Log says" in run_main.said
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-105")
-@pytest.mark.parametrize("names", [["timers"], pytest.param([*TABLES], marks=pytest.mark.slow)], ids=len)
+@pytest.mark.parametrize("names", [["timers"], [*TABLES]], ids=len)
 def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(
     spark, place, kept_rows, member_dir, run_main, names
 ):
@@ -134,6 +135,7 @@ def test_a_rebuilt_table_is_as_before_and_its_job_goes_on(
     assert said == ["tables: done, 0 rows"]
 
 
+@pytest.mark.slow
 def test_a_table_that_is_written_to_while_it_is_rebuilt_is_an_error(spark, place, member_dir, monkeypatch):
     table = f"{place}/timers"
     job = tables_in(place)[table]
@@ -147,9 +149,8 @@ def test_a_table_that_is_written_to_while_it_is_rebuilt_is_an_error(spark, place
         rebuild.rebuild(spark, table, job, {"clusterDir": member_dir})
 
 
-@pytest.mark.parametrize(
-    "names", [["log"], pytest.param(["log", "sessions"], marks=pytest.mark.slow)], ids=len
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["log"], ["log", "sessions"]], ids=len)
 def test_maintenance_makes_few_files_of_many_and_changes_no_row(spark, place, run_main, names):
     before = {name: read(spark, f"{place}/{name}").count() for name in names}
     assert len(read(spark, f"{place}/log").inputFiles()) == 2
@@ -210,6 +211,7 @@ class Compacting(threading.Thread):
         return handed_on
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-106")
 def test_a_merge_during_which_its_table_is_compacted_is_made_again(spark, place, tmp_path, monkeypatch):
     """It adds three messages to each session."""

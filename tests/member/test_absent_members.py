@@ -36,6 +36,7 @@ def test_two_of_three_go_on_after_10_s_where_the_third_one_does_not_run(absent):
     assert any(f"member {absent} is not there" in line for line in cluster.events)
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("C-57")
 def test_but_they_wait_a_minute_for_one_whose_host_is_silent():
     cluster = stopped()

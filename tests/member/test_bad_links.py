@@ -79,7 +79,7 @@ def test_a_link_to_the_leader_that_carries_one_way_disturbs_nobody_else(is_deaf)
     assert cluster.leader is cluster.led
 
 
-@pytest.mark.parametrize("every_ms", [60, 400, 1500])
+@pytest.mark.parametrize("every_ms", [pytest.param(60, marks=pytest.mark.slow), 400, 1500])
 def test_a_member_whose_links_come_and_go_disturbs_nobody(every_ms):
     cluster = Cluster(**QUICK)
 

@@ -28,7 +28,8 @@ def a_busy_cluster(*, every_us, size, seed=1, **settings):
     return cluster, victim
 
 
-@pytest.mark.parametrize(("every_us", "size"), [(50, 100), pytest.param(100, 1000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("every_us", "size"), [(50, 100), (100, 1000)])
 def test_a_catch_up_ends_under_a_load_that_never_does(every_us, size):
     """With a commit position in each of its turns a follower is never level before it has processed it."""
     cluster, victim = a_busy_cluster(every_us=every_us, size=size)
@@ -107,6 +108,7 @@ def test_one_catch_up_is_served_at_a_time_and_stopped_when_level_or_when_its_fol
     assert len(requests) == len(answers.of(LogImage)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("C-153", "C-150")
 def test_the_live_log_joins_on_where_the_recorded_one_ends():
     """Aeron adds the live destination within min(a quarter term, 32 MiB) of the target; here at it."""
@@ -133,6 +135,7 @@ def test_the_live_log_joins_on_where_the_recorded_one_ends():
     cluster.check()
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("C-148")
 def test_a_log_that_comes_before_its_request_is_known_to_be_sent_is_taken():
     """A slow member finds request taken and answer there in one turn."""

@@ -22,7 +22,10 @@ def send(cluster, client, count=20, size=200):
 
 
 @pytest.mark.conformance("C-164")
-@pytest.mark.parametrize("members", [1, 2, 3, 4, 5, 6, 7])
+@pytest.mark.parametrize(
+    "members",
+    [1, 2, 3, 4, 5, pytest.param(6, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)],
+)
 def test_a_cluster_works_until_its_majority_is_gone_and_again_when_it_is_back(members):
     cluster, client = a_cluster(members, **QUICK)
     send(cluster, client)
@@ -82,6 +85,7 @@ def test_a_member_behind_by_whole_terms_fetches_them_one_by_one(terms):
     assert of[0] == of[1]
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("C-61")
 def test_an_appointed_leader_leads_whenever_it_is_there_and_nobody_in_its_place():
     cluster, client = a_cluster(appointed_leader_id=2, **QUICK)

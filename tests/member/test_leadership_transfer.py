@@ -111,6 +111,7 @@ def test_the_only_member_goes_on():
     send(cluster, 1)
 
 
+@pytest.mark.slow
 def test_a_member_that_does_not_know_the_message_leaves_everything_as_it_is(monkeypatch):
     """As one of an earlier release: its leader takes input again after an election timeout."""
     cluster = a_busy()

@@ -168,6 +168,7 @@ def lie_in_elections(states):
     liars.lie_about_everything(states, lambda member: member.election_state, go_through_elections)
 
 
+@pytest.mark.slow
 def test_nothing_that_peers_say_all_the_time_ends_a_member_in_an_election():
     lie_in_elections(STATES)
 

@@ -27,6 +27,7 @@ def test_admin_requests_do_not_keep_a_session_open():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-39", "S-40")
 def test_keep_alives_hold_a_session_open_and_leave_nothing_in_the_log():
     cluster, client = a_cluster_with_a_client()

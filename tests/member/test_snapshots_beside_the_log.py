@@ -229,6 +229,7 @@ def test_behind_the_snapshot_of_a_shutdown_the_leader_takes_nothing_more():
     assert [entries_of(member) for member in cluster.members] == [[(0, end), (-1, end)]] * 3
 
 
+@pytest.mark.slow
 def test_a_leader_that_is_deposed_in_a_shutdown_follows_when_its_snapshot_is_written():
     cluster = a_busy_cluster()
     old, followers = cluster.leader, cluster.followers

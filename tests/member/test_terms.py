@@ -45,6 +45,7 @@ def has_levelled(cluster, client):
     cluster.check_promises()
 
 
+@pytest.mark.slow
 def test_a_bit_that_is_flipped_in_one_members_candidate_term_costs_it_its_promises_at_most():
     cluster, client = a_cluster()
     for bit in range(17, 63):
@@ -58,7 +59,7 @@ def test_a_bit_that_is_flipped_in_one_members_candidate_term_costs_it_its_promis
     assert cluster.leader.leadership_term_id < 1_000, "nobody has filled in terms for it"
 
 
-@pytest.mark.parametrize("bit", [0, 8, 16])
+@pytest.mark.parametrize("bit", [0, 8, pytest.param(16, marks=pytest.mark.slow)])
 def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
     cluster, client = a_cluster()
     [victim, _] = cluster.followers
@@ -70,7 +71,8 @@ def test_a_term_that_can_be_is_followed_within_the_time_of_an_election(bit):
     assert cluster.leader.leadership_term_id <= TERM_JUMP_MAX + 10
 
 
-@pytest.mark.parametrize("is_third_there", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_third_there", [False, True])
 def test_members_whose_terms_have_gone_apart_beyond_all_that_was_led_meet_again(is_third_there):
     """One frame may have brought them near the bound, ballots beyond it; nobody else can say who is right."""
     cluster, client = a_cluster()

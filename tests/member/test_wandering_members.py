@@ -52,7 +52,8 @@ def check_together(cluster):
         assert len({log_bytes(member, 0, end) for member in members}) == 1
 
 
-@pytest.mark.parametrize("seed", [30, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(30))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(31))
 def test_what_a_member_had_committed_is_never_replaced(seed):
     random = Random(seed)
     cluster = Wandering(seed)

@@ -10,6 +10,7 @@ from cluster.node import disk_failures
 from tests.node.processes import await_that, endpoints_of, keys_of
 
 
+@pytest.mark.slow
 def test_a_member_lives_on_without_the_client_that_ended_three_of_its_lives(tmp_path, monkeypatch):
     def stumble(*_):
         raise IndexError("a mistake of ours")

@@ -40,6 +40,7 @@ def last_events(up: Up) -> str:
     return "\n".join("\n".join([str(log), *log.read_text().splitlines()[-40:]]) for log in logs)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_rolling_restart_ends_no_session_and_loses_nothing(tmp_path):
     (tmp_path / "alarms.py").write_text(SERVICE)
@@ -121,6 +122,7 @@ def test_a_restart_loads_the_code_and_the_keys_that_are_on_the_disk_then(tmp_pat
         assert up.stop() == (0, "", "")
 
 
+@pytest.mark.slow
 def test_what_is_down_is_named_before_anything_is_restarted(tmp_path):
     with Up(tmp_path / "c", members=1) as up:
         own = run("restart", "--dir", str(up.member_dir(0)))

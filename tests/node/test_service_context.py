@@ -96,6 +96,7 @@ class Waiting(ClusteredService):
         session.offer(b"released")
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-93")
 def test_the_mark_file_of_a_service_that_idles_in_a_callback_stays_fresh(tmp_path):
     name = f"{__name__}:Waiting"

@@ -13,6 +13,7 @@ from tests.node.counting_service import COUNTING, REPEATING, Client, events, kil
 from tests.node.processes import Process, Up, await_that, free_base_port, is_alive, keys_of, run, tool
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("C-311")
 def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path, services=[COUNTING, "echo"])) as node:
@@ -43,6 +44,7 @@ def test_a_killed_service_goes_on_where_it_was_and_its_member_does_not_notice(tm
     assert not is_alive(pid_of(node.config.path)), "the member's end is its services'"
 
 
+@pytest.mark.slow
 def test_compiled_turns_serve_it_and_python_is_called_for_what_is_rare(tmp_path, monkeypatch):
     python_turns = []
     do_work = RemoteService.do_work
@@ -70,6 +72,7 @@ def test_compiled_turns_serve_it_and_python_is_called_for_what_is_rare(tmp_path,
     assert turns < ticks + 30, "no turn of Python's for a message"
 
 
+@pytest.mark.slow
 def test_a_service_that_is_killed_under_load_has_answered_each_message_once(tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path, services=[REPEATING])) as node:
         await_that(lambda: node.is_leader, "a leader")

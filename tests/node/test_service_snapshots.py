@@ -194,6 +194,7 @@ class Lasting(Counting):
         time.sleep(60)
 
 
+@pytest.mark.slow
 def test_a_member_answers_while_a_copy_of_its_service_writes_which_dies_with_its_service(tmp_path):
     with ClusterNode.launch(**keys_of(tmp_path, services=[f"{__name__}:Lasting"])) as node:
         await_that(lambda: node.is_leader, "a leader")

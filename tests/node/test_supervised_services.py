@@ -11,6 +11,7 @@ from tests.node.counting_service import COUNTING, kill, pid_of
 from tests.node.processes import await_that, endpoints_of, is_alive, keys_of, tool
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-187")
 def test_a_killed_service_answers_each_message_of_a_supervised_session_once(tmp_path):
     with ExitStack() as opened:

@@ -112,6 +112,7 @@ def test_members_that_start_late_follow_a_log_with_checksums_small_terms_and_a_n
     assert verified.returncode == 0, verified.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["up", "node"])
 def test_however_often_it_is_interrupted_it_ends_in_order(tmp_path, command):
     port = free_base_port()
@@ -441,6 +442,7 @@ def test_a_service_is_found_in_the_working_directory_and_its_errors_are_seen_whi
     assert "ValueError: I do not like it" in errors.stdout
 
 
+@pytest.mark.slow
 def test_each_member_tells_of_an_error_and_one_shows_where_it_came_from(tmp_path):
     (tmp_path / "moody.py").write_text(SERVICE)
     with Up(tmp_path / "c", "--service", "moody:Moody", members=3, cwd=tmp_path) as up:
@@ -472,6 +474,7 @@ def test_a_service_that_raises_ends_its_member_where_the_configuration_says_so(t
     assert "service_error_policy is stop" in log
 
 
+@pytest.mark.slow
 def test_a_member_that_runs_alone_prints_what_its_service_raises(tmp_path):
     (tmp_path / "moody.py").write_text(SERVICE)
     with Up(tmp_path / "c", "--service", "moody:Moody", members=1, cwd=tmp_path) as up:

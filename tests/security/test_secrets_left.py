@@ -21,7 +21,7 @@ def planted(tmp_path):
     return Planted(tmp_path)
 
 
-@pytest.fixture(params=["token", "password"])
+@pytest.fixture(params=["token", pytest.param("password", marks=pytest.mark.slow)])
 def kind(request):
     return request.param
 

@@ -22,9 +22,8 @@ def test_nobody_takes_part_in_a_cluster_that_it_is_not_of(seed: int) -> None:
     assert strikes
 
 
-@pytest.mark.parametrize(
-    "what", ["the configured list", pytest.param("what others state", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["the configured list", "what others state"])
 def test_a_member_that_does_not_look_at_this_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if what == "the configured list":
         monkeypatch.setattr(IdentityKeeper, "_check", lambda *_: None)

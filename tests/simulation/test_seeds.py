@@ -50,6 +50,7 @@ def test_more_seeds_keep_every_invariant_and_reach_every_state():
     assert reached == set(ELECTION_STATES)
 
 
+@pytest.mark.slow
 def test_a_seed_has_the_same_trace_in_another_process_under_another_hash_seed(seventh):
     command = "from tests.simulation.seeds import run_seed; print(run_seed(7).trace_hash)"
     there = subprocess.run(

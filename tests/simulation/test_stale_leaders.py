@@ -6,7 +6,7 @@ from cluster.testing.world import MS, SECOND
 from tests.simulation.script import Script
 
 
-@pytest.mark.parametrize("members", [3, 5])
+@pytest.mark.parametrize("members", [3, pytest.param(5, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (40, 100))])
 def test_a_wiped_member_does_not_follow_a_leader_that_was_replaced(members: int, seed: int) -> None:
     """It would commit with it over what the new leader has committed with the life that it has forgotten."""

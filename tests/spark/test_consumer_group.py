@@ -147,6 +147,7 @@ def test_options_that_cannot_be_are_refused(options, told):
     assert str(refused.value) == told
 
 
+@pytest.mark.slow
 def test_spark_has_a_query_report_its_last_batch(endpoints, spark, tmp_path):
     from spark_connector import register
 

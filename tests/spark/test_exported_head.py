@@ -120,6 +120,7 @@ def test_places_and_times_are_found_in_the_files(live, folder):
         stream(live, exportDir=folder, startingOffsets='{"position": 32}').initialOffset()
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-300")
 def test_a_query_of_spark_goes_on_from_files_in_an_object_store(spark, live, tmp_path):
     pipeline = Pipeline(spark, live, tmp_path / "out", maxEntriesPerTrigger="20")

@@ -49,6 +49,7 @@ def test_a_batch_has_the_same_tasks_whatever_order_its_rows_came_in(spark):
     assert again == once
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-92")
 def test_a_stream_is_in_order_too(spark, tmp_path):
     log, session_id = open_log(tmp_path / "member-0")

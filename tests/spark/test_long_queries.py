@@ -68,6 +68,7 @@ def test_processes_threads_and_descriptors_do_not_grow_with_the_micro_batches(sp
         )
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-29")
 def test_two_streams_of_one_log_are_joined_and_have_an_offset_each(spark, live, tmp_path):
     sessions = [live.open_session() for _ in range(5)]

@@ -73,6 +73,7 @@ def nothing_kept(monkeypatch):
     monkeypatch.setattr(replayed_stream, "_kept", {})
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-300")
 def test_with_its_exported_files_the_log_has_all_that_was_sent(cluster):
     options = {"endpoints": cluster.endpoints, "exportDir": str(cluster.directory / "exported")}
@@ -105,6 +106,7 @@ def test_a_service_goes_on_from_a_snapshot_that_a_member_sends(cluster):
         assert rows(reader, *places[number : number + 2]) == taken[number]
 
 
+@pytest.mark.slow
 def test_the_intervals_that_members_retain_are_replayed_and_compared_with_what_they_send(spark, cluster):
     replayed = replay_service(spark, ECHO, endpoints=cluster.endpoints)
 

@@ -17,6 +17,7 @@ from tests.tree import SAFELY
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "spark-sink-1"
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-31")
 @pytest.mark.timeout(200)
 def test_a_batch_that_an_earlier_release_left_unfinished_is_finished_and_each_row_is_once(spark, tmp_path):

@@ -31,6 +31,7 @@ def c1(tmp_path_factory):
     return write_out(cluster, tmp_path_factory.mktemp("c1"))
 
 
+@pytest.mark.slow
 def test_the_blocks_of_the_text_run_one_after_another(spark, c1, capsys):
     names: dict[str, object] = {}
     for block in BLOCKS:

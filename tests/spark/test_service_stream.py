@@ -223,6 +223,7 @@ def test_a_service_that_cannot_be_made_is_said_with_the_micro_batch(played):
 # ---- through Spark
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("S-301")
 def test_a_query_that_is_stopped_and_started_again_has_every_answer_once(spark, played, tmp_path):
     directory, received = played

@@ -260,6 +260,7 @@ def test_a_query_answers_what_comes_in_and_sends_no_batch_again_that_spark_forgo
     assert got == [b"answer %d" % n for n in range(100)]
 
 
+@pytest.mark.slow
 def test_a_query_whose_checkpoint_is_lost_is_another_query_under_whatever_name(spark, cluster, tmp_path):
     """Its rows are sent again from where it begins; what the consumer group has read is not."""
     begin = end_of(cluster)
@@ -281,6 +282,7 @@ def test_a_query_whose_checkpoint_is_lost_is_another_query_under_whatever_name(s
     assert run("group", "two", consumerGroup="lost") == [2] * 10 + [1] * 10
 
 
+@pytest.mark.slow
 def test_the_batch_writer_sends_what_a_function_makes_of_each_micro_batch(spark, cluster, tmp_path):
     begin = end_of(cluster)
     save(numbered(spark, 0, 25), cluster)
@@ -348,6 +350,7 @@ def test_a_member_that_falls_silent_in_the_middle_of_a_range_is_left_for_another
     assert 1 < time.monotonic() - stopped < 30, "it was waited for, and not for long"
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-79")
 def test_output_modes_update_and_complete_are_refused(spark, cluster, tmp_path):
     """Update by Spark itself, which does not offer it to Python sinks."""

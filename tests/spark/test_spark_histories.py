@@ -7,8 +7,9 @@ import pytest
 from tests.spark.pipeline import Pipeline, stream
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-30")
-@pytest.mark.parametrize("count", [3, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [3, 10])
 def test_micro_batches_of_a_query_that_are_rolled_back_come_again(spark, live, tmp_path, count):
     """The pipeline compares each with what it had; the offsets of all but the first are planned again."""
     end = 2 + count
@@ -25,6 +26,7 @@ def test_micro_batches_of_a_query_that_are_rolled_back_come_again(spark, live, t
     assert again == before and json.loads(again[end - 1])["position"] == live.position
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-28")
 def test_a_stream_joined_with_itself_has_the_right_rows(spark, live, tmp_path):
     sessions = [live.open_session() for _ in range(4)]

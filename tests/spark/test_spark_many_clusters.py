@@ -36,6 +36,7 @@ def count(endpoints):
     return sum(payload.startswith("order ") for payload in messages(endpoints))
 
 
+@pytest.mark.slow
 def test_the_example_has_each_order_once_and_a_customers_in_order(spark, endpoints):
     rows = orders(spark, ROWS).repartition(3, "customer").sortWithinPartitions("customer", "payload")
     for _ in range(2):
@@ -77,6 +78,7 @@ def test_one_cluster_under_two_names_is_refused_before_a_row_is_sent(spark, endp
     assert count(endpoints) == before + 40
 
 
+@pytest.mark.slow
 def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints, tmp_path):
     two = {name: endpoints[name] for name in NAMES[:2]}
     named = {f"endpoints.{name}": place for name, place in two.items()}
@@ -109,6 +111,7 @@ def test_a_stream_copies_by_key_and_goes_on_over_its_checkpoint(spark, endpoints
     assert end is not None
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-31")
 def test_a_recorded_checkpoint_of_two_clusters_opens_and_goes_on(spark, tmp_path):
     """Recorded over such logs (record_checkpoint.py): its second batch was planned and not committed."""

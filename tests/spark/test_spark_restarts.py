@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-47", "P-52", "P-53", "P-54", "P-56")
 def test_available_now_after_a_crash_ends_at_the_tip_that_it_saw_though_more_is_written(pipeline, live):
     """The planned micro-batch comes first, and as it was: with the limit of then. Once knows no limit."""

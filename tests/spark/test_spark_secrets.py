@@ -34,6 +34,7 @@ def secured(planted: Planted, folder: Path) -> Iterator[str]:
         yield endpoints
 
 
+@pytest.mark.slow
 def test_a_query_and_a_write_leave_no_secret(spark, tmp_path):
     planted = Planted(tmp_path)
     with secured(planted, tmp_path) as endpoints:

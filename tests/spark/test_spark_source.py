@@ -89,6 +89,7 @@ def test_every_entry_of_a_real_cluster_is_a_row_with_its_values(spark, aeron, de
     assert [as_decoded(row) for row in rows] == [as_decoded(entry) for entry in decoded]
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-1", "P-21")
 def test_a_stream_has_the_same_rows_and_goes_on_over_another_members_directory(
     spark, aeron, decoded, tmp_path
@@ -291,6 +292,7 @@ def test_a_batch_keeps_the_range_of_its_first_action_until_it_is_loaded_again(sp
     spark.catalog.dropTempView("kept")
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-26", "P-32", "P-33", "P-57", "P-109")
 def test_a_running_query_delivers_what_is_committed_as_it_comes_and_makes_no_empty_batches(pipeline, live):
     sent = live.lines(live.session_id, 0, 100)
@@ -337,6 +339,7 @@ def test_a_query_that_is_killed_stopped_and_started_again_loses_and_repeats_noth
     assert pipeline.lines() == sent
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-41", "P-42")
 def test_a_query_whose_log_was_purged_fails_or_goes_on_where_it_begins(pipeline, live):
     live.lines(live.session_id, 0, 5)
@@ -365,8 +368,9 @@ def test_a_checkpoint_of_each_version_opens_and_goes_on(pipeline, live, version)
     assert pipeline.lines() == sent[28:], "the term, the session and 28 lines were in the first batch"
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-22", "P-24", "P-27", "P-56")
-@pytest.mark.parametrize("offsets", ["earliest", pytest.param("latest", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("offsets", ["earliest", "latest"])
 def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipeline, live, offsets):
     """With ``earliest`` it is the first one, whose start Spark has not written down."""
     pipeline.options["startingOffsets"] = offsets
@@ -390,6 +394,7 @@ def test_a_batch_that_was_planned_but_not_committed_runs_again_as_it_was(pipelin
     assert pipeline.lines() == sent
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-14", "P-27", "P-55")
 def test_a_query_from_latest_that_died_before_its_first_commit_begins_where_it_first_began(pipeline, live):
     """Spark asks for the initial offset again, and ``latest`` has moved on by then."""
@@ -445,6 +450,7 @@ def test_min_partitions_cut_a_batch_into_as_many_tasks(spark, live):
     assert lines(rows) == sent
 
 
+@pytest.mark.slow
 @pytest.mark.conformance("P-28")
 def test_one_stream_used_twice_in_a_query_has_the_right_rows(pipeline, live, spark, tmp_path):
     live.lines(live.session_id, 0, 10)

@@ -1,9 +1,12 @@
 """Spark over the endpoint of a standby, which spares the members the readers."""
 
+import pytest
+
 from tests.backup.running_standby import member, standby, take_snapshot
 from tests.node.processes import await_that
 
 
+@pytest.mark.slow
 def test_batches_and_streams_read_what_the_standby_has(spark, tmp_path):
     with member(tmp_path) as node, standby(tmp_path, node) as config:
         take_snapshot(node)

@@ -28,6 +28,7 @@ def year(tmp_path):
     return str(tmp_path)
 
 
+@pytest.mark.slow
 def test_the_year_with_another_rule_stands_beside_the_year_as_it_was(spark, year, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["what_if", year])
     what_if.main()

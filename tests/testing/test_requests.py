@@ -93,6 +93,7 @@ def test_services_that_answer_batches_answer_requests(service):
     assert bob.request(b"question") == b"question"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled_turns", [False, True])
 @pytest.mark.parametrize("service", [EchoService, CompiledCounter])
 def test_compiled_turns_count_messages_as_pythons_do(service, compiled_turns):

@@ -124,6 +124,7 @@ def test_a_supervised_session_has_each_answer_once_from_pythons_turns():
     assert client.answers == [(row + 1).to_bytes(8, "little") + b"%d" % row for row in range(6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_histories_of_a_users_simulator_run_it_in_either_kind_of_turn(seed):
     def message(random: Random) -> bytes:
