@@ -18,7 +18,7 @@ from cluster.cli.durations import duration_option
 from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
 from cluster.cli.verbs import AsJson, print_result
-from cluster.errors import ClusterError, TimedOut
+from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import parse_endpoints
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from cluster.transport.endpoint import Endpoint
 
 POLL_S = 0.05
+HAND_OVER_PAUSE_S = 1.0
+HAND_OVERS = 3  # asked for: a follower may lag just then, or the old leader may win the election again
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -39,8 +41,8 @@ Examples:
 Followers restart first; the leader hands over before its turn. Each member ends with status 75, and `cluster
 up`, or whatever else runs `cluster node`, starts it again (systemd: RestartForceExitStatus=75). The next
 member restarts when this one has everything that is committed. Sessions stay open, except in a cluster of
-one member. If a member follows no leader, or does not catch up in time, the command names it and restarts no
-more members.
+one member. A hand-over that fails is tried three times. If a member follows no leader, or does not catch up
+in time, the command names it and restarts no more members.
 
 With --endpoints all members are restarted, on all hosts: any member that answers names the others. This
 needs the rights admin and read. With --dir only the members in that directory are restarted, by SIGRTMIN;
@@ -86,7 +88,7 @@ def restart(
         leader_id = max(statuses, key=lambda status: status.leadership_term_id).leader_member_id
         following = [member_id for member_id in pending if member_id != leader_id]
         if not following and len(statuses) > 1:
-            members.hand_over()
+            _hand_over(members.hand_over)
         member_id = following[0] if following else leader_id
         _restart(pending.pop(member_id), max(status.commit_position for status in statuses), timeout)
         done = {"memberId": member_id, "outcome": "restarted"}
@@ -152,6 +154,20 @@ def _await_following(endpoints: dict[int, Endpoint], timeout_s: float) -> list[L
         if time.monotonic() >= deadline:
             raise ClusterError(f"{why}, so nothing {'more ' if timeout_s else ''}is restarted")
         time.sleep(POLL_S)
+
+
+def _hand_over(ask: Callable[[], object]) -> None:
+    """Have another member lead. Raises ClusterError with what the last attempt came to."""
+    for attempt in range(HAND_OVERS):
+        try:
+            ask()
+            return
+        except AuthenticationRejected:
+            raise
+        except ClusterError:
+            if attempt == HAND_OVERS - 1:
+                raise
+        time.sleep(HAND_OVER_PAUSE_S)
 
 
 def _restart(member: _Member, committed: int, timeout_s: float) -> None:
