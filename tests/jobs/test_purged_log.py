@@ -5,13 +5,17 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
+from cluster import DataLoss, LogReader
 from cluster.cli.archive import app
+from jobs import verify
 from jobs.command import JobOptions, checkpoint_in
 from jobs.delta_table import read
 from jobs.keeping import keep
 from jobs.sessions import opened_before, sessions_job
+from jobs.tables import TABLES, tables_in
 from tests.jobs import expected
 from tests.jobs.conftest import naive_rows, rows_by
 from tests.jobs.without_spark import run
@@ -74,3 +78,37 @@ def test_a_log_with_its_beginning_and_a_start_elsewhere_need_no_snapshot(member_
     assert [row["clusterSessionId"] for row in opened_before({"clusterDir": purged_dir})] == [2]
     assert opened_before({"clusterDir": member_dir}) == []
     assert opened_before({"clusterDir": purged_dir, "startingOffsets": "latest"}) == []
+
+
+@pytest.fixture(scope="module")
+def purged_log(purged_dir):
+    with LogReader.open(dir=purged_dir) as reader:
+        yield reader
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["sessions", *(pytest.param(name, marks=pytest.mark.slow) for name in TABLES if name != "sessions")],
+)
+def test_tables_are_compared_from_where_the_log_begins_now(spark, kept, purged_log, name, monkeypatch):
+    """They were kept while it had its beginning."""
+    table = f"{kept}/{name}"
+    job = tables_in(kept)[table]
+    assert verify.differences(spark, table, job, purged_log) == []
+
+    key = job.layout.key
+    monkeypatch.setattr(verify, "read", lambda *args: read(*args).withColumn(key, f.col(key) + 32))
+    wrong = verify.differences(spark, table, job, purged_log)
+    assert any(
+        "hash is" in line and f"in the Log from {purged_log.start_position:,} up to" in line for line in wrong
+    )
+
+
+def test_sessions_that_were_kept_after_a_purge_are_compared_too(spark, purged_table, purged_log):
+    assert verify.differences(spark, purged_table, sessions_job(), purged_log) == []
+
+
+def test_a_table_that_ends_before_the_log_begins_cannot_be_compared(spark, kept, purged_log, monkeypatch):
+    monkeypatch.setattr(purged_log.log, "await_start", lambda: 1 << 40)
+    with pytest.raises(DataLoss, match=r"goes to 250,144, and the Log begins at 1,099,511,627,776 now"):
+        verify.differences(spark, f"{kept}/log", tables_in(kept)[f"{kept}/log"], purged_log)
