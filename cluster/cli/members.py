@@ -213,6 +213,12 @@ def ask_members(
                     adopt_reported(endpoints, answer)
 
 
+def each_once(answers: dict[int, LogStatus | ClusterError]) -> dict[int, LogStatus | ClusterError]:
+    """Once a member has answered, a silent address without an id is another name of one that it reports."""
+    has_answered = any(not isinstance(answer, ClusterError) for answer in answers.values())
+    return {key: answer for key, answer in answers.items() if key >= 0 or not has_answered}
+
+
 def _ask(endpoint: Endpoint, shown: Shown) -> LogStatus | ClusterError:
     """Raises ConfigurationError."""
     from cluster.transport.member_status import member_status

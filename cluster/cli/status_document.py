@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members, members_at
+from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members, each_once, members_at
 from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
 from cluster.errors import ClusterError, NotAClusterDirectory
 
@@ -250,7 +250,7 @@ def _ask(endpoints: dict[int, Endpoint], here: set[int], seen: _Seen, shown: Sho
     """Ask members over their endpoints, but those that were looked at ``here``."""
     from cluster.cli.top import shown_status
 
-    for member_id, answer in ask_members(endpoints, shown).items():
+    for member_id, answer in each_once(ask_members(endpoints, shown)).items():
         if member_id in here:
             continue
         if not isinstance(answer, ClusterError):

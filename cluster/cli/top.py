@@ -16,7 +16,7 @@ import typer
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
 from cluster.cli.events import LastEvents, last_logs
-from cluster.cli.members import OptionalEndpoints, ask_members, optional_directory, place
+from cluster.cli.members import OptionalEndpoints, ask_members, each_once, optional_directory, place
 from cluster.cli.top_screen import History, draw, watch_screen
 from cluster.cli.verbs import json_option
 from cluster.cli.verdict import Member
@@ -237,7 +237,7 @@ def _elsewhere(folder: Path) -> Path | None:
 
 def _ask(endpoints: dict[int, Endpoint]) -> list[dict[str, Any]]:
     """How members stand by their own word; ``endpoints`` as ``ask_members`` has it."""
-    answers = ask_members(endpoints)
+    answers = each_once(ask_members(endpoints))
     return with_lag([shown_status(member_id, answer) for member_id, answer in answers.items()])
 
 

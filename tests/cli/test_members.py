@@ -4,7 +4,7 @@ from threading import Barrier
 
 import pytest
 
-from cluster.cli.members import ask_members
+from cluster.cli.members import ask_members, each_once
 from cluster.errors import ConfigurationError
 from cluster.transport import member_status
 from cluster.transport.endpoint import parse_endpoints
@@ -73,6 +73,12 @@ def test_all_that_are_reported_are_asked_at_once_and_the_silent_ones_no_second_t
 def test_who_is_given_by_another_name_than_is_reported_is_one_member(cluster):
     cluster.reported = "0=10.0.0.0:9000"
     assert asked("db0:9000") == {0: 0} and cluster.asked == ["db0"]
+
+
+def test_a_silent_address_is_another_name_of_a_member_as_soon_as_one_has_answered():
+    silent, there = Unreachable("db1:9000: timed out"), ANSWER
+    assert each_once({-2: silent, -1: silent}) == {-2: silent, -1: silent}
+    assert each_once({-1: silent, 0: there, 1: silent}) == {0: there, 1: silent}
 
 
 def test_a_mistake_of_ours_is_no_silence_of_a_member(cluster):
