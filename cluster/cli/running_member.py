@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from cluster.archive.directory_lock import DirectoryLock
@@ -83,10 +82,17 @@ def live_counters(
 
 def why_held_up(pid: int) -> str:
     """Of a member whose process lives and takes no turns."""
-    with suppress(OSError):
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T"):
-            return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"
-    return f"process {pid} lives and takes no turns, as while its disk is full: see node.log"
+    if was_stopped(pid):
+        return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"
+    return f"process {pid} lives and takes no turns, as while its disk is full or fails: see node.log"
+
+
+def was_stopped(pid: int) -> bool:
+    """Whether a signal has stopped the process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("T")
+    except OSError:
+        return False
 
 
 def leads(directory: str) -> bool:

@@ -45,9 +45,9 @@ On a terminal, q quits, p or space pauses, c shows the counters, and arrow and p
 draws the leader's rates of the last 60 refreshes. It also has the times within which 50 % and 99 % of the
 leader's commits and syncs were done since the last refresh.
 
-A member whose process has ended is "not running" at once; one whose process makes no progress for 10 s gives
-"no answer". If no member answers at the first refresh with --endpoints, the command prints why and ends with
-status 1.
+A member whose process has ended is "not running" at once; one whose process was stopped by a signal, or makes
+no progress for 10 s, gives "no answer". If no member answers at the first refresh with --endpoints, the
+command prints why and ends with status 1.
 
 With --json each refresh is one object on one line: {"time", "members": [{"memberId", "isAlive", "role",
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
@@ -109,8 +109,10 @@ class Directories:
 
     def __init__(self, directory: Path, member_id: int | None = None) -> None:
         """``member_id``: whose directory it is, where that is known. Raises NotAClusterDirectory."""
-        folders = sorted(path for path in directory.glob("member-*") if path.is_dir())
-        self._folders = folders or [directory]
+        from cluster.archive.files import OsFiles
+        from cluster.reader.member_directory import members_in
+
+        self._folders = [Path(path) for path in members_in(OsFiles(), str(directory))] or [directory]
         self._ids: dict[Path, int | None] = {} if member_id is None else {directory: member_id}
         self._readers: dict[Path, CountersReader] = {}
         self._gone: set[Path] = set()  # whose process has ended, until there is a new counters file
@@ -119,7 +121,7 @@ class Directories:
         if not any(self._file(folder).exists() for folder in self._folders):
             raise NotAClusterDirectory(
                 f"{directory}: no counters file, neither driver/cnc.dat nor where a mark file says, "
-                "and none in member-*"
+                "and none in a member's directory here"
             )
 
     @staticmethod
@@ -160,7 +162,8 @@ class Directories:
         types, values = [record.type_id for record in records], [record.value for record in records]
         value_of = dict(zip(types, values, strict=True))
         now_ms = time.time_ns() // 1_000_000
-        is_alive = reader.is_live(now_ms) and not self._is_gone(folder)
+        takes_turns = Id.ELECTION_STATE in value_of or Id.BACKUP_STATE in value_of  # not between two lives
+        is_alive = takes_turns and reader.is_live(now_ms) and not self._is_held_up(folder, reader)
         standing = by_counters(types, values, now_ms if is_alive else None)
 
         def of_type(kind: Id) -> dict[str, int]:
@@ -200,13 +203,13 @@ class Directories:
             ],
         }
 
-    def _is_gone(self, folder: Path) -> bool:
-        """Whether the member's process has ended: its lock is free, long before its counters are stale."""
-        from cluster.cli.running_member import is_held
+    def _is_held_up(self, folder: Path, reader: CountersReader) -> bool:
+        """Whether the process was stopped, or has ended (its lock is free), before its counters are stale."""
+        from cluster.cli.running_member import is_held, was_stopped
 
         if folder not in self._gone and is_held(str(folder)) is False:
             self._gone.add(folder)
-        return folder in self._gone
+        return folder in self._gone or was_stopped(reader.header.pid)
 
     @staticmethod
     def _why_held_up(folder: Path) -> dict[str, str]:

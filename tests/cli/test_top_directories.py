@@ -4,12 +4,14 @@ import json
 import os
 import signal
 import subprocess
+from contextlib import closing
 
 from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.cli.main import main
 from cluster.cli.running_member import why_held_up
+from cluster.cli.top import Directories
 from cluster.counters import CountersFile
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
@@ -30,7 +32,7 @@ def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_th
     allocate_counters(counters)
     counters.close(orderly=False)
     lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
-    says = f"process {os.getpid()} lives and takes no turns, as while its disk is full: see node.log"
+    says = f"process {os.getpid()} lives and takes no turns, as while its disk is full or fails: see node.log"
 
     assert main(["top", "--dir", str(tmp_path), "--once"]) == 1
     shown = capsys.readouterr().out
@@ -42,18 +44,40 @@ def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_th
     assert "not running" in capsys.readouterr().out
 
 
-def test_of_a_process_that_a_signal_has_stopped_it_is_said_how_it_goes_on():
+def test_of_a_process_that_a_signal_has_stopped_it_is_said_how_it_goes_on(tmp_path):
+    """At once, though its counters look fresh for ten seconds yet."""
     child = subprocess.Popen(["sleep", "60"])
-    try:
-        child.send_signal(signal.SIGSTOP)
-        os.waitpid(child.pid, os.WUNTRACED)
-        assert (
-            why_held_up(child.pid)
-            == f"process {child.pid} was stopped by a signal: kill -CONT {child.pid} has it go on"
-        )
-    finally:
-        child.kill()
-        child.wait()
+    write_member(tmp_path, a_log(5))
+    lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=child.pid, now_ms=epoch_ms())
+    allocate_counters(counters)
+    with closing(Directories(tmp_path)) as members:
+        try:
+            assert members.look()[0]["isAlive"]
+            child.send_signal(signal.SIGSTOP)
+            os.waitpid(child.pid, os.WUNTRACED)
+            assert not members.look()[0]["isAlive"]
+            assert (
+                why_held_up(child.pid)
+                == f"process {child.pid} was stopped by a signal: kill -CONT {child.pid} has it go on"
+            )
+        finally:
+            child.kill()
+            child.wait()
+    lock.release()
+    counters.close()
+
+
+def test_a_member_without_an_election_s_state_takes_no_part(tmp_path):
+    """It tries in vain to begin a new life, as while its archive cannot be read."""
+    write_member(tmp_path, a_log(5))
+    lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=os.getpid(), now_ms=epoch_ms())
+    counters.allocate_cluster_counter(CounterTypeId.CONSENSUS_MODULE_ERRORS, 0, 0)
+    with closing(Directories(tmp_path)) as members:
+        assert not members.look()[0]["isAlive"]
+    lock.release()
+    counters.close()
 
 
 def write_marked(home, component_type, member_id):
