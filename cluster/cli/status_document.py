@@ -205,6 +205,7 @@ def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: Ae
     else:
         assert directory is not None
         known = _look_in(directory, seen, shown)
+        seen.members = _without_copies(seen.members)
     here = {member["memberId"] for member in seen.members}
     _ask({id_: endpoint for id_, endpoint in known.items() if id_ not in here}, here, seen, shown)
     ids = {member["memberId"] for member in seen.members}
@@ -212,6 +213,12 @@ def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: Ae
     with_lag([*seen.members, *seen.backups])
     seen.members.sort(key=lambda member: -1 if member["memberId"] is None else member["memberId"])
     return seen
+
+
+def _without_copies(members: list[Member]) -> list[Member]:
+    """One of each id: of two directories that of the running member, or else that with more log."""
+    ranked = sorted(members, key=lambda m: (m["isAlive"], "error" in m, m.get("appendPosition") or -1))
+    return list({m["memberId"] if m["memberId"] is not None else m["dir"]: m for m in ranked}.values())
 
 
 def _survey(aeron: AeronPlace, seen: _Seen) -> None:
@@ -262,6 +269,7 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     """Look at the members in a directory; returns where they say that all members are."""
     from cluster.archive.closed_file import CLOSED_FILE_NAME
     from cluster.archive.files import OsFiles
+    from cluster.archive.identity_file import read_identity
     from cluster.cli.running_member import mark_or_none, status_over_ipc
     from cluster.reader.member_directory import find_cluster_directory, members_in
     from cluster.transport.endpoint import parse_endpoints
@@ -273,6 +281,10 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
         cluster = find_cluster_directory(files, folder)  # says what is missing
         mark = mark_or_none(folder)
         member = look_at(folder, mark) | {"isClosed": files.exists(f"{cluster}/{CLOSED_FILE_NAME}")}
+        with suppress(ClusterError):
+            identity = read_identity(files, cluster, cluster).identity
+            if identity is not None and not member["isBackup"]:
+                seen.member_count = max(seen.member_count, len(identity.member_ids))
         seen.take(member)
         if member["isAlive"] and mark is not None and not known:
             try:

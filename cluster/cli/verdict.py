@@ -148,7 +148,7 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     quorum = member_count // 2 + 1
     if leader is None:
         if not alive:
-            silent = [member for member in members if "error" in member and "dir" not in member]
+            silent = [member for member in members if "error" in member]
             text = "no member runs"
             fix = "Start the members as before: `cluster up`, or `cluster node --config FILE` for each."
             if closed := [str(member["memberId"]) for member in members if member.get("isClosed")]:
@@ -157,6 +157,9 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
             if silent:
                 text = f"no member answers: {'; '.join(str(member['error']) for member in silent)}"
                 fix = " ".join(dict.fromkeys(_fix_of(member) for member in silent))
+            if unknown := member_count - len(members):
+                text += f"; of {unknown} other{'s' * (unknown != 1)} nothing is known here"
+                fix += " Ask the others with --endpoints."
         elif len(alive) < quorum:
             text = f"no member leads: {len(alive)} of {member_count} run, a majority is {quorum}"
             fix = "Start the members that do not run."
@@ -178,21 +181,23 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
     who = "a member" if member_id is None else f"member {member_id}"
     if not member["isAlive"]:
         if error := member.get("error"):
-            fix = f"See {member['dir']}/node.log." if "dir" in member else _fix_of(member)
-            why = Finding("no-answer", WARNING, member_id, f"{who} does not answer: {error}", fix)
+            text = f"{who} does not answer: {error}"
+            why = Finding("no-answer", WARNING, member_id, text, _fix_of(member))
             return [why, *_about_its_host(member, who, now)]
         if damage := member.get("damage"):
             text = f"the log of {who} cannot be read: {damage}"
             return [Finding("not-readable", ERROR, member_id, text, "See docs/damage.md.")]
         fix = "Start it: cluster node --config FILE"
         if "dir" in member:
-            fix += f"; `cluster up` made {member['dir']}/node.toml"
+            fix += f"; that of `cluster up` is {member['dir']}/node.toml"
         return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
     return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
 
 
 def _fix_of(member: Member) -> str:
     """What to do about the error with which a member was asked."""
+    if "dir" in member:
+        return f"See {member['dir']}/node.log."
     unnamed = "Check that its process runs, its host is reachable, and you have the right `read`."
     return str(member.get("errorFix", unnamed))
 
@@ -207,6 +212,9 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
     elif not _takes_part(member):
         text = f"{who} is in an election: {member.get('electionState')}"
         fix = "Wait; a member that fetches a long log shows its progress in node.log."
+        if cut := [str(link["peer"]) for link in member.get("links", ()) if not link["isUp"]]:
+            text += f"; it has no link to member{'s' * (len(cut) > 1)} {', '.join(cut)}"
+            fix = "Start what does not run. If all run, node.log says why: the network, or a certificate."
         messages.append(Finding("in-election", WARNING, member_id, text, fix))
     elif member.get("commitPosition") is None:
         text = f"what {who} has of the log is not known: {member.get('error', 'its archive does not say')}"
@@ -246,7 +254,8 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now
         if left < timedelta(days=CERTIFICATE_DAYS_MIN):
-            text = f"the certificate of {who} ends on {end}, in {left.days} days"
+            in_time = f"in {left.days} days" if left.days > 1 else "in less than two days"
+            text = f"the certificate of {who} ends on {end}, {in_time}"
             if left < timedelta():
                 text = f"the certificate of {who} has ended on {end}"
             fix = "Replace it with a new one; the member takes it without a restart."

@@ -12,10 +12,12 @@ import pytest
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.identity_file import write_identity
 from cluster.cli import running_member, status, status_document
 from cluster.cli.status_document import with_missing_entries
 from cluster.errors import TimedOut
 from cluster.protocol.backup import BackupSnapshotRecording
+from cluster.protocol.identity import ClusterIdentity, IdOfMember
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.log_reader import LogReader
@@ -27,6 +29,7 @@ from tests.archive.members import live_counters, write_member
 from tests.cli.answers import ANSWER
 
 GROUP = "status"
+IDENTITY = ClusterIdentity(7, members=tuple(map(IdOfMember, range(3))))
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +42,7 @@ def _no_variables(monkeypatch, tmp_path):
 def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tmp_path):
     log = a_log(50)
     for member_id, length in enumerate((50, 50, 20)):
-        write_member(tmp_path / "cluster-data" / f"member-{member_id}", a_log(length))
+        write_member(tmp_path / "cluster-data" / f"member-{member_id}", a_log(length), member_id=member_id)
     ends = [log.position, log.position, a_log(20).position]
 
     ended, out, _ = run("--json")
@@ -58,10 +61,27 @@ def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tm
 
 def test_a_directory_that_was_closed_is_known_by_its_last_words(run, tmp_path):
     for member_id in range(2):
-        write_member(tmp_path / f"c/member-{member_id}", a_log(5))
+        write_member(tmp_path / f"c/member-{member_id}", a_log(5), member_id=member_id)
     (tmp_path / "c/member-1/cluster/closed.dat").touch()
     members = json.loads(run("--dir", "c", "--json")[1])["members"]
     assert [member["isClosed"] for member in members] == [False, True]
+
+
+def test_an_old_copy_beside_a_member_s_directory_is_no_other_member(run, tmp_path):
+    for name, length in (("member-0", 20), ("member-1", 50), ("member-1.old", 20), ("odd", 20)):
+        write_member(tmp_path / "c" / name, a_log(length), member_id={"member-0": 0, "odd": 2}.get(name, 1))
+    members = json.loads(run("--dir", "c", "--json")[1])["members"]
+    assert [(member["memberId"], Path(member["dir"]).name) for member in members] == [
+        (0, "member-0"), (1, "member-1"), (2, "odd"),
+    ]  # fmt: skip
+
+
+def test_one_member_s_directory_says_how_many_members_its_cluster_has(run, tmp_path):
+    write_member(tmp_path / "m", a_log(5))
+    write_identity(OsFiles(), str(tmp_path / "m/cluster"), str(tmp_path / "m/archive"), IDENTITY)
+    out = run("--dir", "m")[1]
+    assert out.startswith("unavailable: 3 members, nobody leads")
+    assert "no member runs; of 2 others nothing is known here" in out
 
 
 def test_of_members_that_do_not_answer_nothing_is_said_but_that(run, monkeypatch):
@@ -178,7 +198,7 @@ def test_how_many_days_there_is_room_for_is_by_the_growth_since_a_term_an_hour_a
 
 def test_without_a_terminal_the_table_is_as_wide_as_columns_says(run, tmp_path, monkeypatch):
     for member_id in range(3):
-        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50), member_id=member_id)
 
     def widest_of_table() -> int:
         return max(len(line) for line in run("--dir", "c")[1].splitlines() if "  " in line.strip())
@@ -205,7 +225,7 @@ def test_a_copy_without_counters_is_read_as_the_directory_it_was(run, tmp_path, 
 
 def test_a_damaged_catalog_is_named_beside_the_members_that_can_be_read(run, tmp_path):
     for member_id in range(2):
-        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50), member_id=member_id)
     (tmp_path / "c/member-1/archive/archive.catalog").write_bytes(b"\xff" * 4_096)
 
     ended, out, _ = run("--dir", "c", "--json")
@@ -217,7 +237,7 @@ def test_a_damaged_catalog_is_named_beside_the_members_that_can_be_read(run, tmp
 
 def test_a_damaged_recording_log_is_named_of_a_member_that_does_not_run(run, tmp_path):
     for member_id in range(2):
-        write_member(tmp_path / f"c/member-{member_id}", a_log(50))
+        write_member(tmp_path / f"c/member-{member_id}", a_log(50), member_id=member_id)
     (tmp_path / "c/member-1/cluster/recording.log").write_bytes(Random(1).randbytes(100))
 
     members = json.loads(run("--dir", "c", "--json")[1])["members"]
@@ -242,7 +262,7 @@ def test_one_that_runs_and_leads_is_healthy(run, tmp_path):
 
 def test_the_mark_file_of_a_member_is_read_once(run, tmp_path, monkeypatch):
     for member_id in range(2):
-        write_member(tmp_path / f"c/member-{member_id}", a_log(5))
+        write_member(tmp_path / f"c/member-{member_id}", a_log(5), member_id=member_id)
     read, mark_of = [], running_member.mark_of
     monkeypatch.setattr(running_member, "mark_of", lambda folder: read.append(folder) or mark_of(folder))
     run("--dir", "c")

@@ -80,7 +80,7 @@ def test_of_members_of_which_nothing_is_known_it_is_not_said_how_many_may_be_los
     [
         ({"error": "db0:9000: Connection refused"}, "Check that its process runs, its host is reachable"),
         ({"error": "process 7 is stopped", "dir": "d"}, "See d/node.log"),
-        ({"dir": "d"}, "cluster node --config FILE; `cluster up` made d/node.toml"),
+        ({"dir": "d"}, "cluster node --config FILE; that of `cluster up` is d/node.toml"),
     ],
 )
 def test_what_to_do_about_a_member_goes_by_what_is_known_of_it(known, fix):
@@ -149,6 +149,22 @@ def test_without_a_leader_the_cluster_is_unavailable_and_the_reason_says_why():
         "no member leads, though 2 of 3 run",
     ]
     assert judge_members([gone(0)], 1, NOW).verdict == "unavailable"
+
+
+def test_of_one_member_s_directory_it_is_said_why_it_is_held_up_and_that_the_others_are_not_known():
+    held_up = gone(2, error="process 7 was stopped by a signal", dir="d")
+    [message] = judge_members([held_up], 3, NOW).messages
+    assert message.text == (
+        "no member answers: process 7 was stopped by a signal; of 2 others nothing is known here"
+    )
+    assert message.fix == "See d/node.log. Ask the others with --endpoints."
+
+
+def test_an_election_names_the_links_that_are_missing():
+    links = [{"peer": peer, "isUp": peer == 3, "queuedBytes": 0} for peer in (0, 1, 3)]
+    found = judge_members(a_cluster(4, electionState="CANVASS", links=links), 4, NOW)
+    assert found.messages[0].text == ("member 3 is in an election: CANVASS; it has no link to members 0, 1")
+    assert "certificate" in found.messages[0].fix
 
 
 def test_of_two_members_that_say_they_lead_the_one_of_the_newer_term_does():
