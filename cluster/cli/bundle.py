@@ -160,10 +160,10 @@ def _contents(
         yield f"{folder}/archive.json", _said("archive", "describe", "--dir", str(member), "--json")
         yield f"{folder}/disk.json", _json(_disk(member))
         file = config or member / "node.toml"
-        if file.exists():
+        if os.path.exists(file):
             yield f"{folder}/configuration.json", _said("node", "--check", str(file), "--json")
         for path in (*(member / name for name in logs), *(member / "cluster" / name for name in NOTES)):
-            if path.is_file():
+            if os.path.isfile(path):
                 yield f"{folder}/{path.name}", _end_of(path)
 
 
@@ -234,9 +234,9 @@ def _clocks() -> dict[str, Any]:
 def _disk(member: Path) -> dict[str, Any]:
     usage = shutil.disk_usage(member)
     files = {
-        str(path.relative_to(member)): path.stat().st_size
+        str(path.relative_to(member)): os.path.getsize(path)
         for path in sorted(member.rglob("*"))
-        if path.is_file()
+        if os.path.isfile(path)
     }
     return {"total": usage.total, "free": usage.free, "files": files}
 
@@ -246,23 +246,21 @@ def _ask_for_stacks(member: Path) -> None:
     from cluster.cli.running_member import is_held, mark_of
 
     log = member / "node.log"
-    try:
+    with contextlib.suppress(ClusterError, OSError):  # it has ended meanwhile, or is another user's
         if not is_held(str(member)) or not log.exists():
             return
-        end = log.stat().st_size
-        os.kill(mark_of(str(member)).pid, signal.SIGUSR2)
-    except (ClusterError, OSError):
-        return  # it has ended meanwhile, or is another user's
-    deadline = time.monotonic() + STACKS_TIMEOUT_S
-    while time.monotonic() < deadline:
         with log.open("rb") as lines:
-            lines.seek(end)
-            if b'"stacks"' in lines.read():
-                return
-        time.sleep(0.02)
+            lines.seek(0, os.SEEK_END)
+            os.kill(mark_of(str(member)).pid, signal.SIGUSR2)
+            deadline = time.monotonic() + STACKS_TIMEOUT_S
+            while time.monotonic() < deadline and b'"stacks"' not in lines.read():
+                time.sleep(0.02)
 
 
 def _end_of(path: Path) -> bytes:
-    with path.open("rb") as file:
-        file.seek(max(path.stat().st_size - LOG_BYTES_MAX, 0))
-        return file.read()
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - LOG_BYTES_MAX, 0))
+            return file.read()
+    except OSError as error:
+        return f"{path}: {error.strerror}\n".encode()

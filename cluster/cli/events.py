@@ -166,7 +166,7 @@ def logs_in(directory: Path, tail_bytes: int = 0, since: datetime = EPOCH) -> li
     folders = sorted(path for path in directory.glob("*") if path.is_dir())
     found = []
     for folder in [directory, *folders]:
-        if not any((folder / f"{name}{end}").exists() for name in LOG_NAMES for end in ("", ".1")):
+        if not any(os.path.exists(folder / f"{name}{end}") for name in LOG_NAMES for end in ("", ".1")):
             continue
         member_id = member_id_of(folder)
         read = EventLogs(str(folder), member_id).lines

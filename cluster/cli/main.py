@@ -178,6 +178,8 @@ def _run(arguments: Sequence[str]) -> int:
     except ClickException as error:
         return _report_usage(error)
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            return _fail(f"{error.filename}: {error.strerror}", 1)
         from cluster.node.memory import short_of_addresses
 
         if not (why := short_of_addresses()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shutil
 import tarfile
@@ -147,3 +148,21 @@ def test_a_directory_without_members_is_named_and_no_file_is_written(run, tmp_pa
         status, out, err = run("--dir", directory, "--out", tmp_path / "x.tar.gz")
         assert (status, out) == (1, "") and str(directory) in err
     assert not (tmp_path / "x.tar.gz").exists()
+
+
+def test_what_may_not_be_read_is_named_in_the_bundle_and_the_rest_is_there(run, tmp_path, monkeypatch):
+    """Root may read all; so the path says no here."""
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    opened = Path.open
+
+    def refusing(path, *arguments, **options):
+        if path == folder / "member-1" / "node.log":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refusing)
+    status, _, err = run("--dir", folder, "--out", tmp_path / "all.tar.gz")
+    assert (status, err) == (0, "")
+    found = contents(tmp_path / "all.tar.gz")
+    assert found["member-1/node.log"].endswith(b"/member-1/node.log: Permission denied\n")
+    assert b"starts" in found["member-0/node.log"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -125,3 +127,14 @@ def test_a_standard_stream_that_is_closed_is_like_one_of_nothing(line, status, s
     )
     assert (result.returncode, result.stdout) == (status, "")
     assert says in result.stderr and "Traceback" not in result.stderr
+
+
+def test_what_the_system_refuses_is_one_line_with_the_file(tmp_path, monkeypatch, capsys):
+    """As where a log belongs to another user; root may read all."""
+
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "exists", refused)
+    assert main(["events", "--dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"{tmp_path}: Permission denied\n"
