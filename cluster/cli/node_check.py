@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,25 +57,34 @@ def _described(key: str, config: NodeConfig, place: str) -> dict[str, Any]:
 def _problems(config: NodeConfig) -> list[str]:
     """What is right as a configuration, and yet lets no member start on this host."""
     from cluster.node.exposure import check_exposure
+    from cluster.node.machine import member_tls_of
+    from cluster.security.loading import load_security
     from cluster.service.service_loader import load_service
 
+    def ignore(*_: object) -> None:
+        """Nobody is refused, and no file changes, while it is loaded."""
+
     found = []
-    try:
-        check_exposure(config)
-    except ClusterError as error:
-        found.append(str(error))
-    for name in config.services:
+    steps: list[Callable[[], object]] = [
+        partial(check_exposure, config),
+        *(partial(load_service, name) for name in config.services),
+        partial(member_tls_of, config),
+        partial(load_security, config, ignore, ignore),
+    ]
+    for step in steps:
         try:
-            load_service(name)
+            step()
         except ClusterError as error:
             found.append(str(error))
-    tls = config.tls_files
-    files = {"authenticator_file": config.authenticator_file}
-    if tls is not None:
-        files |= {"tls_ca": tls.ca, "tls_certificate": tls.certificate, "tls_key": tls.key}
-    if config.authorisation and ":" not in config.authorisation:
-        files["authorisation"] = config.authorisation
-    for key, path in files.items():
-        if path and not os.access(path, os.R_OK):
-            found.append(f"{key} = {path}: cannot be read here")
+    folders = {"cluster_dir": config.cluster_path, "archive_dir": config.archive_path}
+    folders["driver_dir"] = config.driver_path
+    set_apart = {key: path for key, path in folders.items() if getattr(config, key)}
+    for key, path in ({"dir": config.path} | set_apart).items():
+        there = next(folder for folder in (path, *path.absolute().parents) if os.path.exists(folder))
+        if not there.is_dir():
+            found.append(f"{key} = {path}: {there} is no directory")
+        elif not os.access(there, os.W_OK | os.X_OK):
+            found.append(f"{key} = {path}: {there} cannot be written here")
+    if (file := config.standby_token_file) and not os.access(file, os.R_OK):
+        found.append(f"standby_token_file = {file}: cannot be read here")
     return found
