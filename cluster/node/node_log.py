@@ -135,9 +135,9 @@ class NodeLog:
         """What should not happen, and ends nothing."""
         self._logger.warning(event, **fields)
 
-    def asked(self, event: str, **fields: Any) -> None:
-        """The answer to a signal, whatever the level."""
-        self._unfiltered.info(event, **fields)
+    def asked(self, event: str, *, is_refused: bool = False, **fields: Any) -> None:
+        """The answer to a signal, whatever the level; that nothing was done is a warning."""
+        (self._unfiltered.warning if is_refused else self._unfiltered.info)(event, **fields)
 
     def often(self, event: str, why: str, now_ns: int) -> None:
         """From any thread: the first of a kind (but for numbers) that strangers cause, then how many more."""

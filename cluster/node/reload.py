@@ -24,7 +24,7 @@ def reload(
         found = read()
         config = running.reloaded(found)
     except ConfigurationError as error:
-        log.asked("the configuration stays as it was", why=str(error))
+        log.asked("the configuration stays as it was", is_refused=True, why=str(error))
         return running
     for part in parts:
         for name in RELOADABLE:

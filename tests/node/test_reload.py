@@ -81,6 +81,7 @@ def test_a_wrong_file_changes_nothing_and_the_log_says_why(tmp_path, text, why):
     member = Running(tmp_path, "")
     line = member.reload(text)
     assert line["event"] == "the configuration stays as it was" and why in line["why"]
+    assert line["level"] == "warning"
     assert member.context.session_timeout_ns == 10 * 10**9
 
 
