@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from cluster.errors import ClusterError, ConfigurationError
+from cluster.errors import ClusterError, ConfigurationError, TlsFailed
 from cluster.transport.certificates import CertificateFacts, member_name, read_certificate
 from cluster.transport.file_look import FileLook
 from cluster.transport.named_file import signature
@@ -105,8 +105,20 @@ class MemberTls(ServerTls):
 
     def _load_others(self) -> None:
         accepting = server_context(self._files, asks_certificate=True)
-        self._dialling = client_context(self._files)
-        self._accepting = accepting
+        dialling = client_context(self._files)
+        self._check_among_equals(accepting, dialling)
+        self._dialling, self._accepting = dialling, accepting
+
+    def _check_among_equals(self, accepting: ssl.SSLContext, dialling: ssl.SSLContext) -> None:
+        """Whether a member with the same authorities lets this one in, and is dialled by it."""
+        accepts = TlsSession(accepting, "this member")
+        dials = TlsSession(dialling, "this member", server_name=self._name)
+        try:
+            while not (dials.shake_hands() & accepts.shake_hands()):
+                accepts.feed(dials.take())
+                dials.feed(accepts.take())
+        except TlsFailed as error:
+            raise self._unfit(f"members with tls_ca = {self._files.ca} refuse it: {error}") from None
 
     def _check(self, facts: CertificateFacts) -> None:
         if facts.common_name != self._name or self._name not in facts.names:

@@ -113,7 +113,8 @@ def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tm
         await_that(lambda: "expected a certificate in PEM" in log.read_text(), "it is told")
         assert ask(tcp, 1, mine.trust) == [b"?"]
         new.issue(CertificateRequest.of_member(0, 0, ()), days=5)
-        for name in ("key", "certificate"):
+        old = TlsFiles(shutil.copy(files.ca, tmp_path / "old.pem"))
+        for name in ("ca", "key", "certificate"):
             shutil.copy(getattr(new.member(0), name), getattr(files, name))
 
         def is_new():
@@ -128,7 +129,7 @@ def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tm
         assert sum("its certificate ends soon" in json.dumps(event) for event in events) <= 1
         await_that(lambda: "its certificate ends soon" in log.read_text(), "14 days before")
         with pytest.raises(ClusterError):
-            ask(tcp, 1, mine.trust)
+            ask(tcp, 1, old)
 
 
 def test_the_principal_of_a_session_is_the_name_in_its_certificate_over_each_medium(

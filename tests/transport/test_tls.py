@@ -177,10 +177,17 @@ def test_sockets_speak_tls_13_alone_and_grpc_12_too(certificates, lead):
     assert spoken["grpc", "TLSv1.3"].startswith("TLS_")
 
 
-def test_what_a_member_shows_is_its_own_and_valid(certificates, others):
+def _own(files):
+    return files.certificate, files.key
+
+
+def test_what_a_member_shows_is_its_own_and_valid(certificates, others, tmp_path):
     wrong = {
         "expected member-1.cluster-0 as its common name": certificates.member(0),
         "and it is 20": others.expired(CertificateRequest.of_member(1, 0, ())),
+        "refuse it: the certificate of this member was issued by 'cluster cert": TlsFiles(
+            certificates.trust.ca, *_own(Certificates(tmp_path / "third").member(1))
+        ),
         "nowhere.pem: cannot be read": TlsFiles(certificates.trust.ca, "nowhere.pem", "nowhere.key"),
     }
     for text, files in wrong.items():
@@ -200,6 +207,8 @@ def test_new_files_are_taken_and_broken_ones_are_not(certificates, tmp_path, lea
     assert roundtrip(leader.endpoints["tcp"], mine.trust) == [b"hello"]
     new = Certificates(tmp_path / "new")
     issued = new.member(0)
+    old = TlsFiles(shutil.copy(mine.trust.ca, tmp_path / "old.pem"))
+    shutil.copy(new.trust.ca, mine.trust.ca)
     shutil.copy(issued.certificate, mine.folder / "member-0.pem")
     shutil.copy(issued.key, mine.folder / "member-0.key")
     assert tls.refresh()
@@ -207,7 +216,7 @@ def test_new_files_are_taken_and_broken_ones_are_not(certificates, tmp_path, lea
         leader.log.clear()
         assert roundtrip(leader.endpoints[medium], new.trust) == [b"hello"]
         with pytest.raises(TlsFailed):
-            ClusterClient.connect(leader.endpoints[medium], tls=mine.trust)
+            ClusterClient.connect(leader.endpoints[medium], tls=old)
 
 
 def test_the_name_of_a_member_is_that_of_its_cluster():
