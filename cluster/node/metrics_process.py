@@ -11,6 +11,7 @@ import socket
 import sys
 from collections.abc import Callable
 
+from cluster.errors import ConfigurationError, PortInUse
 from cluster.node.child import Child
 from cluster.node.config import NodeConfig
 from cluster.transport.endpoint import parse_endpoint
@@ -29,7 +30,10 @@ class MetricsProcess:
         command: list[str] = []
         descriptors: list[int] = []
         if address := config.metrics_address:
-            self._sock = bind_first(parse_endpoint(f"tcp:{address}"), poller.names, poller.open_socket)
+            try:
+                self._sock = bind_first(parse_endpoint(f"tcp:{address}"), poller.names, poller.open_socket)
+            except (PortInUse, ConfigurationError) as error:
+                raise type(error)(f"metrics_endpoint: {error}") from None
             self._sock.listen(BACKLOG)
             descriptors = [self._sock.fileno()]
             command = [sys.executable, "-m", "cluster.cli.metrics_process", str(descriptors[0])]

@@ -107,7 +107,7 @@ def bind_first(
         failure = error
     assert failure is not None, "an endpoint has one address at least"
     if failure.errno == errno.EADDRINUSE:
-        raise PortInUse(f"{endpoint}: the address is in use by another process")
+        raise PortInUse(f"{endpoint}: the address is in use already")
     raise ConfigurationError(f"{endpoint}: cannot listen there: {failure.strerror or failure}")
 
 

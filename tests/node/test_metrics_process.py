@@ -163,5 +163,5 @@ def test_with_tls_and_rights_it_answers_whom_they_let_read_and_nobody_in_the_cle
 def test_a_port_in_use_is_said_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         keys = keys_of(tmp_path, metrics_endpoint=f"127.0.0.1:{taken.getsockname()[1]}")
-        with pytest.raises(PortInUse, match="in use"):
+        with pytest.raises(PortInUse, match=r"metrics_endpoint: tcp:.* in use already"):
             ClusterNode.launch(**keys)
