@@ -63,9 +63,13 @@ def backup_query(
             "state": ClusterBackupState(state.get()).name,
             "logPosition": position.get(),
             "now": _time(now_ms),
-            "nextQuery": _time(deadline.get()),
+            "nextQuery": _time(deadline.get()) if deadline.get() > 0 else None,  # set when it is level
         }
-    print_result(as_json, described, "\n".join(f"{key}: {value}" for key, value in described.items()))
+    print_result(
+        as_json,
+        described,
+        "\n".join(f"{key}: {value}" for key, value in described.items() if value is not None),
+    )
 
 
 @app.command(

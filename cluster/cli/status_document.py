@@ -55,7 +55,8 @@ def status_document(
     judged = judge_members(seen.members, seen.member_count, now, committed)
     of_backups = judge_backups(seen.backups)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
-        word = UNAVAILABLE if of_backups else HEALTHY
+        runs = all(backup["isAlive"] for backup in seen.backups)
+        word = UNAVAILABLE if not runs else DEGRADED if of_backups else HEALTHY
         judged = judged._replace(verdict=word, messages=of_backups)
     elif of_backups:
         word = DEGRADED if judged.verdict == HEALTHY else judged.verdict

@@ -18,6 +18,7 @@ DISK_FREE_MIN = 1 << 30  # bytes, or a twentieth of the disk, or of a small one 
 REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
 CERTIFICATE_DAYS_MIN = 14
 CLOCK_OFFSET_MS_MIN = 500
+BACKUP_LAG_MAX = 64 << 20  # bytes, as of the alert ClusterBackupLags
 
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
 
@@ -98,12 +99,22 @@ def why_not_ready(member: Member) -> list[str]:
 
 def judge_backups(backups: Sequence[Member]) -> list[Finding]:
     """What is to be said of backups and standbys; they have no part in what the members can do."""
-    fix = "Start it: cluster backup --config FILE."
-    return [
-        Finding("backup-not-running", WARNING, None, f"the backup in {backup['dir']} does not run", fix)
-        for backup in backups
-        if not backup["isAlive"]
-    ]
+    return [finding for backup in backups for finding in _about_backup(backup)]
+
+
+def _about_backup(backup: Member) -> list[Finding]:
+    who = f"the backup in {backup['dir']}"
+    if not backup["isAlive"]:
+        fix = "Start it: cluster backup --config FILE."
+        return [Finding("backup-not-running", WARNING, None, f"{who} does not run", fix)]
+    if backup.get("backupState") == "RESET_BACKUP":
+        text = f"{who} has lost its member, and asks another one after a pause (cool_down_interval)"
+        return [Finding("backup-interrupted", WARNING, None, text, f"See {backup['dir']}/backup.log.")]
+    if (lag := backup.get("lag") or 0) >= BACKUP_LAG_MAX:
+        text = f"{who} lacks {lag:,} bytes of what the members have committed"
+        fix = "Wait while it fetches them; if it falls further behind, see its disk and its network."
+        return [Finding("backup-lags", WARNING, None, text, fix)]
+    return []
 
 
 def _leader(members: Sequence[Member]) -> Member | None:

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -249,3 +250,20 @@ def test_a_backup_that_does_not_run_makes_no_verdict_better(monkeypatch, of_memb
 
     assert made["verdict"] == of_all
     assert [message["name"] for message in made["messages"]] == ["backup-not-running"]
+
+
+@pytest.mark.parametrize(
+    ("how", "word", "names"),
+    [
+        ({"backupState": "BACKING_UP", "lag": 1 << 20}, "healthy", []),
+        ({"backupState": "LIVE_LOG_REPLAY", "lag": 64 << 20}, "degraded", ["backup-lags"]),
+        ({"backupState": "RESET_BACKUP", "lag": 64 << 20}, "degraded", ["backup-interrupted"]),
+        ({"isAlive": False}, "unavailable", ["backup-not-running"]),
+    ],
+)
+def test_a_backup_is_healthy_while_it_keeps_up(monkeypatch, how, word, names):
+    backup = {"isAlive": True, "dir": "backup", "lag": None} | how
+    seen = SimpleNamespace(members=[], backups=[backup], member_count=0, cluster_id=0, identity=None)
+    monkeypatch.setattr(status_document, "_seen", lambda *_: seen)
+    made = status_document.status_document(Path("backup"))
+    assert (made["verdict"], [message["name"] for message in made["messages"]]) == (word, names)
