@@ -174,20 +174,25 @@ def _restart(member: _Member, committed: int, timeout_s: float) -> None:
     """Until its new process has all that was committed before. Raises TimedOut when that takes too long."""
     asked_s = time.monotonic()
     member.ask()
-    while not _is_level(member, asked_s, committed):
+    while why := _why_not_level(member, asked_s, committed):
         if time.monotonic() > asked_s + timeout_s:
-            raise TimedOut(f"{member.name}: not level again within {timeout_s:g} s; its node.log says why")
+            raise TimedOut(f"{member.name}: not level again within {timeout_s:g} s: {why}; see its node.log")
         time.sleep(POLL_S)
 
 
-def _is_level(member: _Member, asked_s: float, committed: int) -> bool:
-    """Whether it is another process than the one that was asked, and has what was committed."""
+def _why_not_level(member: _Member, asked_s: float, committed: int) -> str:
+    """Empty once it is another process than the one that was asked, and has what was committed."""
     from cluster.reader.standing import said_of_itself
 
     since_ms = (time.monotonic() - asked_s) * 1000
     try:
         status = member.status()
-    except ClusterError:
-        return False
-    is_another = said_of_itself(status.standing).get("uptimeMs", since_ms) < since_ms
-    return is_another and status.leader_member_id >= 0 and status.commit_position >= committed
+    except ClusterError as error:
+        return f"its supervisor has to start it again ({error})"
+    if said_of_itself(status.standing).get("uptimeMs", since_ms) >= since_ms:
+        return "it has not ended"
+    if status.leader_member_id < 0:
+        return "it follows no leader"
+    if status.commit_position < committed:
+        return f"it has {status.commit_position:,} of {committed:,} bytes of committed log"
+    return ""
