@@ -237,7 +237,7 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
     service_lag = member.get("serviceLag")
     if service_lag and _lags({"at": member["commitPosition"] - service_lag}, "at", committed_before):
         text = f"a service of {who} lags by {service_lag:,} bytes"
-        fix = "Find what its callbacks wait for: cluster tool errors, or USR2 for its stacks."
+        fix = "Find what its callbacks wait for, or why its process ends: node.log, cluster tool errors."
         messages.append(Finding("service-lags", WARNING, member_id, text, fix))
     if errors := member.get("errors"):
         text = f"{who} has counted {errors:,} error{'s' * (errors != 1)} since its start"

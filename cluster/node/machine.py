@@ -171,7 +171,8 @@ class Machine:
     def open_service_process(self, service_id: int) -> ChildProcess:
         driver_directory = str(self._config.driver_path)
         command = command_of(driver_directory, service_id, self._config.service_modes[service_id])
-        return open_process(service_id, driver_directory, self.poller, command, self.on_event)
+        tell, warn = self.on_event, self.on_warning
+        return open_process(service_id, driver_directory, self.poller, command, tell, warn)
 
     def fetch_recordings(
         self, endpoint: str, recording_ids: Sequence[int]

@@ -156,7 +156,7 @@ class ClusterNode:
             self.log.warning("strangers get less than was configured", why=told)
         self._poller = Poller(Names(on_event=self.log.info))
         self._opened.callback(self._poller.close)
-        self._metrics = MetricsProcess(config, self._poller, self.log.info)
+        self._metrics = MetricsProcess(config, self._poller, self.log.warning)
         self._opened.callback(self._metrics.close)
         self._runner = AgentRunner(
             self,

@@ -57,10 +57,14 @@ def open_process(
     poller: Poller,
     command: Sequence[str],
     tell: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> ChildProcess:
-    """Of this machine; an empty ``command`` starts nothing. Raises PortInUse, ConfigurationError."""
+    """Of this machine; an empty ``command`` starts nothing. ``warn`` hears how a process has ended.
+
+    Raises PortInUse, ConfigurationError.
+    """
     endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
-    child = Child(f"service {service_id}", command, tell)
+    child = Child(f"service {service_id}", command, warn)
     return ChildProcess(service_id, endpoint, poller, child, tell)
 
 

@@ -57,7 +57,8 @@ class HostedServices:
     def _open_process(self, service_id: int) -> ChildProcess:
         driver_directory = f"{self._config.path}/driver"
         command = command_of(driver_directory, service_id, self._settings.service_modes[service_id])
-        return open_process(service_id, driver_directory, self._poller, command, self._log.info)
+        tell, warn = self._log.info, self._log.warning
+        return open_process(service_id, driver_directory, self._poller, command, tell, warn)
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Turn the services. Raises LogDamaged, StorageError, AgentTermination."""

@@ -56,13 +56,13 @@ def test_a_service_that_forked_and_died_is_started_again_though_its_fork_holds_t
 ):
     hello = link_frame(ServiceHello(0, 1, SERVICE_LINK_VERSION)) if is_greeted else b""
     command = [sys.executable, "-S", "-c", FORKS_AND_DIES, socket_path(str(tmp_path), 0), hello.hex()]
-    poller, events, told = Poller(), Events(), []
-    process = open_process(0, str(tmp_path), poller, command, told.append)
+    poller, events, told, warned = Poller(), Events(), [], []
+    process = open_process(0, str(tmp_path), poller, command, told.append, warned.append)
 
     def is_started_again():
         poller.wait(0)
         process.do_work(time.monotonic_ns(), events, is_receiving=True)
-        ends = sum("was ended by signal 9" in line for line in told)
+        ends = sum("was ended by signal 9" in line for line in warned)
         return ends >= 2 and (events.lost >= 2 or not is_greeted)
 
     try:
