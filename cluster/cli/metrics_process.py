@@ -144,7 +144,9 @@ class MetricsPages:
         return metrics_text(self._look(), facts, limits, pid, accept, has_all=has_all)
 
     def _status(self, credentials: bytes) -> Page:
-        document = status_document(self._directory, shown=Shown(credentials, self._config.tls_files))
+        shown = Shown(credentials, self._config.tls_files)
+        known = self._config.tcp_ingress_endpoints or self._config.ingress_endpoints
+        document = status_document(self._directory, known, shown)
         return json.dumps(document, indent=1).encode() + b"\n", "application/json"
 
 

@@ -34,6 +34,7 @@ def status_document(
 ) -> dict[str, Any]:
     """Look at the members in a directory, at endpoints or of a real Aeron Cluster, and judge them.
 
+    ``endpoints`` beside a directory are those of all members, for when the member in it does not say them.
     Members that are asked are ``shown`` who asks. Looks twice where somebody lags: who has by then what was
     committed before does not. ``committed_before`` is of a look a moment ago: this is the second one then.
     Raises ClusterError.
@@ -42,16 +43,14 @@ def status_document(
     committed = committed_before
     if committed is None:
         committed = _newest(seen.members or seen.backups, "commitPosition") or 0
-    is_first = committed_before is None
+    is_first, afar = committed_before is None, endpoints if directory is None else None
     if is_first and any(member["isAlive"] and _is_short_of(member, committed) for member in seen.members):
         time.sleep(SECOND_LOOK_S)
         seen = _seen(directory, endpoints, shown, aeron)
     now = datetime.now(UTC)
     for member in seen.members:
         _add_outlook(member, committed)
-    with_missing_entries(
-        seen.members, committed, now, lambda: _log_of(seen.members, committed, endpoints, aeron)
-    )
+    with_missing_entries(seen.members, committed, now, lambda: _log_of(seen.members, committed, afar, aeron))
     judged = judge_members(seen.members, seen.member_count, now, committed)
     of_backups = judge_backups(seen.backups)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
@@ -196,16 +195,16 @@ class _Seen:
 
 def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: AeronPlace | None) -> _Seen:
     from cluster.cli.top import with_lag
+    from cluster.transport.endpoint import parse_endpoints
 
     seen = _Seen()
     known: dict[int, Endpoint] = {}
     if aeron is not None:
         _survey(aeron, seen)
-    elif endpoints is not None:
-        known = members_at(endpoints)
+    elif directory is None:
+        known = members_at(endpoints or "")
     else:
-        assert directory is not None
-        known = _look_in(directory, seen, shown)
+        known = _look_in(directory, seen, shown) or ({} if endpoints is None else parse_endpoints(endpoints))
         seen.members = _without_copies(seen.members)
     here = {member["memberId"] for member in seen.members}
     _ask({id_: endpoint for id_, endpoint in known.items() if id_ not in here}, here, seen, shown)

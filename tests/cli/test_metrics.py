@@ -11,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.cli import status_document
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.metrics import OF_MEMBER, metrics_text
 from cluster.cli.metrics_process import MetricsPages
@@ -28,6 +29,7 @@ from cluster.security.reader_admission import ReaderAdmission
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
+from tests.cli.answers import ANSWER
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "monitoring.md").read_text()
@@ -129,6 +131,23 @@ def test_status_is_the_document_of_the_command(member):
     assert (document["v"], document["verdict"], document["cluster"]["leader"]) == (1, "healthy", 0)
     assert response.content_type == "application/json"
     assert get(pages_of(directory), "/nothing").status == 404
+
+
+def test_status_asks_the_others_though_the_member_beside_says_nothing(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(
+        status_document,
+        "ask_members",
+        lambda known, _: asked.update(known) or {1: ANSWER.replace(member_id=1)},
+    )
+    write_member(tmp_path / "m", a_log(5))
+    members = [f"{i},127.0.0.1:90{i}0,127.0.0.1:90{i}2,a:3,a:4,a:5" for i in range(2)]
+    document = json.loads(get(pages_of(tmp_path / "m", members=members), "/status").body)
+    assert [(member["memberId"], member["isAlive"]) for member in document["members"]] == [
+        (0, False),
+        (1, True),
+    ]
+    assert [str(endpoint) for endpoint in asked.values()] == ["tcp:127.0.0.1:9011"]
 
 
 def test_where_rights_are_on_it_takes_the_right_to_read_and_probes_learn_no_reasons(member, tmp_path):

@@ -272,7 +272,7 @@ def test_the_mark_file_of_a_member_is_read_once(run, tmp_path, monkeypatch):
 def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeypatch):
     def look(standing):
         monkeypatch.setattr(status_document, "ask_members", lambda *_: {0: ANSWER.replace(standing=standing)})
-        [member] = status_document.status_document(Path("nowhere"), "127.0.0.1:9000")["members"]
+        [member] = status_document.status_document(None, "127.0.0.1:9000")["members"]
         return member
 
     member = look(standing_text({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
