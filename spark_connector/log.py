@@ -286,17 +286,20 @@ class SourceLog:
         if self._options.cluster_dirs is None:
             self._idle_until = time.monotonic() + IDLE_INTERVAL_S
 
-    def check_not_beyond(self, position: int, tip: int) -> None:
-        """Raise DataLoss when the log ends before ``position``, also after some time to catch up."""
-        if position <= tip or position <= self._reader.end_position():
-            self._behind_since = None
-            return
-        if self._reader.is_live:
+    def check_not_beyond(self, position: int, tip: int, *, waits: bool = False) -> None:
+        """Raise DataLoss when the log ends before ``position``, also after some time to catch up.
+
+        That time passes from call to call, or, where this ``waits``, in this one.
+        """
+        while position > tip and position > self._reader.end_position():
             now = time.monotonic()
             self._behind_since = self._behind_since or now
-            if now - self._behind_since < BEHIND_TIMEOUT_S:
+            if not self._reader.is_live or now - self._behind_since >= BEHIND_TIMEOUT_S:
+                raise DataLoss(
+                    f"the checkpoint stands at position {position} of cluster {self.cluster}, but that log "
+                    f"ends at {tip}; entries were lost, or this is an older copy of it"
+                )
+            if not waits:
                 return
-        raise DataLoss(
-            f"the checkpoint stands at position {position} of cluster {self.cluster}, but that log ends at "
-            f"{tip}; entries were lost, or this is an older copy of it"
-        )
+            time.sleep(IDLE_INTERVAL_S)
+        self._behind_since = None

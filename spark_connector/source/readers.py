@@ -150,12 +150,12 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_cluster(last, log.cluster)
         tip = self._tip(log)
         self._latest = tip, last.position
+        if tip <= last.position:
+            log.check_not_beyond(last.position, tip, waits=self._available_now is not None)
+            log.rest()
         if self._available_now is not None and last.position >= self._available_now:
             self._report(last.position)  # Spark commits no last batch of such a query, and ends its process
             self.stop()
-        if tip <= last.position:
-            log.check_not_beyond(last.position, tip)
-            log.rest()
         return tip
 
     def advance(self, start: dict[str, Any], tip: int, room: Room, among: int = 1) -> dict[str, Any]:

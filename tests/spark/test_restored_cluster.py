@@ -1,5 +1,6 @@
 """Checkpoints, tokens and tables of what a log was before its cluster was restored to an earlier position."""
 
+import itertools
 import json
 
 import pytest
@@ -73,6 +74,34 @@ def test_offsets_of_releases_that_wrote_no_term_still_open(logs):
     for offset in offsets_of(old, 3):
         offset.pop("term", None)
         assert stream(restored).latestOffset(offset, ALL)["position"] == restored.position
+
+
+def test_a_query_with_available_now_does_not_end_well_behind_the_checkpoint(live, monkeypatch):
+    """delta-io/delta PR 1431: such a query took an end before its start, and saw nothing wrong.
+
+    It looks once, so that it waits in that look for a member that lags.
+    """
+    clock = itertools.count(100.0, 3.0)
+    monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
+    reported, naps = [], []
+    monkeypatch.setattr("spark_connector.log.time.sleep", naps.append)
+    reader = stream(live)
+    monkeypatch.setattr(reader, "_report", reported.append)
+    ahead = {**reader.initialOffset(), "position": live.position + 4096}
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLoss, match="ends at"):
+        reader.latestOffset(ahead, ALL)
+    assert len([nap for nap in naps if nap > 0]) > 2 and not reported
+
+    def catch_up(seconds):
+        if seconds:
+            live.messages(live.session_id, [b"x" * 4096])
+            live.commit()
+
+    monkeypatch.setattr("spark_connector.log.time.sleep", catch_up)
+    reader = stream(live)
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(ahead, ALL) is ahead, "the next run reads what has come meanwhile"
 
 
 def test_an_option_that_names_a_place_of_the_other_history_is_refused(logs):

@@ -575,7 +575,10 @@ def test_a_query_with_available_now_reports_where_it_ends_though_spark_commits_n
     reader = ClusterStreamReader(SimpleNamespace(consumer_group="group"), ())
     reader._reports = SimpleNamespace(reached=said.append, close=lambda: said.append("closed"))
     reader._log = SimpleNamespace(
-        cluster="0:1:2", committed_end=lambda: 1920, check_not_beyond=lambda *_: None, rest=lambda: None
+        cluster="0:1:2",
+        committed_end=lambda: 1920,
+        check_not_beyond=lambda *_, **__: None,
+        rest=lambda: None,
     )
     reader.prepareForTriggerAvailableNow()
     reader.look(Offset("0:1:2", 960).to_json())
