@@ -83,6 +83,22 @@ def test_where_the_log_begins_behind_the_only_whole_snapshot_the_start_is_refuse
     assert "DataLoss" in member.death
 
 
+@pytest.mark.parametrize("lost", ["recording.log", "all of the cluster folder"])
+def test_a_member_alone_begins_no_new_log_beside_one_that_its_recording_log_does_not_name(lost):
+    """ZOOKEEPER-2325: a server whose snapshots were missing began with an empty tree."""
+    cluster = a_busy_cluster(members=1, messages=3)
+    [member] = cluster.members
+    member.kill()
+    before = member.files.open("member/archive/0-0.rec").pread(1 << 16, 0)
+    for name in member.files.list_directory("member/cluster"):
+        if lost in (name, "all of the cluster folder"):
+            member.files.unlink(f"member/cluster/{name}")
+    for _ in range(2):  # what a first start orphans the next one removes
+        member.start()
+        assert "LogDamaged: member/cluster/recording.log at offset 0: it has no entries" in member.death
+    assert member.files.open("member/archive/0-0.rec").pread(1 << 16, 0) == before
+
+
 def test_a_snapshot_that_is_newer_than_the_log_stands_for_the_log_before_it():
     cluster = a_busy_cluster()
     position = take_snapshot(cluster)

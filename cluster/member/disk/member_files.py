@@ -154,8 +154,7 @@ def open_files(
         try:
             found = opened()
             try:
-                if not is_alone:
-                    _check_log_is_known(found)
+                _check_log_is_known(found)
             except LogDamaged:
                 found.recording_log.close()
                 found.node_state.close()
