@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -119,22 +119,12 @@ def _aside(file: str) -> Iterator[tuple[FileSystem, str]]:
 
     Raises StorageError, also for a folder in the place of ``file``.
     """
-    from pyarrow.fs import FileType
-
-    from cluster.reader.file_systems import file_system_of, masked
+    from cluster.reader.file_systems import file_system_of, masked, written_aside
 
     file_system, path = file_system_of(file)
-    aside = f"{path}.tmp"
-    delete: Callable[[str], None] = file_system.delete_file
     try:
-        yield file_system, aside
-        file_system.move(aside, path)
-    except BaseException as error:
-        with suppress(OSError):
-            if file_system.get_file_info(aside).type is FileType.Directory:
-                delete = file_system.delete_dir
-            delete(aside)
-        if isinstance(error, OSError):
-            what = "writing failed" if error.errno is not None else f"writing failed: {error}"
-            raise StorageError(masked(file), error.errno, what) from error
-        raise
+        with written_aside(file_system, path) as aside:
+            yield file_system, aside
+    except OSError as error:
+        what = "writing failed" if error.errno is not None else f"writing failed: {error}"
+        raise StorageError(masked(file), error.errno, what) from error

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, StorageError
 from cluster.protocol.token import identity_text, is_one_log, other_history
 from cluster.reader.arguments import Selection
-from cluster.reader.file_systems import file_system_of, masked
+from cluster.reader.file_systems import file_system_of, masked, written_aside
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -180,7 +180,8 @@ class ExportedLog:
     def append(self, reader: LogReader) -> Iterator[ExportedFile]:
         """Write what is committed and in no file, each once it is there.
 
-        Raises ConfigurationError (another log), LogPurged, LogDamaged, StorageError.
+        Raises ConfigurationError (another log, or another export beside this one), LogPurged, LogDamaged,
+        StorageError.
         """
         end, identity = reader.commit_position(), reader.identity
         if identity is None:
@@ -205,7 +206,7 @@ class ExportedLog:
             begin = until
 
     def _write(self, reader: LogReader, cluster: str, begin: int, end: int) -> ExportedFile:
-        """Write aside, then rename."""
+        """Write aside, then rename. Raises as ``append``, and ConfigurationError where others write, too."""
         path = f"{self._folder}/{begin:020}-{end:020}.parquet"
         about = {
             "cluster": cluster,
@@ -215,13 +216,18 @@ class ExportedLog:
             "termLength": reader.term_length,
             "timeUnit": reader.time_unit.name,
         }
-        aside = f"{path}.tmp"
         try:
             self._file_system.create_dir(self._folder, recursive=True)
-            with self._file_system.open_output_stream(aside) as out:
-                _write_rows(out, about, reader.batches(begin, end, is_committed=True))
-            self._sync(aside)
-            self._file_system.move(aside, path)
+            with written_aside(self._file_system, path) as aside:
+                with self._file_system.open_output_stream(aside) as out:
+                    _write_rows(out, about, reader.batches(begin, end, is_committed=True))
+                self._sync(aside)
+                self.look()
+                if self.files and self.end_position != begin:
+                    raise ConfigurationError(
+                        f"{self.where} has files up to position {self.end_position} now, and had them up to "
+                        f"{begin}: another export writes there; expected one at a time"
+                    )
             self._sync(self._folder)
         except OSError as error:
             raise StorageError(path, error.errno, f"writing failed: {error}") from error

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
@@ -43,3 +46,23 @@ def file_system_of(where: str) -> tuple[FileSystem, str]:
             f"abfs, hdfs): {why}"
         ) from None  # its text has the credentials
     return file_system, path.rstrip("/")
+
+
+@contextmanager
+def written_aside(file_system: FileSystem, path: str) -> Iterator[str]:
+    """Where to write what becomes ``path`` in the end, and nobody else writes; nothing is left of it where
+    that fails.
+    """
+    from pyarrow.fs import FileType
+
+    aside = f"{path}.{token_hex(4)}.tmp"
+    delete: Callable[[str], None] = file_system.delete_file
+    try:
+        yield aside
+        file_system.move(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            if file_system.get_file_info(aside).type is FileType.Directory:
+                delete = file_system.delete_dir
+            delete(aside)
+        raise

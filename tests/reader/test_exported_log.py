@@ -93,6 +93,30 @@ def test_files_and_row_groups_are_no_larger_than_they_should_and_cut_between_ent
     assert entries(live, export_dir=folder) == before
 
 
+def test_of_two_exports_at_once_one_is_refused_and_what_is_published_is_whole(live, folder, monkeypatch):
+    """awslabs/aws-build-accumulator PR 36: two that shared a temporary file published a torn one."""
+    monkeypatch.setattr(exporting, "ROW_GROUP_BYTES", 1)
+    write, first, second = exporting._write_rows, ExportedLog(folder), ExportedLog(folder)
+    is_begun = []
+
+    def with_another_in_the_middle(out, about, batches):
+        def parted():
+            yield next(batches)
+            if not is_begun:
+                is_begun.append(True)
+                with reader(live) as opened:
+                    assert len(list(second.append(opened))) == 1
+            yield from batches
+
+        write(out, about, parted())
+
+    monkeypatch.setattr(exporting, "_write_rows", with_another_in_the_middle)
+    with reader(live) as opened, pytest.raises(ConfigurationError, match="another export writes there"):
+        list(first.append(opened))
+    (path,) = Path(folder).iterdir()
+    assert pq.read_table(path).num_rows == len(entries(live))
+
+
 @pytest.fixture(params=["a path", "a URI", "an object store"])
 def where(request, folder):
     """The same folder here, and one that is no folder of any host."""
