@@ -16,6 +16,7 @@ from cluster.errors import ClusterError, TimedOut
 from cluster.protocol.consumer import Consumer
 
 REPORT_INTERVAL_S = 5.0  # between two reports; each is two entries of the log
+REPEAT_INTERVAL_S = 3600.0  # between two of the same position: who has nothing new to say is not silent
 LAST_REPORT_S = 5.0  # how long ``close`` waits for the last one
 
 
@@ -44,6 +45,7 @@ class GroupReports:
         self._changed = threading.Condition()
         self._reporting = threading.Lock()
         self._position: int | None = None  # not reported yet
+        self._reported: int | None = None  # last
         self._is_due = False
         self._is_closed = False
         self._failure: ClusterError | None = None  # of the last attempt
@@ -55,6 +57,14 @@ class GroupReports:
             self._position = position
             self._is_due = True
             self._changed.notify()
+        self._start(position)
+
+    def found(self, position: int) -> None:
+        """The group is at ``position``, which a reader reported before this one."""
+        self._reported = position
+        self._start(position)
+
+    def _start(self, position: int) -> None:
         if self._thread is None:
             thread = threading.Thread(target=self._run, name="consumer group", daemon=True)
             try:
@@ -69,12 +79,15 @@ class GroupReports:
             position = self._position
             if position is None:
                 return
-            consumer = Consumer(self._group, position)
-            ClusterClient.connect(self._endpoints, consumer=consumer, **self._settings).close()
+            self._send(position)
             with self._changed:
-                self._failure = None
+                self._failure, self._reported = None, position
                 if self._position == position:
                     self._position = None
+
+    def _send(self, position: int) -> None:
+        consumer = Consumer(self._group, position)
+        ClusterClient.connect(self._endpoints, consumer=consumer, **self._settings).close()
 
     def close(self) -> ClusterError | None:
         """Make the last report; why there is none, after ``LAST_REPORT_S`` at the latest."""
@@ -84,18 +97,21 @@ class GroupReports:
             self._changed.notify()
         if self._thread is not None:
             self._thread.join(LAST_REPORT_S)
-            if self._thread.is_alive():
+            if self._thread.is_alive() and self._position is not None:
                 return TimedOut(f"consumer group {self._group} is not reported within {LAST_REPORT_S:g} s")
         return self._failure
 
     def _run(self) -> None:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_due or self._is_closed)
-                if not self._is_due:
+                self._changed.wait_for(lambda: self._is_due or self._is_closed, REPEAT_INTERVAL_S)
+                is_due, self._is_due = self._is_due, False
+                if self._is_closed and not is_due:
                     return
-                self._is_due = False
-            self._try_report()
+            if is_due or self._position is not None:
+                self._try_report()
+            else:
+                self._repeat()
             with self._changed:
                 self._changed.wait_for(lambda: self._is_closed, self._interval_s)
 
@@ -105,6 +121,12 @@ class GroupReports:
             self.report()
         except Exception as error:  # no thread, no memory, no descriptor: the next report may find them
             self._fail(position, error)
+
+    def _repeat(self) -> None:
+        """What fails is told by the next report. Where another reader has gone on, this one is refused."""
+        with contextlib.suppress(Exception), self._reporting:
+            if self._reported is not None:
+                self._send(self._reported)
 
     def _fail(self, position: int | None, error: Exception) -> None:
         is_first = self._failure is None

@@ -32,7 +32,9 @@ class ReaderGroup:
         if self._position is None:
             with closing(RemoteLog(self._endpoints, entry_filter=REPORTS, **self._options)) as log:
                 found = reported_groups(log).get(self.name)
-            self._position = None if found is None else found.position
+            if found is not None:
+                self._position = found.position
+                self._reports.found(found.position)
         return self._position
 
     def processed(self, position: int) -> None:

@@ -3,6 +3,7 @@
 import threading
 
 from cluster.client.cluster_client import ClusterClient
+from cluster.reader import group_reports
 from cluster.reader.group_reports import GroupReports
 
 
@@ -65,3 +66,30 @@ def test_a_listener_that_raises_and_a_thread_that_is_not_to_be_had_end_no_report
     monkeypatch.setattr(ClusterClient, "connect", refuse)
     reports.reached(64)
     assert "no more threads" in str(reports.close())
+
+
+def test_a_reader_that_is_open_and_has_nothing_new_is_not_silent(monkeypatch):
+    """KAFKA-4682: offsets of a group expired while its consumers were there, and had nothing to commit."""
+    asked, told = [], []
+
+    class Session:
+        def __init__(self, endpoints, *, consumer):
+            asked.append(consumer.position)
+            if len(asked) % 2:
+                raise RuntimeError("no leader just now")
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(ClusterClient, "connect", Session)
+    monkeypatch.setattr(group_reports, "REPEAT_INTERVAL_S", 0.001)
+    reports = GroupReports("billing", "0=nowhere:1", told.append, interval_s=0.001)
+    reports.found(64)
+    while len(asked) < 4:
+        pass
+    reports.reached(128)
+    while asked.count(128) < 4:
+        pass
+    assert reports.close() is None
+    assert asked == sorted(asked) and set(asked) == {64, 128}
+    assert len(told) <= 1, "of the new position alone"
