@@ -82,22 +82,25 @@ def _is_within(entry: CatalogEntry, base: int) -> bool:
     return descriptor.stop_position == NULL_POSITION or base <= descriptor.stop_position
 
 
-def purge_log(archive: Archive, recording_log: RecordingLog, position: int) -> tuple[int, int]:
-    """Drop segments before ``position``, one's start; the log's start before and now. Raises ClusterError."""
+def purge_log(
+    archive: Archive, recording_log: RecordingLog, position: int, snapshot_position: int | None
+) -> tuple[int, int]:
+    """Drop segments before ``position``, one's start, which a whole snapshot stands for; the log's start
+    before and now. Raises ClusterError.
+    """
     term = recording_log.find_last_term()
     if term is None or not archive.has_recording(term.recording_id):
         raise ClusterError(f"{recording_log.path}: there is no log")
     recording = archive.recording(term.recording_id)
     start = recording.start_position
-    latest = recording_log.latest_snapshot()
-    if latest is None:
+    if snapshot_position is None:
         raise ClusterError(f"the log from {start} on is needed: there is no snapshot to start from")
-    limit = recording.base_of(min(latest.log_position, recording.append_position))
+    limit = recording.base_of(min(snapshot_position, recording.append_position))
     base = recording.base_of(max(min(position, limit), start))
     if position < 0 or position > limit or (position != base and position != start):
         raise ClusterError(
             f"cannot purge to {position}: the log begins at {start}, its last snapshot is at "
-            f"{latest.log_position}, segments are of {recording.segment_length} bytes; the nearest is {base}"
+            f"{snapshot_position}, segments are of {recording.segment_length} bytes; the nearest is {base}"
         )
     return start, recording.purge_to(position)
 

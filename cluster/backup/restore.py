@@ -11,7 +11,7 @@ know what a member has voted for since. So the new cluster is of another generat
 end of the log: the same on each host, and none that the old members count.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from os import PathLike
 from typing import NamedTuple
@@ -29,7 +29,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
 from cluster.log.scan import last_message_end
 from cluster.member.disk.recovery import drop_orphans
-from cluster.member.disk.snapshots import read_snapshot
+from cluster.member.disk.snapshots import check_newest
 from cluster.protocol.catalog import CATALOG_FILE_NAME, parse_segment_file_name
 from cluster.protocol.identity import ClusterIdentity, generation_of
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
@@ -208,8 +208,7 @@ def _check(archive: Archive, recording_log: RecordingLog, recording: Recording) 
     if (damage := archive.find_damage(recording.recording_id)) is not None:
         raise damage.error
     snapshots = SnapshotArchive(archive, term_length=recording.term_length, mtu=recording.mtu)
-    for newest in _sets(recording_log):
-        read_snapshot(snapshots, newest)
+    if (newest := check_newest(recording_log, snapshots)) is not None:
         return newest[0]
     if recording.start_position > 0:
         raise ConfigurationError(
@@ -217,18 +216,6 @@ def _check(archive: Archive, recording_log: RecordingLog, recording: Recording) 
             f"{recording.append_position}: choose a later --to-position"
         )
     return None
-
-
-def _sets(recording_log: RecordingLog) -> Iterator[tuple[RecordingLogEntry, ...]]:
-    """Snapshots, newest first, however many services they are of."""
-    newest = recording_log.latest_snapshot()
-    if newest is not None:
-        services = [
-            entry.service_id
-            for entry in recording_log.entries
-            if entry.entry_type is SNAPSHOT and entry.log_position == newest.log_position
-        ]
-        yield from recording_log.snapshot_sets(max(services) + 1)
 
 
 def _promise(files: Files, cluster: str, candidate_term_id: int, log_position: int, now_ms: int) -> None:

@@ -27,7 +27,7 @@ from cluster.cli import aeron_text, tables
 from cluster.cli.members import AnyMemberDirectory, own_directory
 from cluster.cli.verbs import AsJson, Verb, Verbs, example, print_result
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, StorageError
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageError
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import headers
 from cluster.protocol.catalog import NULL_POSITION, CatalogEntry
@@ -262,10 +262,31 @@ def purge(
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
     with closing(Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)) as archive:
+        recording_log = RecordingLog.open(cluster, files=files)
+        snapshot_position = _whole_snapshot(archive, recording_log)
         _confirm(f"delete the log before {position} for good?", yes)
-        start, begin = purge_log(archive, RecordingLog.open(cluster, files=files), position)
+        start, begin = purge_log(archive, recording_log, position, snapshot_position)
     done = {"oldStartPosition": start, "startPosition": begin}
     print_result(as_json, done, f"the log began at {start}, it begins at {begin}")
+
+
+def _whole_snapshot(archive: Archive, recording_log: RecordingLog) -> int | None:
+    """Log position of the newest snapshot; None without one. Raises ClusterError where it is not whole."""
+    from cluster.archive.snapshot_archive import SnapshotArchive
+    from cluster.member.disk.snapshots import check_newest
+
+    term = recording_log.find_last_term()
+    if term is None or not archive.has_recording(term.recording_id):
+        return None
+    log = archive.recording(term.recording_id)
+    try:
+        newest = check_newest(
+            recording_log, SnapshotArchive(archive, term_length=log.term_length, mtu=log.mtu)
+        )
+    except (LogDamaged, RemoteProtocolError) as damage:
+        what = "the log is needed: its last snapshot is damaged"
+        raise ClusterError(f"{what} (cluster tool invalidate-latest-snapshot): {damage}") from None
+    return None if newest is None else newest[0].log_position
 
 
 def _mark_verb(state: RecordingState, text: str) -> None:

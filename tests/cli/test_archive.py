@@ -12,6 +12,10 @@ import pytest
 
 from cluster.archive import Archive
 from cluster.archive.files import OsFile
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.consensus.module_snapshot import CONSENSUS_MODULE_TYPE_ID, SnapshotPlace
+from cluster.protocol import streams
+from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
 from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
 from tests.archive.members import Member, live_counters, write_member
 from tests.cli.conftest import Run
@@ -378,13 +382,25 @@ def test_help_has_an_example(run, command):
 
 
 def purgeable(tmp_path: Path, snapshot_at: int | None) -> tuple[Path, LogWriter]:
-    """A stopped member with several segments of log, and an entry of a snapshot at the position."""
+    """A stopped member with several segments of log, and a snapshot at the position: recordings 1 and 2."""
     log = a_log(800)
     member = Member(tmp_path)
     member.write(log)
     if snapshot_at is not None:
-        member.recording_log.append_snapshot(1, 0, 0, snapshot_at, 0, 0)
-        member.recording_log.append_snapshot(2, 0, 0, snapshot_at, 0, -1)
+        place = SnapshotPlace(snapshot_at, 0, ClusterTimeUnit.MILLIS, 0)
+        marks = [
+            place.marker(CONSENSUS_MODULE_TYPE_ID, mark) for mark in (SnapshotMark.BEGIN, SnapshotMark.END)
+        ]
+        snapshots = SnapshotArchive(member.archive, term_length=log.params.term_length, mtu=log.params.mtu)
+        for service_id, stream_id, records in (
+            (0, streams.SERVICE_SNAPSHOT, [b"state"]),
+            (-1, streams.CONSENSUS_MODULE_SNAPSHOT, marks),
+        ):
+            snapshot = snapshots.create(stream_id, service_id, snapshot_at)
+            for record in records:
+                snapshot.offer(record)
+            recording_id = snapshots.complete(snapshot)
+            member.recording_log.append_snapshot(recording_id, 0, 0, snapshot_at, 0, service_id)
     member.stop()
     return tmp_path, log
 
@@ -407,6 +423,16 @@ def test_purge_elsewhere_is_refused_and_the_nearest_position_named(run, tmp_path
     status, _, err = run("purge", "--dir", directory, "--yes", "--", position)
     assert (status, err.startswith(f"cannot purge to {position}: the log begins at 0,")) == (1, True)
     assert err.endswith(f"the nearest is {nearest}\n")
+
+
+@pytest.mark.parametrize("lost", ["1-0.rec", "2-0.rec"])
+def test_a_snapshot_that_cannot_be_loaded_stands_for_no_log(run, tmp_path, lost):
+    """JDRaftKeeper/RaftKeeper PR 392: logs were compacted up to a snapshot that nobody could load."""
+    directory, _ = purgeable(tmp_path, 2 * SEGMENT_LENGTH + 4096)
+    (directory / "archive" / lost).unlink()
+    status, _, err = run("purge", 2 * SEGMENT_LENGTH, "--dir", directory, "--yes")
+    assert (status, err.startswith("the log is needed: its last snapshot is damaged")) == (1, True)
+    assert (directory / "archive" / "0-0.rec").exists()
 
 
 def test_without_a_snapshot_nothing_is_purged(run, tmp_path):

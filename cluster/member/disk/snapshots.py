@@ -9,7 +9,7 @@ from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.module_snapshot import MAX_I64, ModuleSnapshot
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination, LogDamaged, RemoteProtocolError
-from cluster.protocol.recording_log import RecordingLogEntry
+from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
 from cluster.service.channel import RecoveryState
 
 
@@ -89,6 +89,24 @@ def find_snapshot(
                 f"{context.time_unit.name}"
             )
         return LoadedSnapshot(module, entries)
+    return None
+
+
+def check_newest(
+    recording_log: RecordingLog, archive: SnapshotArchive
+) -> tuple[RecordingLogEntry, ...] | None:
+    """The newest, of however many services; None without one. Raises LogDamaged for one that is not whole."""
+    newest = recording_log.latest_snapshot()
+    if newest is None:
+        return None
+    services = [
+        entry.service_id
+        for entry in recording_log.entries
+        if entry.entry_type is SNAPSHOT and entry.log_position == newest.log_position
+    ]
+    for entries in recording_log.snapshot_sets(max(services) + 1):
+        read_snapshot(archive, entries)
+        return entries
     return None
 
 
