@@ -53,4 +53,5 @@ class ConsumerCount:
 
 def reported_groups(log: CountedLog) -> dict[str, SnapshotConsumer]:
     """The groups by name, by ``REPORTS`` and the newest snapshot of a purged log. Raises ClusterError."""
+    log.end_position()  # waits for a majority: to one member that lags a group has not reported, or less
     return {record.group.decode(): record for record in count_log(ConsumerCount(), log).groups()}

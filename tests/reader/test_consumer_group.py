@@ -6,8 +6,9 @@ from benchmarks.real_members import await_that
 from cluster import ClusterClient, Consumer, LogReader
 from cluster.errors import ClusterError, ConfigurationError, LogPurged
 from cluster.reader import group_reports
-from cluster.reader.consumers import REPORTS, reported_groups
+from cluster.reader.consumers import REPORTS, ConsumerCount, reported_groups
 from tests.node.processes import Up
+from tests.reader.scripted import FakeMember, open_reader
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,21 @@ def test_a_report_is_committed_when_it_returns_and_is_made_beside_the_reader_oth
         reports = reader.end_position()
         reader.report()
         assert reader.end_position() == reports, "nothing new is no report"
+
+
+def test_a_member_that_lags_is_not_believed_that_a_group_has_not_reported(monkeypatch):
+    """redpanda-data/redpanda#6301: in a change of leaders a group was taken for one without an offset."""
+    lagging, leading, following = (FakeMember(member_id, committed=640) for member_id in range(3))
+    lagging.committed, leading.is_up, following.is_up = 64, False, False
+    counted = []
+    monkeypatch.setattr(ConsumerCount, "take", lambda self, position, block: counted.append(len(block)))
+
+    def come_up(_):
+        leading.is_up = following.is_up = True
+
+    with open_reader([lagging, leading, following], on_wait=come_up) as reader:
+        reported_groups(reader.log)
+    assert sum(counted) == 640
 
 
 def test_a_report_that_the_cluster_refuses_is_told_and_raised(endpoints):
