@@ -21,7 +21,7 @@ from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
 from jobs.streaming import interrupts
 from jobs.table_job import Entries, Found, FromSnapshots, TableJob
 from spark_connector.columns import arrow_schema
-from spark_connector.log import BEHIND_TIMEOUT_S, SourceLog, forget_reader, open_reader
+from spark_connector.log import LAG_TIMEOUT_S, SourceLog, forget_reader, open_reader
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST
 from spark_connector.planning import FRAME_ALIGNMENT
@@ -209,7 +209,7 @@ class _Keeper:
         check_token(self._place, token, self._log)
         if goes_to is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
-        self._reader.await_token(token.to_text(), BEHIND_TIMEOUT_S)
+        self._reader.await_token(token.to_text(), LAG_TIMEOUT_S)
         at = self._log.retained(token.position)
         return at if at % FRAME_ALIGNMENT == 0 else self._reader.boundary_at_or_after(at)
 

@@ -127,24 +127,24 @@ def spark_session(
     for key, value in _settings(app_name, master, extra or {}).items():
         builder = builder.config(key, value)
     on_interrupt = signal.getsignal(signal.SIGINT)
-    with _QuietStart(log), _nothing_left_behind():
+    with _QuietStart(log), _nothing_left():
         spark = builder.getOrCreate()
     # PySpark's server of accumulators prints a traceback when the JVM is killed and hangs up.
     accumulators = spark.sparkContext._accumulatorServer
-    accumulators.handle_error = _tell_unless_hung_up  # type: ignore[method-assign,assignment]
+    accumulators.handle_error = _report_unless_hung_up  # type: ignore[method-assign,assignment]
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler of Ctrl-C talks to the JVM from within whatever call is being made to it.
         signal.signal(signal.SIGINT, on_interrupt)
     return spark
 
 
-def _tell_unless_hung_up(*_: object) -> None:
+def _report_unless_hung_up(*_: object) -> None:
     if not isinstance(sys.exception(), EOFError):
         traceback.print_exc()
 
 
 @contextmanager
-def _nothing_left_behind() -> Iterator[None]:
+def _nothing_left() -> Iterator[None]:
     """Kill what was started inside when that fails: PySpark forgets a JVM that has not reported."""
     before = _children()
     try:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cluster.reader import LogReader
     from spark_connector.offsets import Offset
 
-BEHIND_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
+LAG_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
 IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms
 READERS_OF_TASKS = 32  # that a process keeps: a worker of Spark may serve reads of ever other sessions
 
@@ -47,11 +47,11 @@ def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None)
     of_tasks = [known for known in _readers if known[:1] == key[:1] and known[1] is not None]
     for old in of_tasks[:-READERS_OF_TASKS]:
         _readers.pop(old).close()
-    tell_warnings(options, entry_filter)
+    report_warnings(options, entry_filter)
     return reader
 
 
-def tell_warnings(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
+def report_warnings(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
     """Tell what the reader has to say since it was last asked: which of several directories failed."""
     key = _key(options, entry_filter)
     warnings = _readers[key].warnings
@@ -148,7 +148,7 @@ class SourceLog:
         self._reader = open_reader(options)
         if options.at_least is not None:
             self._reader.await_token(options.at_least)
-        self._behind_since: float | None = None
+        self._lagging_since: float | None = None
         self._idle_until = 0.0
 
     @property
@@ -164,7 +164,7 @@ class SourceLog:
     def earliest(self) -> int:
         """Where the log begins, all members having been asked. A log that lacks its head goes on there."""
         position = self._reader.earliest_position()
-        tell_warnings(self._options)
+        report_warnings(self._options)
         return self.retained(position)
 
     @property
@@ -177,7 +177,7 @@ class SourceLog:
         if self._options.read_uncommitted and not self._reader.is_live:
             return self._reader.end_position()
         position = self._reader.commit_position()
-        tell_warnings(self._options)
+        report_warnings(self._options)
         return position
 
     @property
@@ -247,7 +247,7 @@ class SourceLog:
         start = self._reader.retained_from(position)
         if position >= start:
             return position
-        tell_warnings(self._options)
+        report_warnings(self._options)
         return self.after_purge(f"position {position} of cluster {self.cluster} was asked for", start)
 
     def after_purge(self, what: str, start: int) -> int:
@@ -293,8 +293,8 @@ class SourceLog:
         """
         while position > tip and position > self._reader.end_position():
             now = time.monotonic()
-            self._behind_since = self._behind_since or now
-            if not self._reader.is_live or now - self._behind_since >= BEHIND_TIMEOUT_S:
+            self._lagging_since = self._lagging_since or now
+            if not self._reader.is_live or now - self._lagging_since >= LAG_TIMEOUT_S:
                 raise DataLoss(
                     f"the checkpoint stands at position {position} of cluster {self.cluster}, but that log "
                     f"ends at {tip}; entries were lost, or this is an older copy of it"
@@ -302,4 +302,4 @@ class SourceLog:
             if not waits:
                 return
             time.sleep(IDLE_INTERVAL_S)
-        self._behind_since = None
+        self._lagging_since = None

@@ -46,7 +46,7 @@ from cluster.transport.sockets import Connection, ReceiveBuffer
 WAIT_S = 0.01
 BACK_PRESSURE_S = 0.0001
 QUEUED_BYTES_MAX = 1024 * 1024  # for a client that does not read: no more egress is read then
-TOLD_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, in its own time
+REPORTED_HERE = (NewLeaderEvent.TEMPLATE_ID, SessionEvent.TEMPLATE_ID)  # by the gateway, in its own time
 READY = (AeronClusterState.CONNECTED, AeronClusterState.CLOSED)
 
 
@@ -71,7 +71,7 @@ class AeronGateway:
         self._term_id = -1  # that the client knows of
         self._is_sought = True  # the client asks for its session, and hears nothing but the answer
         self._held: list[bytes] = []  # egress that comes meanwhile
-        self._held_bytes = 0
+        self._retained_bytes = 0
         self._resume: link.SessionResume | None = None  # to be answered
 
     @property
@@ -105,7 +105,7 @@ class AeronGateway:
     @property
     def _is_reading(self) -> bool:
         queued_bytes = 0 if self._connection is None else self._connection.queued_bytes
-        return self._held_bytes + queued_bytes < QUEUED_BYTES_MAX
+        return self._retained_bytes + queued_bytes < QUEUED_BYTES_MAX
 
     def wait(self) -> None:
         """Until there may be something to do: for what the driver says without a word, not for long.
@@ -267,18 +267,18 @@ class AeronGateway:
 
     def _on_egress(self, run: np.ndarray | bytes) -> None:
         _, template_id, _, _ = read_header(run, HEADER_LENGTH, len(run))
-        if template_id in TOLD_HERE:
+        if template_id in REPORTED_HERE:
             return
         if self._is_sought:
             self._held.append(bytes(run))
-            self._held_bytes += len(run)
+            self._retained_bytes += len(run)
         else:
             self._put_frames(run)
 
     def _go_on(self) -> None:
-        """The client has its session: what was held is next."""
+        """The client has its session: what was kept is next."""
         self._is_sought = False
-        held, self._held, self._held_bytes = self._held, [], 0
+        held, self._held, self._retained_bytes = self._held, [], 0
         for run in held:
             self._put_frames(run)
 

@@ -84,13 +84,13 @@ def sync_segment(t):  # type: ignore[no-untyped-def]
     """Keep the sync level's promise (1 fdatasync, 2 fsync) for all that was appended."""
     r = t.words
     has_proof = t.proof[FILE] >= 0
-    is_told_after = has_proof and awaits_single_frames(t.proof)
+    is_reported_after = has_proof and awaits_single_frames(t.proof)
     error = 0
-    if has_proof and not is_told_after:
+    if has_proof and not is_reported_after:
         error = _hand_over(t)
     if error == 0:
         error = sync_file(t.calls, r[SEGMENT], r[SYNC_LEVEL] != 1)
-    if error == 0 and is_told_after:
+    if error == 0 and is_reported_after:
         error = write_slot_and_mark(
             t.proof, t.calls, t.scratch, r[SYNCED_POSITION], r[APPEND_POSITION], r[UNPROVEN_CRC]
         )

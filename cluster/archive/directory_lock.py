@@ -46,7 +46,7 @@ def lock_path(directory: str, mark_file_name: str) -> str:
 
 
 class DirectoryLock:
-    """Held from ``take`` to ``release``, or as a context manager."""
+    """Locked from ``take`` to ``release``, or as a context manager."""
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock

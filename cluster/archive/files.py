@@ -241,7 +241,7 @@ class OsFile:
 
 
 class OsLock:
-    """Held by this process alone: one that it forks has no part in it, and does not keep it."""
+    """Locked by this process alone: one that it forks has no part in it, and does not keep it."""
 
     _close = _CLOSE
 

@@ -22,12 +22,12 @@ def flipped_bit(kind: Checksum, data: bytes, checksum: int) -> int | None:
     """The bit of ``data``, from 0, that turned gives it this ``checksum``, an i32; None where none does."""
     assert len(data) <= LENGTH_MAX
     difference = compute(kind, np.frombuffer(data, np.uint8), 0, len(data)) ^ checksum
-    bits_behind = _bits_behind(kind).get(difference, 8 * len(data))
-    return 8 * len(data) - 1 - bits_behind if bits_behind < 8 * len(data) else None
+    bits_after = _bits_after(kind).get(difference, 8 * len(data))
+    return 8 * len(data) - 1 - bits_after if bits_after < 8 * len(data) else None
 
 
 @cache
-def _bits_behind(kind: Checksum) -> dict[int, int]:
+def _bits_after(kind: Checksum) -> dict[int, int]:
     """How many bits follow the one that changes a checksum by the key when it flips."""
     zeros = np.zeros(LENGTH_MAX, np.uint8)
     unchanged = compute(kind, zeros, 0, LENGTH_MAX)

@@ -90,7 +90,7 @@ def acknowledged_end(
     """
     if proof is None or proof.from_position > proof.to_position:
         return None
-    follows = _frame_behind(segments, descriptor, proof)
+    follows = _frame_after(segments, descriptor, proof)
     if follows is not None:
         return _last_frame_end(segments, descriptor, follows)
     try:
@@ -100,7 +100,7 @@ def acknowledged_end(
     return proof.from_position if is_unfinished else proof.to_position
 
 
-def _frame_behind(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> int | None:
+def _frame_after(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> int | None:
     """Where the first frame is after what the newest slot, whose sync returned, is about; or None."""
     if proof.checksum is None:
         return None
@@ -150,7 +150,7 @@ def _crc_of(segments: Segments, proof: SyncProof) -> int:
 def _proven_end(segments: Segments, descriptor: RecordingDescriptor, proof: SyncProof) -> RecordingEnd:
     recording_id = descriptor.recording_id
     unfinished = RecordingEnd(recording_id, proof.from_position, "sync proof", "the last sync did not finish")
-    has_returned = proof.is_done or _frame_behind(segments, descriptor, proof) is not None
+    has_returned = proof.is_done or _frame_after(segments, descriptor, proof) is not None
     try:
         crc = _crc_of(segments, proof)
     except LogDamaged:  # the segment that the sync rolled over into is not there

@@ -1,4 +1,4 @@
-"""A standby tells the members of its newest snapshot, each until it has heard of it (StandbySnapshot).
+"""A standby reports its newest snapshot to the members, each until it has heard of it (StandbySnapshot).
 
 taken ──▶ each member: StandbySnapshot ──▶ the connection is closed: taken
                                        ├─▶ SessionEvent: refused, which is told
@@ -18,7 +18,7 @@ from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.member_request import MemberRequest
 from cluster.transport.log_client import Unreachable
 
-# Begins to tell one member.
+# Begins to report to one member.
 Announce = Callable[[StandbySnapshot], MemberRequest]
 
 
@@ -44,7 +44,7 @@ class Announcements:
         self.announce()
 
     def announce(self) -> None:
-        """Tell everybody of the newest snapshot that is here, if there is one."""
+        """Report the newest snapshot that is here to everybody, if there is one."""
         newest = next(self._recording_log.snapshot_sets(self._service_count), None)
         if newest is None:
             return
@@ -68,7 +68,7 @@ class _Member:
     _announce: Announce
     _context: BackupContext
     _on_error: Callable[[ClusterError], None]
-    _recordings: Sequence[StandbySnapshotRecording] = ()  # not told yet
+    _recordings: Sequence[StandbySnapshotRecording] = ()  # not reported yet
     _request: MemberRequest | None = None
     _due_ns: int = 0  # of the next try, or of the present one's end
 

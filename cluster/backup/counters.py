@@ -23,7 +23,7 @@ class BackupCounters:
         self.errors = allocate(types.BACKUP_ERRORS)
         self.snapshots_retrieved = allocate(types.BACKUP_SNAPSHOTS_RETRIEVED)
         self.commit_position = allocate(types.COMMIT_POSITION)
-        self.members_commit_position = allocate(types.BACKUP_MEMBERS_COMMIT_POSITION)  # when last told
+        self.members_commit_position = allocate(types.BACKUP_MEMBERS_COMMIT_POSITION)  # when last reported
         self._shown: Recording | None = None
 
     def show(self, recording: Recording) -> None:

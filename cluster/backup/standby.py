@@ -6,7 +6,7 @@
 
 The services begin at the newest snapshot that is here, or at the start of the log. They read what the backup
 shows as committed, and no further. A standby has no vote, no clients and no links: what services offer is
-dropped, or kept as every follower keeps it. Where the log is replaced by a later one, they begin anew.
+dropped, or kept as every follower keeps it. Where the log is replaced by a later one, they begin again.
 """
 
 from collections.abc import Callable
@@ -274,7 +274,7 @@ class _Requests:
         self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
 
     def on_service_failed(self, session_id: int, detail: str) -> None:
-        """Its client is told by the leader, whose service fails in the same way."""
+        """Its client hears it from the leader, whose service fails in the same way."""
 
 
 class _Nobody:

@@ -70,7 +70,7 @@ def node(
     loaded = read_config()
     for line in config_text.unknown_variables(os.environ):
         sys.stderr.write(line + "\n")
-    if moved := config_text.told_if_moved(config, loaded):
+    if moved := config_text.noted_if_moved(config, loaded):
         sys.stderr.write(f"warning: {moved}\n")
 
     from cluster.errors import ServiceError

@@ -76,11 +76,11 @@ def live_counters(
             return counters
         counters.close()
     if is_held(directory):
-        raise NotAClusterDirectory(f"{directory}: {why_held_up(mark.pid)}")
+        raise NotAClusterDirectory(f"{directory}: {why_delayed(mark.pid)}")
     raise NotAClusterDirectory(f"{directory}: the member does not run: no live counters file is here")
 
 
-def why_held_up(pid: int) -> str:
+def why_delayed(pid: int) -> str:
     """Of a member whose process lives and takes no turns."""
     if was_stopped(pid):
         return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"

@@ -176,7 +176,7 @@ class Directories:
             "memberId": member_id,
             "isAlive": is_alive,
             "dir": str(folder),
-            **({} if is_alive else self._why_held_up(folder)),
+            **({} if is_alive else self._why_delayed(folder)),
             **_states(*(value_of.get(state) if is_alive else None for state in states)),
             **(_of_backup(value_of) if is_alive and Id.BACKUP_STATE in value_of else {}),
             "leadershipTermId": value_of.get(Id.LEADERSHIP_TERM_ID),
@@ -212,12 +212,12 @@ class Directories:
         return folder in self._gone or was_stopped(reader.header.pid)
 
     @staticmethod
-    def _why_held_up(folder: Path) -> dict[str, str]:
+    def _why_delayed(folder: Path) -> dict[str, str]:
         """Of a member whose process lives and turns nothing: it waits for its disk, or was stopped."""
-        from cluster.cli.running_member import is_held, mark_or_none, why_held_up
+        from cluster.cli.running_member import is_held, mark_or_none, why_delayed
 
         mark = mark_or_none(str(folder)) if is_held(str(folder)) else None
-        return {} if mark is None else {"error": why_held_up(mark.pid)}
+        return {} if mark is None else {"error": why_delayed(mark.pid)}
 
     def close(self) -> None:
         for reader in self._readers.values():

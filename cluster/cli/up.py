@@ -157,7 +157,7 @@ def start_members(
         leave_streams_to_services()
         return process.run(config, link)
 
-    supervisor = Supervisor(configs, run, process.run_anew)
+    supervisor = Supervisor(configs, run, process.run_again)
     if not _await_leader(supervisor, errors):
         is_orderly = supervisor.stop()
         raise typer.Exit(0 if is_orderly and supervisor.is_asked_to_stop else 1)

@@ -51,7 +51,7 @@ class AnswerProgress:
         return max(self._said_ns + SAY_INTERVAL_NS - now_ns, 0)
 
     def on_said(self, now_ns: int) -> None:
-        """The leader is told all."""
+        """The leader knows all."""
         self.is_asking = False
         self._unsaid_bytes = 0
         self._said_ns = now_ns

@@ -23,10 +23,10 @@ from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.client.egress_dispatch import Answer, EgressBatch, LostSession
 from cluster.client.gathering import LOOK_S, Gathering
-from cluster.client.held_egress import AnswerQueue, HeldEgress
 from cluster.client.ingress_publication import World
 from cluster.client.payloads import Payloads, as_columns
 from cluster.client.requests import Request, Requests
+from cluster.client.retained_egress import AnswerQueue, RetainedEgress
 from cluster.client.session_conductor import WAIT_S, ClientState, SessionConductor
 from cluster.client.standing import ClientStanding, Standing
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut, need
@@ -49,7 +49,7 @@ class ClientCalls(ClientStanding):
         """Take over a finished attempt: the session is the client's to close, and so is the world."""
         self._context = context
         self._world = world
-        self._held = HeldEgress(
+        self._held = RetainedEgress(
             is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
         )
         self._requests = Requests()
@@ -62,7 +62,7 @@ class ClientCalls(ClientStanding):
         self._deliverer: int | None = None  # its thread
         self._poll_at = OFFERED_PER_POLL
         self._token: PositionToken | None = None  # the last that was wanted
-        self._tell_end: Callable[[], None] = lambda: None
+        self._report_end: Callable[[], None] = lambda: None
         self._is_forked = False  # a copy in another process
 
     # -- how it stands: ``standing.py`` --
@@ -286,7 +286,7 @@ class ClientCalls(ClientStanding):
         session = self._session
         if not self._context.reopen or session.why_closed == CloseReason.SERVICE_ACTION.name:
             self._world.close()
-            self._tell_end()
+            self._report_end()
             return
         self._held.hold(
             LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
@@ -309,7 +309,7 @@ class ClientCalls(ClientStanding):
             self._standing.reopening = None
             self._session.why_closed += f"; no other was opened: {error}"
             self._world.close()
-            self._tell_end()
+            self._report_end()
 
     def _deliver(self, limit: int) -> int:
         """Tell the listener, whom this thread has to itself."""
@@ -445,11 +445,11 @@ class ClientCalls(ClientStanding):
                 self._standing.reopening = None
             self._session.close()
             self._world.close()
-            self._tell_end()
+            self._report_end()
 
     def on_end(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once when the client is closed, by whatever thread closes it."""
-        self._tell_end = tell
+        self._report_end = tell
 
     def on_forked(self, why: str) -> None:
         """As ``cluster.transport.forks`` says."""

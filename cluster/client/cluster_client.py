@@ -147,7 +147,7 @@ class ClusterClient(ClientCalls):
         answer counts as taken when it is yielded: another call goes on after it. Everything else still comes
         to the listener.
         Raises ClientClosed when the session is over, ClusterError when so much waited that some was dropped
-        (``held_egress.py``), and LocalProtocolError where a listener takes the messages.
+        (``retained_egress.py``), and LocalProtocolError where a listener takes the messages.
         """
         return self._each(self.take_answer, timeout_s)
 

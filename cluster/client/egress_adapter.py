@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from cluster.client.answer_progress import AnswerProgress
 from cluster.client.egress_dispatch import EgressBatch, ExtensionMessage
-from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import MemberConnection
 from cluster.client.requests import Requests
+from cluster.client.retained_egress import RetainedEgress
 from cluster.errors import RemoteProtocolError
 from cluster.log.frames import DONE, MALFORMED, OUT_FULL
 from cluster.log.session_frames import EgressMessages, parse_egress
@@ -33,7 +33,7 @@ class EgressAdapter:
     def __init__(
         self,
         cluster_session_id: int,
-        held: HeldEgress,
+        held: RetainedEgress,
         requests: Requests,
         taken: AnswerProgress | None = None,
     ) -> None:

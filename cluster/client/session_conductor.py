@@ -11,7 +11,7 @@ message is in the log once, in the order offered, as long as the session lives. 
 leader had not delivered when it died is not sent again by the next one, unless the session is supervised.
 
 A supervised session tells its leader which answers it has. A leader that keeps too many of them says so
-(SessionHeld): the window pauses, and goes on from where the leader's log ends once there is room again.
+(SessionRetained): the window pauses, and goes on from where the leader's log ends once there is room again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from cluster.client.answer_progress import AnswerProgress
 from cluster.client.connecting import SessionOpening
 from cluster.client.context import ClientContext
 from cluster.client.egress_adapter import EgressAdapter
-from cluster.client.held_egress import HeldEgress
 from cluster.client.ingress_publication import IngressPublication, World
 from cluster.client.requests import Requests
+from cluster.client.retained_egress import RetainedEgress
 from cluster.client.window import UnacknowledgedWindow
 from cluster.errors import ClientClosed, RemoteProtocolError
 from cluster.log.frames import SESSION_HEADER_LENGTH
@@ -67,7 +67,7 @@ class SessionConductor:
         context: ClientContext,
         world: World,
         opening: SessionOpening,
-        held: HeldEgress,
+        held: RetainedEgress,
         requests: Requests,
     ) -> None:
         """Take over what an attempt opened; ``held`` gets what ``requests`` do not wait for."""
@@ -85,7 +85,7 @@ class SessionConductor:
         )
         self._taken = AnswerProgress() if context.supervised else None
         self._egress = EgressAdapter(event.cluster_session_id, held, requests, self._taken)
-        self._held_correlation_id = -1
+        self._retained_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
         self.payload_length_max = opening.publication.message_length_max - SESSION_HEADER_LENGTH
@@ -243,8 +243,8 @@ class SessionConductor:
 
     def _on_message(self, message: Message, publication: IngressPublication, now_ns: int) -> None:
         match message:
-            case link.SessionHeld():
-                self._on_held(message)
+            case link.SessionRetained():
+                self._on_retained(message)
             case link.SessionResumed():
                 self._on_resumed(message, publication, now_ns)
             case NewLeaderEvent():
@@ -285,7 +285,7 @@ class SessionConductor:
         if not self.window.finish_frame(publication.connection):
             return
         message = link.AnswersTaken(
-            correlation_id=self._held_correlation_id if self.window.is_paused else -1,
+            correlation_id=self._retained_correlation_id if self.window.is_paused else -1,
             cluster_session_id=self.cluster_session_id,
             leadership_term_id=self.leadership_term_id,
             numbers=taken.numbers,
@@ -294,13 +294,13 @@ class SessionConductor:
             taken.on_said(now_ns)
             self.last_sent_ns = now_ns
 
-    def _on_held(self, held: link.SessionHeld) -> None:
+    def _on_retained(self, held: link.SessionRetained) -> None:
         """The leader drops what we send: pause, and say what we have."""
         taken = self._taken
         is_ours = held.leadership_term_id == self.leadership_term_id
         if taken is not None and is_ours and self.state is ClientState.CONNECTED:
             self.window.is_paused = True
-            self._held_correlation_id = next(self._correlation_ids)
+            self._retained_correlation_id = next(self._correlation_ids)
             taken.is_asking = True
 
     # -- following the leader --
@@ -410,7 +410,7 @@ class SessionConductor:
         self._publications.adopt(resumed.ingress_endpoints)
         window = self.window
         if self.state is ClientState.CONNECTED:
-            is_awaited = window.is_paused and resumed.correlation_id == self._held_correlation_id
+            is_awaited = window.is_paused and resumed.correlation_id == self._retained_correlation_id
         else:
             is_awaited = self.state in (ClientState.AWAIT_NEW_LEADER, ClientState.AWAIT_NEW_LEADER_CONNECTION)
         if not is_awaited:

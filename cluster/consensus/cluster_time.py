@@ -28,8 +28,8 @@ from cluster.log.memory import I64, WORDS_OUT
 from cluster.log.words import Word
 
 KEPT_NS = 10 * SECOND  # so long a reading of another's clock is good for
-TOLD_FROM_NS = SECOND // 10
-TENTHS_FULL, TENTHS_BEHIND = 10, 9  # of monotonic time
+REPORTED_FROM_NS = SECOND // 10
+TENTHS_FULL, TENTHS_SLOW = 10, 9  # of monotonic time
 
 NOW_NS, TIME_NS, AGREED_NS = range(3)  # of cluster time: when it was both of them
 TIME_WORDS = 3
@@ -89,20 +89,20 @@ def clock_offset_ns(own_ahead_ns: int, others: Collection[Reading], quorum: int)
     return offsets[quorum - 2] if quorum > 1 else 0
 
 
-class ToldOffsets:
+class ReportedOffsets:
     """When a member's clock differs so much from this one's that it is to be reported."""
 
     def __init__(self) -> None:
-        self._told_ns: dict[int, int] = {}
+        self._reported_ns: dict[int, int] = {}
 
     def is_news(self, member_id: int, offset_ns: int) -> bool:
-        """Beyond ``TOLD_FROM_NS``: once, when it has doubled, and where it was below half of that between."""
-        far_ns, told_ns = abs(offset_ns), self._told_ns.get(member_id, 0)
-        if far_ns < TOLD_FROM_NS // 2:
-            self._told_ns.pop(member_id, None)
-        if far_ns <= max(TOLD_FROM_NS, 2 * told_ns - 1):
+        """From ``REPORTED_FROM_NS`` on: once, when it has doubled, and after it was below half of that."""
+        far_ns, reported_ns = abs(offset_ns), self._reported_ns.get(member_id, 0)
+        if far_ns < REPORTED_FROM_NS // 2:
+            self._reported_ns.pop(member_id, None)
+        if far_ns <= max(REPORTED_FROM_NS, 2 * reported_ns - 1):
             return False
-        self._told_ns[member_id] = far_ns
+        self._reported_ns[member_id] = far_ns
         return True
 
 
@@ -127,7 +127,7 @@ def _pass(time, now_ns, tenths):  # type: ignore[no-untyped-def]
 @kernel(I64(WORDS_OUT, I64))
 def go_on(time, now_ns):  # type: ignore[no-untyped-def]
     """It is ``now_ns``, and no clock is looked at; returns the nanoseconds that have passed."""
-    return _pass(time, now_ns, TENTHS_BEHIND if time[TIME_NS] > time[AGREED_NS] else TENTHS_FULL)
+    return _pass(time, now_ns, TENTHS_SLOW if time[TIME_NS] > time[AGREED_NS] else TENTHS_FULL)
 
 
 class ClusterTime:
@@ -156,7 +156,7 @@ class ClusterTime:
         """Returns how far it jumps forward, beyond the time that has passed; 0 or less where it does not."""
         before_ns, passed_ns = self.time_ns, now_ns - self._now_ns
         assert passed_ns >= 0
-        _pass(self.words, now_ns, TENTHS_BEHIND)
+        _pass(self.words, now_ns, TENTHS_SLOW)
         agreed_ns = agreed_clock(clock_ns, others_ns, self._quorum, self._skew_max_ns)
         if agreed_ns is not None:
             self._agreed_ns = agreed_ns

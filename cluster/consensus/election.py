@@ -232,7 +232,7 @@ class _Followed(_Term):
     is_catchup_requested: bool = False
     is_catchup_stopped: bool = False
     has_log_image: bool = False
-    is_ready_told: bool = False
+    is_ready_reported: bool = False
 
 
 class Election:
@@ -355,7 +355,7 @@ class Election:
             case CatchupPosition() if self.state is ElectionState.FOLLOWER_CATCHUP_INIT:
                 self._followed.is_catchup_requested = True
             case AppendPosition() if self.state is ElectionState.FOLLOWER_READY:
-                self._followed.is_ready_told = True
+                self._followed.is_ready_reported = True
 
     def on_log_position(self, log_position: int, now_ns: int) -> None:
         """The log is processed, and commit-pos raised, up to ``log_position``."""
@@ -888,7 +888,7 @@ class Election:
             self._do(KeepPromises())
 
     def _work_follower_ready(self, now_ns: int) -> None:
-        if self._followed.is_ready_told:
+        if self._followed.is_ready_reported:
             self._complete(self._followed, now_ns, "append position sent")
         elif self._is_past(self._context.leader_heartbeat_timeout_ns, now_ns):
             self._restart(now_ns, "the append position could not be sent in time")
@@ -1280,7 +1280,7 @@ class Election:
             self._time_of_last_send_ns = now_ns
             self._send_others(self._new_leadership_term(self._led.previous_term_id, position))
         if position != leadership.quorum_position or leadership.is_commit_due(now_ns):
-            leadership.on_commit_told(position, now_ns)
+            leadership.on_commit_reported(position, now_ns)
             self._send_others(leadership.commit_position_message())
         return True
 

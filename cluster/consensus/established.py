@@ -50,7 +50,7 @@ class Leader:
         self._members = members
         self._this = members[context.member_id]
         self._append_position = NULL_POSITION
-        self._regression_told_at = NULL_POSITION
+        self._regression_reported_at = NULL_POSITION
         self.regression: str | None = None  # set once per commit position, for the error log
         leadership.make_commit_due()
 
@@ -73,10 +73,10 @@ class Leader:
         commit_position = self.commit_position
         assert synced_position >= commit_position  # never more than is on our own disk (I-3)
         position = quorum.update(self.leadership.words, self._members.words, synced_position, now_ns)
-        if position == quorum.NOTHING_TO_TELL:
+        if position == quorum.NOTHING_TO_REPORT:
             return False
-        if position < commit_position != self._regression_told_at:
-            self._regression_told_at = commit_position
+        if position < commit_position != self._regression_reported_at:
+            self._regression_reported_at = commit_position
             self.regression = f"quorum position fell to {position} below commit position {commit_position}"
         return True
 

@@ -59,9 +59,9 @@ def history_difference(own: TermEvents, other: TermEvents) -> str | None:
                 f"{_told(event)}, and at position {there.term_base_log_position} there, {_told(there)}"
             )
     if (found := _left_out(own, other)) is not None:
-        return _told_of_left_out(*found, "here", "there")
+        return _reported_left_out(*found, "here", "there")
     if (found := _left_out(other, own)) is not None:
-        return _told_of_left_out(*found, "there", "here")
+        return _reported_left_out(*found, "there", "here")
     return _cut_off(own, other, "here", "there") or _cut_off(other, own, "there", "here")
 
 
@@ -96,7 +96,7 @@ def _left_out(one: TermEvents, other: TermEvents) -> tuple[TermEvent, TermEvent]
     return None
 
 
-def _told_of_left_out(event: TermEvent, later: TermEvent, where: str, elsewhere: str) -> str:
+def _reported_left_out(event: TermEvent, later: TermEvent, where: str, elsewhere: str) -> str:
     return (
         f"term {event.leadership_term_id} at position {event.term_base_log_position} is committed {where}, "
         f"{_told(event)}; {elsewhere} it is missing, before term {later.leadership_term_id} at position "

@@ -102,7 +102,7 @@ class Leadership:
         """Whether CommitPosition is to be sent although nothing has changed."""
         return now_ns >= self.commit_due_ns
 
-    def on_commit_told(self, log_position: int, now_ns: int) -> None:
+    def on_commit_reported(self, log_position: int, now_ns: int) -> None:
         """CommitPosition with this position goes to all others."""
         self.quorum_position = log_position
         self.commit_due_ns = now_ns + self._context.leader_heartbeat_interval_ns

@@ -31,7 +31,7 @@ TERM_JUMP_MAX = 1 << 16  # terms that pass without a leader; each is an entry in
 STATED_JUMP_MAX = TERM_JUMP_MAX * 3 // 2  # of one that its member states, too: room for ballots
 
 
-class HeldPromises(NamedTuple):
+class StoredPromises(NamedTuple):
     """What is on the disk of it. ``known`` are (member, promises id) of others that had lost theirs."""
 
     promises_id: int
@@ -41,8 +41,8 @@ class HeldPromises(NamedTuple):
 
 
 def recall(
-    held: HeldPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
-) -> HeldPromises:
+    held: StoredPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
+) -> StoredPromises:
     """The promises after a start; ``is_lost``: nor does anybody know what is missing of the log.
 
     ``held`` is None in a directory that is new, or older than promises ids; ``candidate_term_id`` is that of
@@ -50,7 +50,7 @@ def recall(
     """
     if held is None:
         state = PromiseState.LOST if is_lost or candidate_term_id < 0 else PromiseState.KEPT
-        return HeldPromises(draw_id(), state, max(candidate_term_id, NULL_VALUE))
+        return StoredPromises(draw_id(), state, max(candidate_term_id, NULL_VALUE))
     if held.state is not PromiseState.LOST and (is_lost or candidate_term_id < held.candidate_term_id):
         return held._replace(promises_id=draw_id(), state=PromiseState.LOST)
     return held
@@ -68,7 +68,7 @@ class Promises:
         member_id: int,
         member_ids: Iterable[int],
         quorum_threshold: int,
-        held: HeldPromises,
+        held: StoredPromises,
         *,
         had_log: bool = False,
     ) -> None:

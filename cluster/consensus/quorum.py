@@ -34,7 +34,7 @@ FOLLOWED_TERM_ID, FOLLOWED_LEADER = range(2)
 NOTIFIED_COMMIT_POSITION, LAST_LEADER_MESSAGE_NS, SENT_POSITION, SENT_NS = range(2, 6)
 FOLLOWER_WORDS = 6
 
-NOTHING_TO_TELL = -1
+NOTHING_TO_REPORT = -1
 
 POSITION_MAX = TERM_LENGTH_MAX << 31  # of the log with the longest terms
 
@@ -117,7 +117,7 @@ def on_report(leadership, members, member_id, term_id, position, now_ns):  # typ
 
 @routine
 def take_in(leadership, members, synced_position, now_ns):  # type: ignore[no-untyped-def]
-    """Take in what is synced here and elsewhere; what CommitPosition is to say now, NOTHING_TO_TELL.
+    """Take in what is synced here and elsewhere; what CommitPosition is to say now, NOTHING_TO_REPORT.
 
     That is a commit position that rises, never beyond our own disk, or whatever a majority has when the
     next one is due.
@@ -126,13 +126,13 @@ def take_in(leadership, members, synced_position, now_ns):  # type: ignore[no-un
     members[own + LAST_ACTIVITY_NS] = now_ns
     is_due = now_ns >= leadership[COMMIT_DUE_NS]
     if synced_position == leadership[APPEND_POSITION] and not leadership[HAS_NEWS] and not is_due:
-        return NOTHING_TO_TELL
+        return NOTHING_TO_REPORT
     leadership[APPEND_POSITION] = synced_position
     leadership[HAS_NEWS] = 0
     members[own + REPORT_TERM_ID] = leadership[LEADERSHIP_TERM_ID]
     members[own + REPORT_POSITION] = synced_position
     position = _quorum_position(leadership, members, synced_position, now_ns)
-    return position if is_due or position > leadership[COMMIT_POSITION] else NOTHING_TO_TELL
+    return position if is_due or position > leadership[COMMIT_POSITION] else NOTHING_TO_REPORT
 
 
 @routine
@@ -147,6 +147,6 @@ def commit(leadership, position, now_ns):  # type: ignore[no-untyped-def]
 def update(leadership, members, synced_position, now_ns):  # type: ignore[no-untyped-def]
     """``take_in``, then ``commit`` what it says."""
     position = take_in(leadership, members, synced_position, now_ns)
-    if position != NOTHING_TO_TELL:
+    if position != NOTHING_TO_REPORT:
         commit(leadership, position, now_ns)
     return position

@@ -351,7 +351,7 @@ class SessionManager:
                 self.port.dial(session)
         return work_count
 
-    def tell_error(
+    def report_error(
         self, session_id: int, detail: str, leadership_term_id: int, leader_member_id: int
     ) -> None:
         """Tell an open session's client, if it is connected, that something went wrong for it."""

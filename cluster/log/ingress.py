@@ -6,7 +6,7 @@
 The rules are those of Aeron's IngressAdapter and ConsensusModuleAgent (C-200, C-202, C-203, C-215): a message
 or keep-alive counts when its leadership term id is the current one and its session is open and came over this
 connection; else it is dropped, silently, and counted. Whatever is not one of these two goes to Python.
-Messages of a held session (SessionHeld) are dropped, too: its client knows, and sends them again.
+Messages of a held session (SessionRetained) are dropped, too: its client knows, and sends them again.
 """
 
 import numpy as np

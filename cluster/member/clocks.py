@@ -1,6 +1,6 @@
 """The clocks of the members, and the cluster time that a leader stamps by them."""
 
-from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps, ToldOffsets, clock_offset_ns
+from cluster.consensus.cluster_time import ClusterTime, HeardClocks, Jumps, ReportedOffsets, clock_offset_ns
 from cluster.consensus.context import SECOND, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.counters import MemberCounters
@@ -36,9 +36,9 @@ class MemberClocks:
         self.time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
         self._quorum = context.quorum_threshold
         self._offset_ns, self._time_offset_ns = counters.clock_offset_ns, counters.time_offset_ns
-        self._told_offsets = ToldOffsets()
+        self._reported_offsets = ReportedOffsets()
         self._jumps = Jumps()
-        self._is_behind_told = False
+        self._is_lag_reported = False
 
     @property
     def own(self) -> int:
@@ -71,11 +71,11 @@ class MemberClocks:
         """Take the answer to the last question; an older one took over an interval, and proves little."""
         if reply.asked_ns == self._asked_ns.get(member_id):
             self._heard.hear(member_id, reply.asked_ns, self._turn.now_ns, reply.clock_ns)
-            self._tell_offset(member_id)
+            self._report_offset(member_id)
 
-    def _tell_offset(self, member_id: int) -> None:
+    def _report_offset(self, member_id: int) -> None:
         offset_ns = self._heard.best(self._turn.now_ns)[member_id].offset_ns(self._own_ahead_ns)
-        if self._told_offsets.is_news(member_id, offset_ns):
+        if self._reported_offsets.is_news(member_id, offset_ns):
             far, how = abs(offset_ns) / SECOND, "more" if offset_ns > 0 else "less"
             self._reporter.event(
                 f"the clock of member {member_id} shows {far:.3f} s {how} than this member's"
@@ -98,10 +98,10 @@ class MemberClocks:
         last = self._replica.cluster_time
         self.look()
         self.time.begin(last * self._unit_ns if last else None, *self._clocks())
-        self._is_behind_told = False
+        self._is_lag_reported = False
         self._stamp()
         self.look()
-        self._tell_behind()
+        self._report_lag()
 
     def advance(self) -> None:
         """A turn of the leader begins."""
@@ -109,7 +109,7 @@ class MemberClocks:
         self._stamp()
         if gained_ns > self._skew_max_ns:
             self._reporter.event(f"cluster time jumps forward by {gained_ns / SECOND:.3f} s")
-        self._tell_behind()
+        self._report_lag()
 
     def look(self) -> None:
         """Whether cluster time has jumped, by whoever leads: what is forgotten by time is kept for longer."""
@@ -127,14 +127,14 @@ class MemberClocks:
     def _stamp(self) -> None:
         self._replica.advance_time(self.time.time_ns // self._unit_ns)
 
-    def _tell_behind(self) -> None:
+    def _report_lag(self) -> None:
         ahead_ns = self.time.ahead_ns
-        if not self._is_behind_told and ahead_ns > self._skew_max_ns:
-            self._is_behind_told = True
+        if not self._is_lag_reported and ahead_ns > self._skew_max_ns:
+            self._is_lag_reported = True
             self._reporter.event(
                 f"cluster time is {ahead_ns / SECOND:.3f} s ahead of the members' clocks: it goes on at nine "
                 "tenths of the speed until they have met it"
             )
-        elif self._is_behind_told and not ahead_ns:
-            self._is_behind_told = False
+        elif self._is_lag_reported and not ahead_ns:
+            self._is_lag_reported = False
             self._reporter.event("cluster time is that of the members' clocks again")

@@ -15,7 +15,7 @@ from cluster.protocol.link_histories import TermEvents
 # Messages that say who a member is, and so are heard of everybody: template id and schema id.
 HEARD_OF_ALL: Final = frozenset({PromiseStatement.KIND, TermEvents.KIND})
 
-TOLD_MAX: Final = 64  # lines: a member with a new reason each time is not reported for ever
+REPORTED_MAX: Final = 64  # lines: a member with a new reason each time is not reported for ever
 
 
 class Unrelated:
@@ -32,7 +32,7 @@ class Unrelated:
         if member_id not in self._reasons:
             self._new.append(member_id)
         self._reasons[member_id] = reason
-        if (member_id, reason) not in self._told and len(self._told) < TOLD_MAX:
+        if (member_id, reason) not in self._told and len(self._told) < REPORTED_MAX:
             self._told.add((member_id, reason))
             self._reporter.error(ClusterError(f"member {member_id} is not counted: {reason}"))
 

@@ -268,7 +268,7 @@ class BackupProcess:
                 if self._is_reopen_asked:
                     self._is_reopen_asked = False
                     self._log.reopen_with(*(() if self._audit is None else (self._audit,)))
-                self._log.tell_repeated(now_ns)
+                self._log.report_repeated(now_ns)
             if not self._do_work(now_ns, now_ms):
                 self._world.wait(IDLE_S)
 

@@ -124,7 +124,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return lines
 
 
-def told_if_moved(path: str | os.PathLike[str], config: NodeConfig) -> str | None:
+def noted_if_moved(path: str | os.PathLike[str], config: NodeConfig) -> str | None:
     """One line for the file of a member's directory that names another one, as after a move or a copy."""
     folder = Path(path).resolve().parent
     if not (folder / "cluster" / CLUSTER_MARK_FILE_NAME).exists() or config.path.resolve() == folder:

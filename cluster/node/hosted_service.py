@@ -26,7 +26,7 @@ from cluster.service.clustered_service import ClusteredService
 from cluster.service.container_snapshot import ArchivedSnapshots
 from cluster.service.service_context import ServiceContext
 
-HELD_UP_TURNS = 10  # times service_cycle_threshold: so long is told of
+DELAYED_TURNS = 10  # times service_cycle_threshold: so long is reported
 
 # Told of an error, and of how many there were of its kind so far.
 OnServiceError = Callable[[ServiceError, int], None]
@@ -195,7 +195,7 @@ class SlowTurns:
 
     def end(self) -> None:
         took_ns = self.clock_ns() - self.began_ns
-        if took_ns > HELD_UP_TURNS * self.threshold_ns and not self.is_told:
+        if took_ns > DELAYED_TURNS * self.threshold_ns and not self.is_told:
             self.is_told = True
             self.tell(
                 f"{self.name} runs inline and has held up its member for {took_ns / 1e9:.1f} s in "

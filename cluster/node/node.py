@@ -354,10 +354,10 @@ class ClusterNode:
         life = self._life
         assert life is not None
         work_count = life.do_work(now_ns, cluster_time) + self._readers.do_work(epoch_ms())
-        self._tell_leadership(life.counters)
+        self._report_leadership(life.counters)
         if now_ns >= self._next_housekeeping_ns:
             self._next_housekeeping_ns = now_ns + HOUSEKEEPING_INTERVAL_NS
-            self.log.tell_repeated(now_ns)
+            self.log.report_repeated(now_ns)
             self._reload_if_asked()
             self._trace.follow(life)
             self._machine.refresh_certificates()
@@ -408,7 +408,7 @@ class ClusterNode:
         assert self._life is not None
         return self._life.next_due_ns
 
-    def _tell_leadership(self, counters: MemberCounters) -> None:
+    def _report_leadership(self, counters: MemberCounters) -> None:
         is_leader = (
             counters.node_role.get() == Role.LEADER and counters.election_state.get() == ElectionState.CLOSED
         )

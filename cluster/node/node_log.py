@@ -155,7 +155,7 @@ class NodeLog:
             self._repeated[kind] = _Repeated(now_ns, why)
         self._logger.info(event, why=why)
 
-    def tell_repeated(self, now_ns: int) -> None:
+    def report_repeated(self, now_ns: int) -> None:
         """Write the counts of ``often`` whose interval is over; a kind that came no more is new again."""
         with self._repeated_lock:
             for kind, repeated in list(self._repeated.items()):

@@ -77,7 +77,7 @@ def run(
         node = ClusterNode(
             config,
             on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
-            on_service_error=on_service_error if link is None else partial(_tell_service_error, link),
+            on_service_error=on_service_error if link is None else partial(_report_service_error, link),
             read_config=read_config if link is None else partial(_read_file, config.path / "node.toml"),
         )
 
@@ -110,7 +110,7 @@ def run(
     return RESTART_STATUS if node.is_restart_asked else 0
 
 
-def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
+def run_again(config: NodeConfig, link: socket.socket) -> NoReturn:
     """Run the member, by its node.toml, in a new interpreter that loads the code on the disk now."""
     signals.pass_over()
     os.set_inheritable(link.fileno(), True)
@@ -119,7 +119,7 @@ def run_anew(config: NodeConfig, link: socket.socket) -> NoReturn:
 
 
 def run_by_file(path: str, descriptor: int) -> int:
-    """The new interpreter of ``run_anew``; returns the exit status."""
+    """The new interpreter of ``run_again``; returns the exit status."""
     link = socket.socket(fileno=descriptor)
     link.set_inheritable(False)
     link.setblocking(False)
@@ -139,7 +139,7 @@ def _read_file(path: str | os.PathLike[str]) -> NodeConfig:
     return config_text.load(overrides=config_text.values_in(path))
 
 
-def _tell_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
+def _report_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
     tell(link, event="service-error", **service_error_fields(error, count))
 
 

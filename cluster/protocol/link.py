@@ -429,7 +429,7 @@ class SnapshotRequest(Message, template_id=32, schema=LINK_SCHEMA):
     correlation_id: i64
 
 
-class HeldRecording(Composite):
+class OfferedRecording(Composite):
     """One recording of a snapshot; ``service_id`` -1 is the consensus module's."""
 
     recording_id: i64
@@ -457,7 +457,7 @@ class SnapshotOffer(Message, template_id=33, schema=LINK_SCHEMA):
     initial_term_id: i32
     term_length: i32
     mtu: i32
-    recordings: tuple[HeldRecording, ...] = ()
+    recordings: tuple[OfferedRecording, ...] = ()
     terms: tuple[TermEntry, ...] = ()
     first_frame: Blob = b""
 
@@ -550,7 +550,7 @@ class TakenNumber(Composite):
 class AnswersTaken(Message, template_id=45, schema=LINK_SCHEMA):
     """From the client of a supervised session: which answers it has; the leader need not keep them any more.
 
-    The first on a connection asks for the answers that follow. A client that was told SessionHeld has sent
+    The first on a connection asks for the answers that follow. A client that got SessionRetained has sent
     nothing since when it names a ``correlation_id`` (-1 else), and is answered SessionResumed.
     """
 
@@ -560,7 +560,7 @@ class AnswersTaken(Message, template_id=45, schema=LINK_SCHEMA):
     numbers: tuple[TakenNumber, ...] = ()
 
 
-class SessionHeld(Message, template_id=46, schema=LINK_SCHEMA):
+class SessionRetained(Message, template_id=46, schema=LINK_SCHEMA):
     """To the client of a supervised session: too many of its answers are kept, its messages are dropped.
 
     From the next message on; how many are in the log says the SessionResumed that answers AnswersTaken.

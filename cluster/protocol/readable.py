@@ -68,7 +68,7 @@ def readable_message(data: bytes, stream_id: int, payload: Callable[[bytes], str
         message = None
     if message is None:
         return ""
-    told = [(name, value) for name, value in message.as_dict().items() if _tells(message, name, value)]
+    told = [(name, value) for name, value in message.as_dict().items() if _reports(message, name, value)]
     told.sort(key=lambda field: field[0] != "vote" and not isinstance(field[1], IntEnum))  # decisions first
     fields = (f"{in_aerons_case(name)}={_shown(name, value)}" for name, value in told)
     words = [type(message).__name__, *fields]
@@ -87,7 +87,7 @@ def payload_length(payload: bytes) -> str:
     return f"{len(payload)} bytes"
 
 
-def _tells(message: Message, name: str, value: Any) -> bool:
+def _reports(message: Message, name: str, value: Any) -> bool:
     if name == "correlation_id" and type(message).__name__ in _TIMERS:
         return True
     if name == "cluster_session_id" and value == NULL_VALUE:

@@ -28,7 +28,7 @@ class LineFile:
         with self._lock:
             size = os.fstat(self._fd).st_size
             if size and size + len(lines) > self.bytes_max:
-                self._begin_anew()
+                self._begin_again()
                 size = 0
             data = b"\n" + lines if self._is_torn else lines
             try:
@@ -56,7 +56,7 @@ class LineFile:
         except OSError:
             self._is_torn = True  # the next line must not join what is there
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         with suppress(FileNotFoundError):  # moved by somebody, or no new file could be made the last time
             os.replace(self._path, f"{self._path}.1")
         self.reopen()

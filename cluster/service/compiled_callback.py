@@ -51,7 +51,7 @@ ANSWER_ROWS = 4096
 ANSWERS_LENGTH = 256 * 1024
 LONGEST_ANSWER = 64 * 1024  # an answer's frame fits what compiled turns send at once
 NOWHERE = -1
-TOLD_LENGTH = 300  # of what the compiler says
+REPORTED_LENGTH = 300  # of what the compiler says
 
 
 class CompiledCallback:
@@ -191,7 +191,9 @@ def _compile(function: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) 
             function = _compile_function(function, name, types.Array(from_dtype(dtype), len(shape), "C"))
         except NumbaError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            raise ConfigurationError(f"{name} does not compile: {' '.join(lines)[:TOLD_LENGTH]}") from error
+            raise ConfigurationError(
+                f"{name} does not compile: {' '.join(lines)[:REPORTED_LENGTH]}"
+            ) from error
 
     def rows(address):  # type: ignore[no-untyped-def]
         call = words_of_call(address)

@@ -43,7 +43,7 @@ class _Entry(NamedTuple):
     content: bytes
 
 
-class _Told(NamedTuple):
+class _Reported(NamedTuple):
     """What an instance has sent at an entry, and its state after it."""
 
     sent: tuple[str, ...]
@@ -72,12 +72,12 @@ class _Log:
         context = replace(self.context, member_id=member_id, log_fragment_limit=batch)
         return ServiceReplay(self.make(), source or self.source, context, recovery=recovery, image=image)
 
-    def told(self, replay: ServiceReplay) -> Iterator[tuple[_Entry, _Told]]:
+    def told(self, replay: ServiceReplay) -> Iterator[tuple[_Entry, _Reported]]:
         """By entry, from where the replay begins."""
         for entry in self.entries:
             if entry.end > replay.position:
                 sent = (_shown(each) for each in replay.run(entry.end) if isinstance(each, Sent))
-                yield entry, _Told(tuple(sent), replay.state())
+                yield entry, _Reported(tuple(sent), replay.state())
 
     def restarted(self) -> ServiceReplay:
         """Begun with the first snapshot in the log, if there is one."""
@@ -104,7 +104,7 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
             if found != expected[entry.end]:
                 return f"{mistake}. {_difference_at(entry, expected[entry.end], found)}"
 
-    def in_batches(entry: _Entry) -> _Told:
+    def in_batches(entry: _Entry) -> _Reported:
         replay = log.replay(batch=context.log_fragment_limit)
         deque(replay.run(entry.end), maxlen=0)
         return expected[entry.end]._replace(state=replay.state())
@@ -163,7 +163,7 @@ def _shown(sent: Sent) -> str:
     return " ".join([sent.kind.value, *told, *payload])
 
 
-def _difference_at(entry: _Entry, expected: _Told, found: _Told) -> str:
+def _difference_at(entry: _Entry, expected: _Reported, found: _Reported) -> str:
     name = (
         readable_message(entry.content, streams.LOG, payload_text).removeprefix("Log: ") or "a long message"
     )

@@ -359,18 +359,18 @@ class SimulatedFile:
     def push(self, offset: int, length: int) -> None:
         self._begin(WRITE_NS)
         if not self._disk.faults.spares_pushes:
-            self._fail_if_told()
+            self._fail_if_asked()
         self._disk.push(self._inode, offset, length)
 
     def datasync(self) -> None:
         self._begin(SYNC_NS)
-        self._fail_if_told()
+        self._fail_if_asked()
         self._inode.sync()
         self._disk.flush_device()
 
     fullsync = datasync
 
-    def _fail_if_told(self) -> None:
+    def _fail_if_asked(self) -> None:
         faults = self._disk.faults
         if faults.syncs_fail or faults.sync_failures:
             faults.sync_failures = max(faults.sync_failures - 1, 0)

@@ -49,7 +49,7 @@ BLOCK_BYTES_MAX = 4 * 1024 * 1024
 FOLLOW_INTERVAL_S = 0.01
 FOLLOWERS_AT_FULL_RATE = 8  # more readers that wait for commits look for them less often each
 STATUS_INTERVAL_S = 0.01  # between two looks at the files; who asks meanwhile shares the next one
-BEHIND_TIMEOUT_S = 1.0
+LAG_TIMEOUT_S = 1.0
 DECISION_TIMEOUT_S = 5.0  # of the member, about who a reader is
 REQUEST_LENGTH_MAX = 4096
 CONTROLS_MAX = 4  # administrators that are waited on at once; others wait for their turn
@@ -465,7 +465,7 @@ class LogServer:
             if position > before:
                 waited_s = 0.0
                 continue
-            if waited_s >= BEHIND_TIMEOUT_S:
+            if waited_s >= LAG_TIMEOUT_S:
                 if bound < request.from_position:
                     text = f"from_position {position} is beyond what is committed here, {bound}"
                     raise RequestRefused(link.LinkErrorCode.OUT_OF_RANGE, text)

@@ -138,7 +138,7 @@ class ManyStreamWriter(_ManyWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Messages, batchId: int) -> None:
         for name, parts in self._parts(messages):
-            self._writers[name].register(parts, batchId, is_empty_told=batchId == 0)
+            self._writers[name].register(parts, batchId, is_empty_reported=batchId == 0)
 
 
 class ManyBatchWriter(_ManyWriter, DataSourceArrowWriter):

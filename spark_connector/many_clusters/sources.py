@@ -96,7 +96,7 @@ class ManyBatchReader(_ManyReader[ClusterBatchReader], DataSourceReader):
             assert isinstance(first, LogRange)
             identities[name] = first.cluster
             planned += [NamedRange(name, part) for part in parts]
-        _tell_of_twins(identities)
+        _report_twins(identities)
         return planned
 
 
@@ -155,7 +155,7 @@ class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader,
             with _of(name):
                 tips[name] = reader.look(begins[name])
         if not self._triggers:
-            _tell_of_twins({name: self._identity(name) for name in self._readers})
+            _report_twins({name: self._identity(name) for name in self._readers})
         ends = begins | self._shared_out(begins, tips, limit)
         return start if ends == starts else _offset(ends)
 
@@ -264,7 +264,7 @@ class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader,
             return self._readers[name].cluster
 
 
-def _tell_of_twins(identities: Mapping[str, str | None]) -> None:
+def _report_twins(identities: Mapping[str, str | None]) -> None:
     """Say which names are of one log, by ``identities``; of purged heads that is not known."""
     names: dict[str, str] = {}
     for name, identity in identities.items():

@@ -111,18 +111,18 @@ class _ClusterWriter:
         return AeronSender(self.options, lane, self._index)
 
     def register(
-        self, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_empty_told: bool = False
+        self, messages: Sequence[WriterCommitMessage | None], batch: int, *, is_empty_reported: bool = False
     ) -> None:
         """Let the cluster know that the batch is in the log as a whole, in so many partitions.
 
         A batch without rows has no lane. To register it adds to a log that the query may read itself, and is
-        done where ``is_empty_told``.
+        done where ``is_empty_reported``.
         Raises ClusterError where the batch was registered in another number of partitions, or the log has
         other rows than these tasks: one of them had some when it ran before, and now has none.
         """
         tasks = [message for message in messages if isinstance(message, RowsCommitted)]
         application = next(
-            (task.application for task in tasks if task.rows or task.is_registered or is_empty_told), ""
+            (task.application for task in tasks if task.rows or task.is_registered or is_empty_reported), ""
         )
         if application:
             rows = sum(task.rows for task in tasks)
@@ -165,7 +165,7 @@ class ClusterStreamWriter(_ClusterWriter, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
         """The first batch also without rows: from then on the cluster knows the query."""
-        self.register(messages, batchId, is_empty_told=batchId == 0)
+        self.register(messages, batchId, is_empty_reported=batchId == 0)
 
 
 class ClusterBatchWriter(_ClusterWriter, DataSourceArrowWriter):

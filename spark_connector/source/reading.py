@@ -10,7 +10,7 @@ from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss, LogPurged
 from cluster.protocol.token import identity_text
-from spark_connector.log import forget_reader, open_reader, pass_over, tell_warnings
+from spark_connector.log import forget_reader, open_reader, pass_over, report_warnings
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.source.pushed_out import pushed_out
@@ -66,7 +66,7 @@ def read_range(
                     is_committed=True,
                 ):
                     yield from pushed_out(maker.rows(batch))
-                tell_warnings(options, entry_filter)
+                report_warnings(options, entry_filter)
                 maker.report()
                 spare_imports_to_the_collector()
                 return

@@ -10,7 +10,7 @@ from cluster.archive.directory_lock import DirectoryLock
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.cli.main import main
-from cluster.cli.running_member import why_held_up
+from cluster.cli.running_member import why_delayed
 from cluster.cli.top import Directories
 from cluster.counters import CountersFile
 from cluster.protocol.counter_types import CounterTypeId
@@ -58,7 +58,7 @@ def test_of_a_process_that_a_signal_has_stopped_it_is_said_how_it_goes_on(tmp_pa
             os.waitpid(child.pid, os.WUNTRACED)
             assert not members.look()[0]["isAlive"]
             assert (
-                why_held_up(child.pid)
+                why_delayed(child.pid)
                 == f"process {child.pid} was stopped by a signal: kill -CONT {child.pid} has it go on"
             )
         finally:

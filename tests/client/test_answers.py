@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from cluster.client import ClusterClient
-from cluster.client.held_egress import HELD_BYTES_MAX
+from cluster.client.retained_egress import RETAINED_BYTES_MAX
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError
 from cluster.protocol.enums import EventCode
 from tests.client.scripted import connect
@@ -93,7 +93,7 @@ def test_a_listener_without_on_message_hears_of_the_rest(cluster):
 def test_answers_that_nobody_takes_hold_nothing_up_and_are_counted_when_dropped(cluster):
     client = connect(cluster)
     payload = bytes(1 << 20)
-    for _ in range(HELD_BYTES_MAX // len(payload) + 3):
+    for _ in range(RETAINED_BYTES_MAX // len(payload) + 3):
         cluster.answer(payload)
         client.poll_egress()
     client.offer(b"x")
@@ -102,7 +102,7 @@ def test_answers_that_nobody_takes_hold_nothing_up_and_are_counted_when_dropped(
     assert client.await_committed(1) == 4096
     with pytest.raises(ClusterError, match="3 answers were dropped"):
         next(client.answers())
-    assert len(list(client.answers(timeout_s=0))) == HELD_BYTES_MAX // len(payload)
+    assert len(list(client.answers(timeout_s=0))) == RETAINED_BYTES_MAX // len(payload)
 
 
 @pytest.mark.parametrize("medium", ["ipc", "tcp", "grpc"])

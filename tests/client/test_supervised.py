@@ -9,7 +9,7 @@ import pytest
 
 from cluster.client.answer_progress import SAY_BYTES, SAY_INTERVAL_NS, AnswerProgress
 from cluster.client.egress_dispatch import EgressBatch
-from cluster.client.held_egress import HELD_BYTES_MAX, HeldEgress
+from cluster.client.retained_egress import RETAINED_BYTES_MAX, RetainedEgress
 from cluster.client.session_conductor import ClientState, SessionConductor
 from cluster.client.window import UnacknowledgedWindow
 from cluster.protocol.link import TakenNumber, answer_id_of
@@ -122,8 +122,8 @@ def test_a_window_that_pauses_ends_its_frame_and_goes_on_from_where_the_leader_i
 
 
 def test_answers_of_a_supervised_session_that_nobody_asks_for_hold_up_what_comes_and_are_not_dropped():
-    held = HeldEgress(is_for_listener=False, is_supervised=True)
-    long = np.zeros(HELD_BYTES_MAX, np.uint8)
+    held = RetainedEgress(is_for_listener=False, is_supervised=True)
+    long = np.zeros(RETAINED_BYTES_MAX, np.uint8)
     batch = EgressBatch(1, np.zeros(1), np.zeros(1, np.int64), np.array([len(long)]), long)
 
     held.hold(batch)

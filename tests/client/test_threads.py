@@ -7,7 +7,7 @@ import time
 import pytest
 
 from cluster.client import ClientState, ClusterClient
-from cluster.client.held_egress import HELD_BYTES_MAX
+from cluster.client.retained_egress import RETAINED_BYTES_MAX
 from cluster.errors import ClientClosed
 from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.session import SessionKeepAlive
@@ -75,7 +75,7 @@ def test_answers_that_nobody_takes_are_held_up_to_a_bound_and_then_left_in_the_s
     listener = Listener()
     client = connect(cluster, listener)
     payload = bytes(1 << 20)
-    answers = 2 * HELD_BYTES_MAX // len(payload)
+    answers = 2 * RETAINED_BYTES_MAX // len(payload)
     for _ in range(answers):
         cluster.answer(payload)
         client.do_duty()

@@ -17,7 +17,7 @@ from cluster.consensus.election import LEADER_STATES, Election
 from cluster.consensus.established import Follower, Leader
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.consensus.module import ModuleState
-from cluster.consensus.promises import HeldPromises, Promises, recall
+from cluster.consensus.promises import Promises, StoredPromises, recall
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -43,7 +43,7 @@ class Disk:
         self.entries: list[str] = []
         self.terms = LeadershipTerms()
         self.candidate_term_id = NULL_VALUE
-        self.promises: HeldPromises | None = None
+        self.promises: StoredPromises | None = None
         self.acknowledged_end: LogEnd | None = None  # of a damaged log; noted until it is whole
 
     @classmethod

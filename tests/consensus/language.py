@@ -14,7 +14,7 @@ from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND, Con
 from cluster.consensus.election import Election
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.consensus.module import ModuleState
-from cluster.consensus.promises import HeldPromises, Promises
+from cluster.consensus.promises import Promises, StoredPromises
 from cluster.protocol.consensus import (
     AppendPosition,
     CanvassPosition,
@@ -350,7 +350,7 @@ def some_promises(
 ) -> Promises:
     """Those of a member, kept or lost, after all others have told of theirs."""
     state = PromiseState.LOST if is_wiped else PromiseState.KEPT
-    held = HeldPromises(OWN_PROMISES, state, NULL_VALUE)
+    held = StoredPromises(OWN_PROMISES, state, NULL_VALUE)
     promises = Promises(
         context.member_id, context.member_ids, context.quorum_threshold, held, had_log=had_log
     )

@@ -9,7 +9,7 @@ from cluster.consensus.cluster_time import (
     HeardClocks,
     Jumps,
     Reading,
-    ToldOffsets,
+    ReportedOffsets,
     agreed_clock,
     clock_offset_ns,
     go_on,
@@ -139,7 +139,7 @@ def test_the_offset_of_a_clock_is_from_a_majority_beyond_the_error(own, others, 
 
 
 def test_an_offset_is_told_from_a_tenth_of_a_second_on_once_and_when_it_has_doubled():
-    told = ToldOffsets()
+    told = ReportedOffsets()
     steps = [100, 101, 200, 202, 300, -403, -404, 60, 150, 49, 60, 150]
     assert [ms for ms in steps if told.is_news(1, ms * MS)] == [101, 202, -404, 150]
     assert told.is_news(2, 150 * MS), "of another member"

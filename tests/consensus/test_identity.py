@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.consensus.identity import agreement, cluster_difference
-from cluster.consensus.promises import HeldPromises, Promises
+from cluster.consensus.promises import Promises, StoredPromises
 from cluster.protocol.identity import ClusterIdentity
 from cluster.protocol.link import KnownPromises, PromiseState, PromiseStatement
 
@@ -53,7 +53,7 @@ def test_enough_that_agree_are_believed_and_nobody_where_they_do_not(told, agree
 
 
 def test_a_member_without_its_promises_counts_the_answers_of_one_cluster_alone():
-    lost = HeldPromises(99, PromiseState.LOST, -1)
+    lost = StoredPromises(99, PromiseState.LOST, -1)
     promises = Promises(0, (0, 1, 2, 3, 4), 3, lost)
 
     def answers(member_id, term_id, identity):

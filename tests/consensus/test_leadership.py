@@ -72,12 +72,12 @@ def test_a_commit_position_is_due_at_once_each_interval_and_when_it_is_asked_for
     term = ATerm()
     leadership = term.leadership
     assert leadership.is_commit_due(term.now_ns)
-    leadership.on_commit_told(1300, term.now_ns)
+    leadership.on_commit_reported(1300, term.now_ns)
 
     assert leadership.commit_position_message() == CommitPosition(TERM, 1300, 0)
     assert not leadership.is_commit_due(term.passes(INTERVAL_NS - 1))
     assert leadership.is_commit_due(term.passes(1))
-    leadership.on_commit_told(1300, term.now_ns)
+    leadership.on_commit_reported(1300, term.now_ns)
     leadership.make_commit_due()
     assert leadership.is_commit_due(term.now_ns)
 
@@ -139,7 +139,7 @@ def test_a_log_that_is_made_for_the_term_is_told_from_then_on():
 def test_an_established_leader_speaks_at_once_and_counts_what_the_election_was_told(reported):
     term = ATerm()
     term.reports(1, reported)
-    term.leadership.on_commit_told(BASE, term.now_ns)
+    term.leadership.on_commit_reported(BASE, term.now_ns)
     leader = Leader(a_context(), term.members, term.leadership, commit_position=BASE, candidate_term_id=TERM)
 
     assert leader.update(BASE + 192, term.now_ns)

@@ -5,7 +5,7 @@ import pytest
 from cluster.consensus.actions import KeepPromises, ProposeTerm
 from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_VALUE, SECOND
-from cluster.consensus.promises import STATED_JUMP_MAX, TERM_JUMP_MAX, HeldPromises, Promises, recall
+from cluster.consensus.promises import STATED_JUMP_MAX, TERM_JUMP_MAX, Promises, StoredPromises, recall
 from cluster.protocol.consensus import AppendPosition, StopCatchup, Vote
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.link import CatchupProgress, KnownPromises, PromiseState, PromiseStatement
@@ -29,7 +29,7 @@ KEPT, LOST, EMPTY = PromiseState.KEPT, PromiseState.LOST, PromiseState.EMPTY
 
 
 def the_promises(members: int = 3, state: PromiseState = LOST, **options) -> Promises:
-    held = HeldPromises(OWN_PROMISES, state, NULL_VALUE)
+    held = StoredPromises(OWN_PROMISES, state, NULL_VALUE)
     return Promises(0, tuple(range(members)), members // 2 + 1, held, **options)
 
 
@@ -322,20 +322,20 @@ def recalled(held, candidate_term_id, **options):
 
 
 def test_a_directory_without_the_file_is_believed_by_its_votes():
-    assert recalled(None, -1) == HeldPromises(42, LOST, -1)
-    assert recalled(None, 3) == HeldPromises(42, KEPT, 3)
-    assert recalled(None, 3, is_lost=True) == HeldPromises(42, LOST, 3)
+    assert recalled(None, -1) == StoredPromises(42, LOST, -1)
+    assert recalled(None, 3) == StoredPromises(42, KEPT, 3)
+    assert recalled(None, 3, is_lost=True) == StoredPromises(42, LOST, 3)
 
 
 @pytest.mark.parametrize(("term", "options"), [(2, {}), (-1, {}), (3, {"is_lost": True})])
 def test_promises_are_lost_with_the_votes_and_with_what_nobody_can_tell(term, options):
-    held = HeldPromises(7, KEPT, 3, frozenset({(1, 11)}))
+    held = StoredPromises(7, KEPT, 3, frozenset({(1, 11)}))
 
     assert recalled(held, term, **options) == held._replace(promises_id=42, state=LOST)
 
 
 @pytest.mark.parametrize("state", [KEPT, LOST, EMPTY])
 def test_else_they_are_what_they_were(state):
-    held = HeldPromises(7, state, -1)
+    held = StoredPromises(7, state, -1)
 
     assert recalled(held, 5) == held

@@ -221,7 +221,7 @@ def test_what_goes_wrong_with_the_log_while_a_table_is_written_is_told_as_it_is(
 
 
 def test_a_table_of_another_log_and_one_beyond_the_log_are_refused(member_dir, table, monkeypatch):
-    monkeypatch.setattr(delta_rs, "BEHIND_TIMEOUT_S", 0)
+    monkeypatch.setattr(delta_rs, "LAG_TIMEOUT_S", 0)
     metadata = deltalake.DeltaTable(str(table))
     identity = metadata.metadata().configuration[IDENTITY]
     metadata.alter.set_table_properties({IDENTITY: "7:1:1"}, raise_if_not_exists=False)

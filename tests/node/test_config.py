@@ -259,14 +259,14 @@ def test_the_file_of_a_directory_that_was_moved_is_told(tmp_path):
     loaded = load_text(before, f'dir = "{before}"')
     (before / "cluster").mkdir()
     (before / "cluster" / CLUSTER_MARK_FILE_NAME).touch()
-    assert config_text.told_if_moved(before / "node.toml", loaded) is None
+    assert config_text.noted_if_moved(before / "node.toml", loaded) is None
     before.rename(now)
     said = f"{now}/node.toml: dir is {before}, which is used, and not {now}; give --dir {now} for that one"
-    assert config_text.told_if_moved(now / "node.toml", loaded) == said
+    assert config_text.noted_if_moved(now / "node.toml", loaded) == said
     given = config_text.load(now / "node.toml", overrides={"dir": str(now)}, environment={})
-    assert config_text.told_if_moved(now / "node.toml", given) is None
+    assert config_text.noted_if_moved(now / "node.toml", given) is None
     (tmp_path / "node.toml").write_text(f'dir = "{now}"')
-    assert config_text.told_if_moved(tmp_path / "node.toml", given) is None
+    assert config_text.noted_if_moved(tmp_path / "node.toml", given) is None
 
 
 def test_a_file_that_is_missing_is_named(tmp_path):

@@ -238,16 +238,16 @@ LINE_MISTAKES = {
         "client/test_sending.py::test_an_acknowledgement_of_what_was_not_sent_ends_the_connection_and_the_session_goes_on",
     ),
     "taken_answers_counted_as_dropped": LineMistake(
-        "cluster.client.held_egress",
+        "cluster.client.retained_egress",
         "len(self._batches[0]) - self._rows_taken",
         "len(self._batches[0])",
-        "client/test_held_egress.py::test_answers_that_were_taken_are_not_among_the_dropped",
+        "client/test_retained_egress.py::test_answers_that_were_taken_are_not_among_the_dropped",
     ),
     "answers_put_back_count_as_taken": LineMistake(
-        "cluster.client.held_egress",
+        "cluster.client.retained_egress",
         "        self._bytes_taken -= batch.payload_bytes\n",
         "",
-        "client/test_held_egress.py::test_messages_that_a_listener_puts_back_still_count",
+        "client/test_retained_egress.py::test_messages_that_a_listener_puts_back_still_count",
     ),
     "same_term_asked_again": LineMistake(
         "cluster.client.session_conductor",

@@ -68,10 +68,10 @@ class ClientRequests:
             return None
         return publication
 
-    def tell_full(self) -> None:
+    def report_full(self) -> None:
         """On a leader whose log has no more room: its clients hear why nothing of theirs is taken."""
         for session_id in self._sessions.sessions:
-            self._tell_error(session_id, self._room.refusal)
+            self._report_error(session_id, self._room.refusal)
 
     def on_session_connect(self, connection_id: int, request: SessionConnectRequest) -> None:
         if self._status.is_leading and self._room.is_full:
@@ -111,7 +111,7 @@ class ClientRequests:
         has_heard_ok = session_id != NULL_VALUE
         self._sessions.link(session, connection_id, self._turn.now_ns, has_heard_ok=has_heard_ok)
         if has_heard_ok:
-            self._tell_resumed(connection_id, request)
+            self._report_resumed(connection_id, request)
         else:
             self._turn.hasten_slow_tick()
 
@@ -145,14 +145,14 @@ class ClientRequests:
         """A client of a supervised session says which answers it has."""
         supervision, now_ns = self._egress.supervision, self._turn.now_ns
         if self._status.is_leading and supervision.on_taken(connection_id, message, now_ns):
-            self._tell_resumed(connection_id, message)
+            self._report_resumed(connection_id, message)
 
     def close_lost(self) -> None:
         """On an active leader: close the sessions whose clients cannot have all their answers any more."""
         for session_id in self._egress.supervision.lost():
             self.close_session(session_id, CloseReason.TIMEOUT)
 
-    def _tell_resumed(self, connection_id: int, request: SessionResume | AnswersTaken) -> None:
+    def _report_resumed(self, connection_id: int, request: SessionResume | AnswersTaken) -> None:
         session_id = request.cluster_session_id
         table = self._sessions.table
         appended = int(table.slots["appended"][table.slot_of(session_id)])
@@ -201,11 +201,11 @@ class ClientRequests:
     def on_service_failed(self, session_id: int, detail: str) -> None:
         """A service raised on an entry of the session: its client hears of it, and where to read more."""
         if self._status.is_leading:
-            self._tell_error(session_id, f"{detail}; see node.log of member {self._context.member_id}")
+            self._report_error(session_id, f"{detail}; see node.log of member {self._context.member_id}")
 
-    def _tell_error(self, session_id: int, detail: str) -> None:
+    def _report_error(self, session_id: int, detail: str) -> None:
         member_id = self._context.member_id
-        self._sessions.tell_error(session_id, detail, self._replica.leadership_term_id, member_id)
+        self._sessions.report_error(session_id, detail, self._replica.leadership_term_id, member_id)
 
     def on_challenge_response(self, response: ChallengeResponse) -> None:
         self._sessions.on_challenge_response(

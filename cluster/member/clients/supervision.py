@@ -3,9 +3,9 @@
 services ── keep ──▶ KeptAnswers ── send ──▶ client       on the leader, once the client has asked
 client ── AnswersTaken ──▶ leader ── TakenAnswers ──▶ followers
 
-The leader suspends a session that is full: it drops the session's messages and sends SessionHeld. The client
-stops and reports which answers it has. Once there is room again, the leader sends how many of its messages
-are in the log (SessionResumed), and the client goes on from there.
+The leader suspends a session that is full: it drops the session's messages and sends SessionRetained. The
+client stops and reports which answers it has. Once there is room again, the leader sends how many of its
+messages are in the log (SessionResumed), and the client goes on from there.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from cluster.consensus.kept_answers import KeptAnswer
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.frames import answer_frame
 from cluster.member.ports import Clients, Peers
-from cluster.protocol.link import AnswersTaken, SessionHeld, TakenAnswer, TakenAnswers
+from cluster.protocol.link import AnswersTaken, SessionRetained, TakenAnswer, TakenAnswers
 from cluster.service.channel import ServiceEgress
 from cluster.transport.message_frames import link_frame
 
-TELL_ALL_INTERVAL_NS = 1_000_000_000  # all is sent to followers again: some of it may have been lost
-TOLD_AT_ONCE = 1000  # numbers in one message
+REPORT_ALL_INTERVAL_NS = 1_000_000_000  # all is sent to followers again: some of it may have been lost
+REPORTED_AT_ONCE = 1000  # numbers in one message
 
 
 class Supervision:
@@ -40,7 +40,7 @@ class Supervision:
         self._connections: dict[int, int] = {}  # session: over which its client has asked for its answers
         self._touched: dict[int, None] = {}  # sessions that may have answers to be sent
         self._news: dict[tuple[int, int], int] = {}  # session, service: number that followers have not heard
-        self._tell_all_ns = 0
+        self._report_all_ns = 0
 
     def reset(self) -> None:
         """The member leads no more, or in another term: clients ask again."""
@@ -95,7 +95,7 @@ class Supervision:
         slot = self._slot(session_id)
         if not slot["held"] and self._answers.byte_count(session_id) >= self._answers.bytes_max:
             slot["held"] = 1
-            self._clients.send(connection_id, link_frame(SessionHeld(session_id, term_id)))
+            self._clients.send(connection_id, link_frame(SessionRetained(session_id, term_id)))
         return bool(frames)
 
     def _slot(self, session_id: int) -> np.void:
@@ -135,10 +135,10 @@ class Supervision:
         self._touched[session_id] = None
         return is_released
 
-    def tell_followers(self, now_ns: int) -> None:
+    def report_to_followers(self, now_ns: int) -> None:
         """What clients have: the news, and all of it now and then."""
-        if now_ns >= self._tell_all_ns:
-            self._tell_all_ns = now_ns + TELL_ALL_INTERVAL_NS
+        if now_ns >= self._report_all_ns:
+            self._report_all_ns = now_ns + REPORT_ALL_INTERVAL_NS
             self._news = {(session, service): number for session, service, number in self._answers.taken()}
         for frame in self._news_frames():
             for member_id in self._peers.ids:
@@ -147,11 +147,11 @@ class Supervision:
 
     def _news_frames(self) -> Iterator[bytes]:
         answers = [TakenAnswer(session, number, service) for (session, service), number in self._news.items()]
-        for begin in range(0, len(answers), TOLD_AT_ONCE):
-            told = tuple(answers[begin : begin + TOLD_AT_ONCE])
+        for begin in range(0, len(answers), REPORTED_AT_ONCE):
+            told = tuple(answers[begin : begin + REPORTED_AT_ONCE])
             yield link_frame(TakenAnswers(self._replica.leadership_term_id, told))
 
-    def on_told(self, message: TakenAnswers) -> None:
+    def on_reported(self, message: TakenAnswers) -> None:
         """On a follower: the leader's clients have these."""
         for session_id, number, service_id in message.answers:
             if self._is_known(session_id) and 0 <= service_id < self._service_count:

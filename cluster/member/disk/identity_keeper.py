@@ -65,7 +65,7 @@ class IdentityKeeper:
             return bool(found.damage) or bool(promises is not None and promises.cluster)
         self._check(identity, found.path)
         if is_open or identity.cluster_id is None or ANY_MEMBER_ID in identity.member_ids:
-            self._tell_first_start()
+            self._report_first_start()
         if self._is_log_empty():
             # It is filled again by others, or begins again with a snapshot as an operator's tool has it.
             identity = identity.replace(first_term_timestamp=None, first_log_session_id=None)
@@ -78,7 +78,7 @@ class IdentityKeeper:
         """Without an identity, take the configured cluster; log that, unless new. Raises StorageError."""
         if self.identity is None:
             if not is_new:
-                self._tell_first_start()
+                self._report_first_start()
             self._write(ClusterIdentity(0))
 
     def adopt(self, identity: ClusterIdentity) -> bool:
@@ -99,7 +99,7 @@ class IdentityKeeper:
     def _completed(self, identity: ClusterIdentity) -> ClusterIdentity:
         return identity.with_members(self._context.cluster_id, self._context.member_ids)
 
-    def _tell_first_start(self) -> None:
+    def _report_first_start(self) -> None:
         self._tell(f"from now on this directory is of a cluster of members {_list(self._context.member_ids)}")
 
     def _check(self, identity: ClusterIdentity, source: str) -> None:

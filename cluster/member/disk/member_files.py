@@ -29,10 +29,10 @@ from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
 
 NOTE_FILE_NAME = "repair-needed"
-_HELD = re.compile(r"\nheld: position (\d+) of term (\d+), CRC-32 ([0-9a-f]{8})$")
+_STORED = re.compile(r"\nheld: position (\d+) of term (\d+), CRC-32 ([0-9a-f]{8})$")
 
 
-def _held_line(held: LogEnd) -> str:
+def _stored_line(held: LogEnd) -> str:
     fact = f"held: position {held.log_position} of term {held.leadership_term_id}"
     return f"{fact}, CRC-32 {zlib.crc32(fact.encode()):08x}"
 
@@ -56,20 +56,20 @@ class RepairNote:
                 text = file.pread(file.size(), 0).decode("utf-8", "replace").strip()
         except OSError as error:
             return f"the note cannot be read: {error.strerror}", None
-        match = _HELD.search(text)
+        match = _STORED.search(text)
         if match is None:
             return text, None
         held = LogEnd(int(match[2]), int(match[1]))
-        return text[: match.start()], held if text.endswith(_held_line(held)) else None
+        return text[: match.start()], held if text.endswith(_stored_line(held)) else None
 
     def write(self, text: str, held: LogEnd | None) -> None:
         """Note it, durable on return; the best end that is known stays. Raises StorageError."""
         if self.is_there:
-            earlier, held_earlier = self.read()
+            earlier, stored_earlier = self.read()
             text = f"{earlier}; {text}"
-            held = None if held is None or held_earlier is None else max(held, held_earlier)
+            held = None if held is None or stored_earlier is None else max(held, stored_earlier)
         if held is not None:
-            text = f"{text}\n{_held_line(held)}"
+            text = f"{text}\n{_stored_line(held)}"
         replace(self._files, self._path, f"{text}\n".encode())
 
     def drop_set_aside(self) -> None:

@@ -6,7 +6,7 @@ from random import Random
 from cluster.archive.promises_file import PROMISES_FILE_NAME, read_promises, write_promises
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.election import Election
-from cluster.consensus.promises import HeldPromises, Promises, recall
+from cluster.consensus.promises import Promises, StoredPromises, recall
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import Counter
 from cluster.errors import LogDamaged, MemberRestart
@@ -227,6 +227,6 @@ class PromiseKeeper:
         return self.promises.term_limit(member_id, *self._terms)
 
 
-def _held(stored: PromiseStatement) -> HeldPromises:
+def _held(stored: PromiseStatement) -> StoredPromises:
     known = frozenset((known.member_id, known.promises_id) for known in stored.known)
-    return HeldPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)
+    return StoredPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)

@@ -33,9 +33,9 @@ from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
 from cluster.protocol import streams
 from cluster.protocol.link import (
-    HeldRecording,
     LinkError,
     LogGeometry,
+    OfferedRecording,
     RecordingBlock,
     RecordingFetch,
     SnapshotOffer,
@@ -138,7 +138,7 @@ class SnapshotReplication(ABC):
         for held in offer.recordings:
             self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
 
-    def _create_snapshot(self, held: HeldRecording, offer: SnapshotOffer) -> Recording:
+    def _create_snapshot(self, held: OfferedRecording, offer: SnapshotOffer) -> Recording:
         is_module = held.service_id == CONSENSUS_MODULE_SERVICE_ID
         stream_id = streams.CONSENSUS_MODULE_SNAPSHOT if is_module else streams.SERVICE_SNAPSHOT
         recording = self._archive.create_recording(

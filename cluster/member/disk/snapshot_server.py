@@ -12,9 +12,9 @@ from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Links
 from cluster.member.turn import Turn
 from cluster.protocol.link import (
-    HeldRecording,
     LinkError,
     LinkErrorCode,
+    OfferedRecording,
     RecordingBlock,
     RecordingFetch,
     SnapshotOffer,
@@ -102,9 +102,9 @@ class SnapshotServer:
             first_frame=recording.first_frame() if start_position > 0 else b"",
         )
 
-    def _held(self, entry: RecordingLogEntry) -> HeldRecording:
+    def _held(self, entry: RecordingLogEntry) -> OfferedRecording:
         recording = self._archive.recording(entry.recording_id)
-        return HeldRecording(
+        return OfferedRecording(
             entry.recording_id,
             recording.append_position,
             entry.service_id,

@@ -191,7 +191,7 @@ class Following(Phase):
             case LinkError() if self._ports.log_requests.is_refused(member_id, message):
                 reason = f"leader {member_id} has no log to go on with"  # an election fetches its snapshot
             case TakenAnswers() if member_id == follower.leader_member_id:
-                self._ports.supervision.on_told(message)
+                self._ports.supervision.on_reported(message)
             case TerminationPosition() if message.leadership_term_id == follower.leadership_term_id:
                 follower.time_of_last_leader_message_ns = now_ns
                 self._ports.termination.on_termination_position(message)

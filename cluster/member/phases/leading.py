@@ -118,7 +118,7 @@ class Leading(Phase):
         self._commit_frame = PositionFrame(CommitPosition(0, 0, ports.context.member_id))
         self._has_own = False  # timers or messages of services went into the log in this turn: more may wait
         self._waiting_turns = 0  # in a row, of clients
-        self._is_full_told = False
+        self._is_full_reported = False
         self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else it is not known which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
@@ -162,7 +162,7 @@ class Leading(Phase):
             self._is_ingress_read = False
             ports.transfer.do_work(self.leader.commit_position, turn.now_ns)
         elif publication.is_full:
-            self._tell_full()
+            self._report_full()
         elif ports.room.is_full or self._is_too_far_ahead:
             self._is_ingress_read = False  # clients wait in their sockets for room, or for the majority
         elif replica.module.is_active:
@@ -260,9 +260,9 @@ class Leading(Phase):
         unit_ns = self._ports.context.time_unit.nanoseconds
         return turn.now_ns + max(deadline - replica.cluster_time, 0) * unit_ns
 
-    def _tell_full(self) -> None:
-        if not self._is_full_told:
-            self._is_full_told = True
+    def _report_full(self) -> None:
+        if not self._is_full_reported:
+            self._is_full_reported = True
             self._ports.reporter.error(
                 ClusterError(
                     f"the log is at position {self._publication.position} and takes no more input: "
@@ -307,12 +307,12 @@ class Leading(Phase):
         ports.turn.work_count += ports.control.do_work(now_ns)
         is_without_room = ports.room.is_full
         if is_without_room and not self._is_without_room:
-            ports.requests.tell_full()
+            ports.requests.report_full()
         self._is_without_room = is_without_room
         if module.state is ConsensusModuleState.SUSPENDED or is_without_room:
             # Administrators and readers may come, and who wants a session where there is no room hears so.
             ports.turn.work_count += ports.greet_clients(is_without_room)
-        ports.supervision.tell_followers(now_ns)
+        ports.supervision.report_to_followers(now_ns)
         if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()
         elif module.state is ConsensusModuleState.TERMINATING and ports.termination.is_leader_done(now_ns):

@@ -51,7 +51,7 @@ from cluster.service.channel import LogClosed, LogJoined, RecoveryState, Service
 from cluster.transport.message_frames import link_frame
 
 START_PATIENCE_NS = 10_000_000_000  # then the member goes on without a service that has not come up
-LAG_TOLD_NS = 1_000_000_000  # a service that lags for so long is reported, and again at each doubling
+LAG_REPORTED_NS = 1_000_000_000  # a service that lags for so long is reported, and again at each doubling
 STANDSTILL_NS = 1_000_000_000  # a service that has log to read and gets no further for so long is away
 
 
@@ -154,7 +154,7 @@ class RemoteService:
         self._joins = 0  # that it has not acknowledged
         self._position = self._unreached = 0
         self._limit = NULL_VALUE
-        self._lag_told_ns = 0
+        self._lag_reported_ns = 0
         self._seen_position = self._seen_ns = 0  # where it was last seen to go on, or to have nothing to read
 
     # -- the turn --
@@ -202,11 +202,11 @@ class RemoteService:
                 self._taken = TakenFromService(channel.recovery.log_position)
                 self._start_due_ns = now_ns + START_PATIENCE_NS
             if self._is_connected and not self._is_told:
-                self._tell_start(channel.recovery, self._taken)
+                self._report_start(channel.recovery, self._taken)
         work_count += self._take_from_module()
         if self._is_told:
             self._send_limit()
-            self._tell_lag()
+            self._report_lag()
         self._check_patience()
         channel.is_away = self._is_away()
         return work_count
@@ -232,12 +232,12 @@ class RemoteService:
 
     def on_lost(self) -> None:
         if self._inlet.recording_id is not None:
-            self._tell_snapshot(self._inlet.abandon(b"the process of the service has ended"))
+            self._report_snapshot(self._inlet.abandon(b"the process of the service has ended"))
         if self._taken is not None:
             self._taken.on_process_lost()
         self._forget_process()
 
-    def _tell_start(self, recovery: RecoveryState, taken: TakenFromService) -> None:
+    def _report_start(self, recovery: RecoveryState, taken: TakenFromService) -> None:
         """Let the process start where the log is to be read from, up to where the one before it was."""
         self._is_told = True
         recovery = self._ports.newest_snapshot(taken.position) or recovery
@@ -282,16 +282,16 @@ class RemoteService:
         if log_limits.next_limit(self.words, self._ports.commit_position(), self._now_ns):
             self._send(LogLimit(self._limit))
 
-    def _tell_lag(self) -> None:
+    def _report_lag(self) -> None:
         """Say that the service is slow, once a second, two, four, ...; and that it is not any more."""
         if not self._unreached:
-            if self._lag_told_ns:
+            if self._lag_reported_ns:
                 self._ports.tell(f"{self._name} has caught up")
-                self._lag_told_ns = 0
+                self._lag_reported_ns = 0
             return
         lag_ns = self._now_ns - self._words[log_limits.FIRST_SENT_NS]
-        if lag_ns >= max(LAG_TOLD_NS, 2 * self._lag_told_ns):
-            self._lag_told_ns = lag_ns
+        if lag_ns >= max(LAG_REPORTED_NS, 2 * self._lag_reported_ns):
+            self._lag_reported_ns = lag_ns
             behind = self._ports.commit_position() - self._position
             self._ports.tell(f"{self._name} lags: {behind} bytes of log, for {lag_ns / 1e9:.1f} s")
 
@@ -444,9 +444,9 @@ class RemoteService:
 
     def _on_snapshot_written(self, message: ServiceSnapshot) -> None:
         if message.recording_id == self._inlet.recording_id:
-            self._tell_snapshot(self._inlet.end(message))
+            self._report_snapshot(self._inlet.end(message))
 
-    def _tell_snapshot(self, message: ServiceSnapshot) -> None:
+    def _report_snapshot(self, message: ServiceSnapshot) -> None:
         self._offer(message.encode(), self._taken_position)
 
     def _on_taken(self, log_position: int) -> None:

@@ -142,7 +142,7 @@ def member_restarts(stage: Stage) -> None:
 
 
 @story("terms-behind", "One member restarts, and the others are terms ahead", page=PAGE)
-def terms_behind(stage: Stage) -> None:
+def terms_missing(stage: Stage) -> None:
     cluster, alice, first, late = stage.led_cluster(b"one")
     cluster.kill(late)
     alice.offer(b"more of the first term")

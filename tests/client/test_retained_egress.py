@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cluster.client import held_egress
+from cluster.client import retained_egress
 from cluster.client.egress_dispatch import ControlledAction, EgressBatch, as_dispatch
-from cluster.client.held_egress import HeldEgress
+from cluster.client.retained_egress import RetainedEgress
 from cluster.errors import ClusterError
 
 
 @pytest.fixture(autouse=True)
 def _a_small_bound(monkeypatch):
-    monkeypatch.setattr(held_egress, "HELD_BYTES_MAX", 100)
+    monkeypatch.setattr(retained_egress, "RETAINED_BYTES_MAX", 100)
 
 
 def batch_of(rows: int, length: int = 10) -> EgressBatch:
@@ -22,7 +22,7 @@ def batch_of(rows: int, length: int = 10) -> EgressBatch:
 
 
 def test_messages_that_a_listener_puts_back_still_count():
-    held = HeldEgress(is_for_listener=True)
+    held = RetainedEgress(is_for_listener=True)
     held.hold(batch_of(10))
     refusing = as_dispatch(lambda *message: ControlledAction.ABORT)
     for _ in range(3):
@@ -33,7 +33,7 @@ def test_messages_that_a_listener_puts_back_still_count():
 
 
 def test_answers_that_were_taken_are_not_among_the_dropped():
-    held = HeldEgress(is_for_listener=False)
+    held = RetainedEgress(is_for_listener=False)
     held.hold(batch_of(8))
     for _ in range(3):
         assert held.answers.take_one() is not None

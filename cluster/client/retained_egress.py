@@ -11,7 +11,7 @@ from collections import deque
 from cluster.client.egress_dispatch import Answer, EgressBatch, EgressDispatch, Event
 from cluster.errors import ClusterError
 
-HELD_BYTES_MAX = 16 * 1024 * 1024  # of payloads; more stays in the socket, and pushes back on the leader
+RETAINED_BYTES_MAX = 16 * 1024 * 1024  # of payloads; more stays in the socket, and pushes back on the leader
 
 
 class AnswerQueue:
@@ -34,14 +34,14 @@ class AnswerQueue:
     def hold(self, batch: EgressBatch) -> None:
         self._batches.append(batch)
         self._bytes += batch.payload_bytes
-        while self._is_dropping and self._bytes > HELD_BYTES_MAX and len(self._batches) > 1:
+        while self._is_dropping and self._bytes > RETAINED_BYTES_MAX and len(self._batches) > 1:
             self._dropped += len(self._batches[0]) - self._rows_taken
             self._drop_oldest()
 
     @property
     def is_full(self) -> bool:
         """Whether no more is to come before some is taken."""
-        return self._bytes >= HELD_BYTES_MAX and not self._is_dropping
+        return self._bytes >= RETAINED_BYTES_MAX and not self._is_dropping
 
     def take_batch(self) -> EgressBatch | None:
         """The rest of the oldest run, or None. Raises ClusterError, once, after some were dropped."""
@@ -73,18 +73,18 @@ class AnswerQueue:
         dropped, self._dropped = self._dropped, 0
         if dropped:
             raise ClusterError(
-                f"{dropped} answers were dropped: more than {HELD_BYTES_MAX} bytes of them waited to be taken"
+                f"{dropped} answers were dropped: more than {RETAINED_BYTES_MAX} bytes waited to be taken"
             )
 
 
-class HeldEgress:
+class RetainedEgress:
     """A queue of two ends: one thread at a time holds, one at a time takes, and neither waits."""
 
     def __init__(self, *, is_for_listener: bool, is_supervised: bool = False) -> None:
         """``is_for_listener``: messages are delivered as well, and not only kept as ``answers``."""
         self._items: deque[EgressBatch | Event] = deque()
         self.answers = None if is_for_listener else AnswerQueue(is_dropping=not is_supervised)
-        self._bytes_held = 0  # ever, counted by who holds
+        self._bytes_retained = 0  # ever, counted by who holds
         self._bytes_taken = 0  # ever, counted by who takes
 
     def __len__(self) -> int:
@@ -94,7 +94,7 @@ class HeldEgress:
     def is_full(self) -> bool:
         if self.answers is not None and self.answers.is_full:
             return True
-        return self._bytes_held - self._bytes_taken >= HELD_BYTES_MAX
+        return self._bytes_retained - self._bytes_taken >= RETAINED_BYTES_MAX
 
     def hold(self, item: EgressBatch | Event) -> None:
         """Add a batch, whose buffer nobody else changes, or an event."""
@@ -102,7 +102,7 @@ class HeldEgress:
             if self.answers is not None:
                 self.answers.hold(item)
                 return
-            self._bytes_held += item.payload_bytes
+            self._bytes_retained += item.payload_bytes
         self._items.append(item)
 
     def take(self, rows_max: int) -> EgressBatch | Event:
