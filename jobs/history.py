@@ -162,18 +162,22 @@ def unseen(commits: Sequence[Recent]) -> str:
 
 
 def check_rows_are_its_own(
-    spark: SparkSession, table: str, since: int, begin: int, expected: str
+    spark: SparkSession, table: str, since: int, begin: int, expected: str, least: int = 0
 ) -> tuple[int, int]:
     """Its version, and how far in the Log its commits say that it goes, 0 where they do not.
 
     Raises ConfigurationError where its job, which goes on from log position ``begin``, would leave rows out.
-    Its rows may have been replaced up to version ``since``. What was ``expected`` instead is the caller's to
-    say. What a commit did not know of is refused whenever it came. Of a table that its job alone writes two
-    commits say all.
+    Its rows may have been replaced up to version ``since``, and it has had version ``least``. What was
+    ``expected`` instead is the caller's to say. What a commit did not know of is refused whenever it came. Of
+    a table that its job alone writes two commits say all.
     """
     commits = recent(spark, table, 2)
     if not all(_token(commit.user_metadata) for commit in commits):
         commits = recent(spark, table)
+    if (version := commits[0].version) < least:
+        raise ConfigurationError(
+            f"table {table} is another one, at version {version}, and was at {least}; expected {expected}"
+        )
     if by := unseen(commits):
         raise ConfigurationError(
             f"table {table} lacks entries of the Log or has some twice: {by} came while its job made a "
@@ -188,7 +192,7 @@ def check_rows_are_its_own(
             f"table {table} goes to position {goes_to:,} of the Log, and its checkpoint on from {begin:,}; "
             f"expected {expected}"
         )
-    return commits[0].version, goes_to
+    return version, goes_to
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:

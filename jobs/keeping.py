@@ -56,6 +56,7 @@ def keeping(
     _check_none_is_short(spark, tables, checkpoint)
     known = {table: open_table(spark, table, job.layout) for table, job in tables.items()}
     opened_at = {table: latest_version(spark, table) for table in tables}
+    least = dict(opened_at)
     log = SourceLog(SourceOptions.parse(source))
     for table in known:
         if known[table] is not None:
@@ -78,7 +79,7 @@ def keeping(
         try:
             for table, job in tables.items():
                 version, goes_to = check_rows_are_its_own(
-                    batch.sparkSession, table, opened_at[table], begin, _expected(checkpoint)
+                    batch.sparkSession, table, opened_at[table], begin, _expected(checkpoint), least[table]
                 )
                 if goes_to >= token.position:
                     continue  # it has the batch: from before a crash, or of another job
@@ -90,6 +91,7 @@ def keeping(
                     is_first = batch_id == 0 and known[table] is None
                     found = snapshots[table](is_first, token.position)
                 job.update(with_entries(entries, found, job), table, commit, found)
+                least[table] = version + 1
         finally:
             batch.unpersist()
 

@@ -86,6 +86,16 @@ def test_what_replaced_rows_is_found_through_any_number_of_other_commits(monkeyp
     assert history.newest_version(None, "t").version == 3 * RECENT, "and not one from before the RESTORE"
 
 
+def test_a_table_that_was_made_anew_under_its_job_is_not_taken_for_the_one_before(monkeypatch):
+    """apache/doris#67443: a stream stayed healthy over a table that was dropped and made again."""
+    monkeypatch.setattr(history, "recent", lambda *_: [said(0, "CREATE TABLE")])
+    assert history.check_rows_are_its_own(None, "t", 0, 0, "its own rows") == (0, 0)
+    with pytest.raises(
+        ConfigurationError, match="t is another one, at version 0, and was at 1; expected its own"
+    ):
+        history.check_rows_are_its_own(None, "t", 0, 200, "its own rows", least=1)
+
+
 class Rows(list):
     """Commits as Delta's history has them."""
 
