@@ -85,7 +85,7 @@ def _is_within(entry: CatalogEntry, base: int) -> bool:
 def purge_log(
     archive: Archive, recording_log: RecordingLog, position: int, snapshot_position: int | None
 ) -> tuple[int, int]:
-    """Drop segments before ``position``, one's start, which a whole snapshot stands for; the log's start
+    """Drop segments before ``position``, one's start, which a whole snapshot replaces; the log's start
     before and now. Raises ClusterError.
     """
     term = recording_log.find_last_term()

@@ -123,7 +123,7 @@ class GroupReports:
             self._fail(position, error)
 
     def _repeat(self) -> None:
-        """The next report names what fails. Where another reader has gone on, this one is refused."""
+        """A failure shows in the next report. Where another reader has gone on, this one is refused."""
         with contextlib.suppress(Exception), self._reporting:
             if self._reported is not None:
                 self._send(self._reported)
