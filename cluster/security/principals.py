@@ -9,16 +9,18 @@ Salt and hash are hexadecimal.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 from cluster.archive.files import OsFiles, replace
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, StorageErrors
 from cluster.security.text_file import read_lines
 
 NAME_LENGTH_MAX = 256
@@ -160,10 +162,25 @@ def put(path: str, name: str, digest: Digest, *, keeps: bool = False) -> bool:
 
     Raises ConfigurationError, StorageError.
     """
-    lines = read_lines(path) if os.path.lexists(path) else {}
-    was_there = name in lines
-    last = [lines[name].partition(SEPARATOR)[0]] if keeps and was_there else []
-    line = SEPARATOR.join([str(digest), *last])
-    text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: line}.items())
-    replace(OsFiles(), os.path.realpath(path), text.encode())
+    target = os.path.realpath(path)
+    with _locked(os.path.dirname(target)):
+        lines = read_lines(path) if os.path.lexists(path) else {}
+        was_there = name in lines
+        last = [lines[name].partition(SEPARATOR)[0]] if keeps and was_there else []
+        line = SEPARATOR.join([str(digest), *last])
+        text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: line}.items())
+        replace(OsFiles(), target, text.encode())
     return was_there
+
+
+@contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Wait for whoever else puts a line into a file of the folder. Raises StorageError."""
+    with StorageErrors(folder, "cannot be locked"):
+        fd = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        with StorageErrors(folder, "cannot be locked"):
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)

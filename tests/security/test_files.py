@@ -4,6 +4,7 @@ import os
 import stat
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -283,3 +284,11 @@ def test_a_secret_that_is_put_in_place_is_on_the_disk_before_the_old_one_is_gone
     put(str(file), "alice", token_digest(b"one"))
 
     assert calls == ["fsync", "replace", "fsync"]  # the last one is the folder's
+
+
+def test_principals_that_are_put_at_the_same_time_are_all_there(tmp_path):
+    file = str(tmp_path / "tokens")
+    names = [f"user{number}" for number in range(32)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: put(file, name, token_digest(b"x")), names))
+    assert sorted(read_lines(file)) == sorted(names)
