@@ -24,7 +24,10 @@ def service(monkeypatch):
 
 
 def test_a_followers_process_is_given_the_log_of_5_ms_or_64_kib_at_once(service):
-    service.words[at.ROLE] = at.FOLLOWER_ROLE
+    service.words[at.ROLE], service.limits[LIMIT] = at.FOLLOWER_ROLE, 640
+    plain(remote.give_log)(service)
+    assert service.words[at.LIMIT_DUE_NS] == at.NEVER, "it has all"
+    service.limits[LIMIT] = 0
     plain(remote.give_log)(service)
     assert service.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000
     service.words[at.NOW_NS] = 2_000

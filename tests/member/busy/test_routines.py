@@ -23,6 +23,7 @@ from cluster.log.connection_table import (
     STATE,
     STRANGER,
 )
+from cluster.log.frames import MALFORMED
 from cluster.log.session_table import SUPERVISED
 from cluster.member.busy import (
     buffer,
@@ -183,6 +184,13 @@ def test_of_a_follower_that_does_not_take_its_log_python_hears(flushed):
     assert flushed.flush()
     assert flushed.words[at.REASON] == at.LAGGARD
     assert flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.followers[at.STREAM_POSITION] == 0
+
+
+def test_how_far_a_follower_was_sent_the_log_is_the_last_piece_that_it_took(flushed, monkeypatch):
+    taken = iter((True, False, True))
+    monkeypatch.setattr(leading, "send_sealed", lambda *_: next(taken))
+    assert flushed.flush()
+    assert flushed.followers[at.STREAM_POSITION] == 96 and flushed.words[at.REASON] == at.LAGGARD
 
 
 def test_cluster_time_does_not_fall(monkeypatch):
@@ -452,6 +460,7 @@ def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
         (3, 1, at.PYTHON_SERVICE, [3]),
         (3, 2, at.COMPILED_SERVICE, []),  # what moves is more than the room for it
         (3, 3, at.COMPILED_SERVICE, [3]),
+        (4, 3, at.COMPILED_SERVICE, [3]),
         (0.5, 3, at.PYTHON_SERVICE, []),  # not worth it
     ],
 )
@@ -479,6 +488,15 @@ def test_how_far_the_log_is_processed_does_not_fall_where_an_entry_is_left_to_py
 
     assert not plain(buffer.poll_log)(t, 96, True)
     assert t.cursor[of_recording.TAKEN_POSITION] == 64 and t.words[at.REASON] == at.ENTRY
+
+
+def test_damage_is_passed_by_nobody(monkeypatch):
+    monkeypatch.setattr(buffer, "follow_run", lambda *_: (MALFORMED, 32, 0))
+    monkeypatch.setattr(buffer, "next_message", None)
+    for is_applied in (False, True):
+        t = tables(log_end=[0] * 4, cursor=[0, 0], log=None, sessions=None)
+        assert not plain(buffer.poll_log)(t, 96, is_applied)
+        assert t.cursor == [32, 32] and t.words[at.REASON] == at.ENTRY
 
 
 def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):

@@ -1,0 +1,229 @@
+"""A service in whole turns of one member: its answers, and how far it is let into the log."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from cluster.archive import recording_words as of_recording
+from cluster.log import message_calls
+from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.session_table import APPENDED, find_slot
+from cluster.member.busy import words as at
+from cluster.member.log import log_words
+from cluster.member.services.log_limits import ANSWERED, FIRST_SENT_NS, LIMIT, SERVED
+from cluster.protocol import streams
+from cluster.protocol.link import CommitAck
+from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition, SnapshotBegin
+from cluster.testing.python_calls import put_call
+from cluster.transport.message_frames import link_frame, message_frame
+from tests.member.busy.one_member import (
+    BEGIN,
+    CLIENT_A,
+    CLIENT_B,
+    CYCLE_COUNTER,
+    END,
+    EXCEEDED_COUNTER,
+    MS,
+    ROWS,
+    SERVICE,
+    SERVICE_COUNTER,
+    STAMP,
+    TERM,
+    TERM_BEFORE,
+    OneMember,
+    committed,
+    ingress,
+    log_frames,
+)
+
+
+@pytest.fixture
+def leader():
+    return OneMember(leads=True)
+
+
+@pytest.fixture(scope="module")
+def log():
+    return log_frames(b"one", b"two")
+
+
+# ---- the service in a process of its own
+
+
+def test_a_leaders_process_is_let_on_with_each_commit():
+    leader = OneMember(leads=True, service=at.REMOTE_SERVICE)
+    leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
+    assert leader.turn(leader.report(1, END), after_ns=MS) == 0
+    assert leader.told == [(SERVICE, [LogLimit(END)]), (CLIENT_A, [CommitAck(1, TERM, 2, END)])]
+    assert leader.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, END]
+    assert leader.tables.limits[FIRST_SENT_NS] == leader.now_ns
+
+
+def test_a_followers_process_is_let_on_after_a_while(log):
+    follower = OneMember(leads=False, service=at.REMOTE_SERVICE)
+    assert follower.turn(follower.from_member(1, *log, committed(END))) == 0
+    assert (SERVICE, [LogLimit(END)]) not in follower.told
+    assert follower.turn(after_ns=5 * MS) == at.IDLE
+    assert follower.told == [(SERVICE, [LogLimit(END)])]
+    assert follower.word(at.LIMIT_DUE_NS) == at.NEVER
+
+
+def answers(*rows):
+    """Answers to (session, timestamp, number, payload), as a service's process sends them."""
+    columns = np.zeros((COLUMNS, len(rows)), np.int64)
+    payloads = b""
+    for row, (session_id, timestamp, number, payload) in enumerate(rows):
+        columns[SESSION_IDS, row], columns[TIMESTAMPS, row] = session_id, timestamp
+        columns[NUMBERS, row], columns[OFFSETS, row] = number, len(payloads)
+        columns[LENGTHS, row] = len(payload)
+        payloads += payload
+    return link_frame(ServiceAnswers(TERM_BEFORE, columns.tobytes(), payloads))
+
+
+def test_answers_of_a_leaders_process_go_to_their_clients_and_it_is_let_on():
+    leader = OneMember(leads=True, service=at.REMOTE_SERVICE)
+    leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
+    leader.turn(leader.report(1, END))
+    leader.tables.words[at.COMMIT_POSITION] += 96
+    said = answers((1, 11, 1, b"first"), (2, 12, 5, b"other"), (1, 13, 2, b"second"))
+    assert leader.turn((SERVICE, said + link_frame(ServicePosition(END, 900, 3)))) == 0
+
+    assert sorted(leader.told) == [
+        (CLIENT_A, [(TERM_BEFORE, 1, 11, 1, b"first"), (TERM_BEFORE, 1, 13, 2, b"second")]),
+        (CLIENT_B, [(TERM_BEFORE, 2, 12, 5, b"other")]),
+        (SERVICE, [LogLimit(END + 96)]),
+    ]
+    assert leader.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [END, 0, END + 96]
+    assert leader.tables.counters[[SERVICE_COUNTER, CYCLE_COUNTER, EXCEEDED_COUNTER]].tolist() == [
+        END,
+        900,
+        3,
+    ]
+
+
+@pytest.mark.parametrize(
+    "why", ["a follower", "too many", "too long", "odd", "another stream", "another kind"]
+)
+def test_what_a_process_says_that_is_rare_is_pythons(why):
+    member = OneMember(leads=why != "a follower", service=at.REMOTE_SERVICE)
+    said = answers((1, 11, 1, b"first"))
+    match why:
+        case "too many":
+            said = answers(*[(1, 11, 1, b"")] * (ROWS + 1))
+        case "too long":
+            member.tables = member.tables._replace(egress=np.zeros(8 * 96 + 100, np.uint8))
+            said = answers((1, 11, 1, b"x" * 40))
+        case "odd":
+            said = link_frame(ServiceAnswers(TERM, bytes(8 * COLUMNS + 8), b""))
+        case "another stream":
+            said = message_frame(ServicePosition(BEGIN, 0, 0), streams.SERVICE)
+        case "another kind":
+            said = link_frame(SnapshotBegin(BEGIN))
+    assert member.turn((SERVICE, said)) == at.FRAMES
+    assert member.told == []
+    assert member.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, BEGIN]
+    given = [member.word(place) for place in (at.GIVEN, at.GIVEN_BEGIN, at.GIVEN_END)]
+    assert given == [SERVICE, 0, len(said)]
+
+
+# ---- a function in compiled code
+
+
+class Function:
+    """A service's: answers each message of a call but ``silent`` ones, and no more at once."""
+
+    def __init__(self, member, at_once, pythons=(), silent=()):
+        self.at_once, self.pythons, self.silent, self.given = at_once, pythons, silent, []
+        self.call = np.zeros(message_calls.CALL_WORDS, np.int64)
+        self.answers, self.bytes = np.zeros(COLUMNS * ROWS, np.int64), np.zeros(64, np.uint8)
+        functions = np.zeros(1, np.int64)
+        self.kept = put_call(functions, 0, self, 1)
+        member.tables.words[at.SERVICE_FUNCTION] = functions[0]
+        member.tables = member.tables._replace(
+            service_call=self.call, answers=self.answers, answer_bytes=self.bytes
+        )
+        self.member = member
+
+    def __call__(self, address):
+        call, answered = self.call, 0
+        numbers = (ctypes.c_int64 * ROWS).from_address(int(call[message_calls.NUMBERS_OF]))
+        call[message_calls.STATUS] = message_calls.TAKEN
+        end = min(call[message_calls.ROW] + self.at_once, call[message_calls.ROWS_END])
+        for row in range(call[message_calls.ROW], end):
+            if row in self.pythons:
+                call[message_calls.STATUS], end = message_calls.REFUSED, row
+                break
+            self.given.append((row, numbers[row]))
+            if row in self.silent:
+                continue
+            self.answers[SESSION_IDS * ROWS + answered], self.answers[NUMBERS * ROWS + answered] = (
+                1,
+                numbers[row],
+            )
+            self.answers[LENGTHS * ROWS + answered], self.bytes[0] = 1, 65 + row
+            answered += 1
+        call[message_calls.ANSWERED] = answered
+        return int(end)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_function_is_given_each_message_once_and_a_leaders_answers_go_out(leads, log):
+    member = OneMember(leads=leads)
+    function = Function(member, 1)
+    member.turn((CLIENT_A, ingress(1, [b"one", b"two"])) if leads else member.from_member(1, *log))
+    reason = member.turn(member.report(1, END) if leads else member.from_member(1, committed(END)))
+
+    assert reason == 0 and function.given == [(0, 1), (1, 2)]
+    sent = [(CLIENT_A, [(TERM_BEFORE, 1, 0, 1, b"A"), CommitAck(1, TERM, 2, END)])]
+    sent += [(CLIENT_A, [(TERM_BEFORE, 1, 0, 2, b"B")])]
+    assert member.told == (sent if leads else [])
+    assert member.tables.service_cursor.tolist() == [END, END]
+
+
+def test_a_message_that_a_function_does_not_take_is_pythons_with_all_that_follow(leader):
+    function = Function(leader, 4, pythons=[1])
+    leader.turn((CLIENT_A, ingress(1, [b"one", b"two", b"three"])))
+    assert leader.turn(leader.report(1, END + 96)) == at.SERVICES
+    assert function.given == [(0, 1)]
+    assert leader.tables.service_cursor.tolist() == [BEGIN + 96] * 2
+    assert leader.tables.counters[SERVICE_COUNTER] == BEGIN + 96
+    slot = find_slot(leader.tables.numbers, 1)
+    assert leader.tables.numbers[slot + APPENDED] == 1
+
+
+def test_a_function_that_answers_some_is_sent_for_those(leader):
+    Function(leader, 4, silent=[0])
+    leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
+    leader.turn(leader.report(1, END))
+    assert leader.told == [(CLIENT_A, [(TERM_BEFORE, 1, 0, 2, b"B"), CommitAck(1, TERM, 2, END)])]
+
+
+def test_a_message_of_a_supervised_session_is_pythons_with_all_that_follow(leader):
+    leader.sessions.slots["supervised"][leader.sessions.slot_of(3)] = leader.tables.words[
+        at.HAS_SUPERVISED
+    ] = 1
+    leader.turn((CLIENT_A, ingress(1, [b"one"]) + ingress(3, [b"two"])))
+    assert leader.turn(leader.report(1, END)) == at.SERVICES
+    assert leader.tables.service_cursor.tolist() == [BEGIN + 96] * 2
+    assert leader.told[0][1][0] == (TERM_BEFORE, 1, STAMP, 1, b"one")
+    assert leader.tables.numbers[find_slot(leader.tables.numbers, 3) + APPENDED] == 0
+
+
+def test_more_messages_than_rows_are_served_in_one_turn(leader):
+    leader.tables.words[at.SERVICE_ROWS] = 2
+    function = Function(leader, 4)
+    leader.turn((CLIENT_A, ingress(1, [b"one", b"two", b"three"])))
+    leader.turn(leader.report(1, END + 96))
+    assert len(function.given) == 3
+    assert leader.tables.service_cursor.tolist() == [END + 96] * 2
+
+
+def test_messages_in_fragments_are_served_from_where_they_are_joined(leader):
+    payload = bytes(range(250)) * 8
+    leader.tables.recording.words[of_recording.SEGMENT_LENGTH] = 1 << 16
+    leader.turn((CLIENT_A, ingress(1, [b"one", payload])))
+    end = int(leader.tables.log_end[log_words.FLUSHED])
+    assert leader.turn(leader.report(1, end)) == 0
+    ((_, (first, second, ack)),) = leader.told
+    assert (first[-1], second[-1], ack[-1]) == (b"one", payload, end)
