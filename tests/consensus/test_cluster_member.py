@@ -45,6 +45,28 @@ def has_quorum_at(members: MemberTable, position: int) -> bool:
     return bool(quorum.has_quorum_at(a_leadership(len(members)), members.words, position, NOW))
 
 
+def test_who_was_never_heard_is_silent_at_the_begin_of_time_too():
+    members = members_at(0, None)
+    assert members.words[quorum.ROW_WORDS + quorum.LAST_ACTIVITY_NS] == quorum.NEVER_HEARD
+    assert not quorum.is_heard(members.words, quorum.ROW_WORDS, 5, TIMEOUT)
+
+
+def test_a_report_of_a_term_to_come_leaves_what_is_known():
+    members, leadership = members_at(0, 640), a_leadership(2)
+    quorum.on_report(leadership, members.words, 1, TERM + 1, 960, NOW + 1)
+    assert members.words.tolist() == members_at(0, 640).words.tolist()
+    quorum.on_report(leadership, members.words, 1, TERM, 320, NOW + 1)
+    assert (members[1].report_position, members[1].time_of_last_activity_ns) == (320, NOW + 1)
+
+
+@pytest.mark.parametrize(
+    ("position", "is_one"),
+    [(0, True), (-32, False), (16, False), (quorum.POSITION_MAX, True), (quorum.POSITION_MAX + 32, False)],
+)
+def test_a_log_ends_at_a_frame_within_what_the_longest_terms_have_room_for(position, is_one):
+    assert quorum.is_log_position(position) == is_one
+
+
 @pytest.mark.conformance("C-164")
 @pytest.mark.parametrize(("members", "quorum"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4), (7, 4)])
 def test_a_quorum_is_more_than_half(members, quorum):

@@ -5,6 +5,7 @@ Each is planted into a process that has not imported its module yet, and fails t
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -19,9 +20,13 @@ class LineMistake(NamedTuple):
     right: str
     wrong: str
     test: str  # that finds it
+    is_compiled: bool = False  # then found with compilation off: what is cached is compiled without it
 
     def plant(self) -> None:
         """For the rest of this process."""
+        if self.is_compiled:
+            assert "numba" not in sys.modules
+            os.environ["NUMBA_DISABLE_JIT"] = "1"
         assert self.module not in sys.modules, f"{self.module} is imported as it is"
         sys.meta_path.insert(0, self)  # type: ignore[arg-type]
 
@@ -39,7 +44,7 @@ class _Changed(SourceFileLoader):
         self._mistake = mistake
 
     def get_code(self, fullname: str) -> CodeType:
-        _, right, wrong, _ = self._mistake
+        _, right, wrong, *_ = self._mistake
         text = Path(self.path).read_text()
         assert text.count(right) == 1, f"{fullname} has {right!r} {text.count(right)} times"
         return compile(text.replace(right, wrong), self.path, "exec")

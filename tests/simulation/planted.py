@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.simulation.line_mistakes import LINE_MISTAKES
+from tests.simulation.turn_mistakes import TURN_MISTAKES
 
 if TYPE_CHECKING:
     from tests.simulation.mistakes import Patch
@@ -45,8 +46,8 @@ def with_the_same_signature(setattr: Patch) -> Patch:
 
 def plant(name: str) -> None:
     """A mistake, for the rest of this process."""
-    if name in LINE_MISTAKES:
-        return LINE_MISTAKES[name].plant()
+    if name in LINE_MISTAKES | TURN_MISTAKES:
+        return (LINE_MISTAKES | TURN_MISTAKES)[name].plant()
     from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 
     mistake = next(mistake for mistake in QUIET_MISTAKES if mistake.__name__ == name)

@@ -11,6 +11,7 @@ from tests.simulation import sought
 from tests.simulation.line_mistakes import LINE_MISTAKES
 from tests.simulation.planted import told_by, with_the_same_signature
 from tests.simulation.quiet_mistakes import QUIET_MISTAKES
+from tests.simulation.turn_mistakes import TURN_MISTAKES
 
 by_name = {"ids": lambda mistake: mistake.__name__}
 # Shown after so many steps that each takes 3 to 15 s: only the search of the slow tests plays their seeds.
@@ -78,11 +79,12 @@ def processes() -> Iterator[ProcessPoolExecutor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LINE_MISTAKES)
+@pytest.mark.parametrize("name", LINE_MISTAKES | TURN_MISTAKES)
 def test_a_mistake_of_a_line_fails_the_test_that_is_for_it(name):
     """In a new process: it is in the text of a module that nobody has imported."""
+    test = (LINE_MISTAKES | TURN_MISTAKES)[name].test
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        exit_code, told = pool.submit(told_by, name, LINE_MISTAKES[name].test).result()
+        exit_code, told = pool.submit(told_by, name, test).result()
 
     assert exit_code == pytest.ExitCode.TESTS_FAILED, told
     assert not sought.SLIP.search(told), f"the mistake itself is wrong: {told}"

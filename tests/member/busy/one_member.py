@@ -224,6 +224,11 @@ class OneMember:
             assert self.table.get(descriptor, CRC) == self._crc_out[descriptor]
         return reason
 
+    @property
+    def left(self) -> set[int]:
+        """Descriptors whose bytes were not received."""
+        return set(self._incoming)
+
     def word(self, place: int) -> int:
         return int(self.tables.words[place])
 

@@ -136,7 +136,7 @@ class Function:
     def __init__(self, member, at_once, pythons=(), silent=()):
         self.at_once, self.pythons, self.silent, self.given = at_once, pythons, silent, []
         self.call = np.zeros(message_calls.CALL_WORDS, np.int64)
-        self.answers, self.bytes = np.zeros(COLUMNS * ROWS, np.int64), np.zeros(64, np.uint8)
+        self.answers, self.bytes = np.ones(COLUMNS * ROWS, np.int64), np.zeros(64, np.uint8)
         functions = np.zeros(1, np.int64)
         self.kept = put_call(functions, 0, self, 1)
         member.tables.words[at.SERVICE_FUNCTION] = functions[0]
@@ -161,6 +161,7 @@ class Function:
                 1,
                 numbers[row],
             )
+            self.answers[TIMESTAMPS * ROWS + answered] = self.answers[OFFSETS * ROWS + answered] = 0
             self.answers[LENGTHS * ROWS + answered], self.bytes[0] = 1, 65 + row
             answered += 1
         call[message_calls.ANSWERED] = answered

@@ -123,7 +123,8 @@ def test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_
         "datasync",
     ]
     assert not tables.leadership[quorum.IS_COMMIT_UNSENT]
-    assert leader.word(at.MEASURED_POSITION) == END + 96
+    assert leader.word(at.MEASURED_POSITION) == END + 96 and leader.word(at.WORK_TURNS) == 3
+    assert leader.word(at.LAST_NS) == NOW + SYNC_NS + MS
 
 
 def test_a_commit_is_told_alone_once_it_has_waited_a_millisecond(leader):
@@ -256,6 +257,15 @@ def test_followers_are_told_what_a_majority_has_where_that_is_less_than_was_comm
     leader.tables.leadership[quorum.IS_COMMIT_UNSENT] = 1
     leader.turn(after_ns=2 * MS)
     assert leader.told == [(TO[1], [told]), (TO[2], [told])]
+    assert leader.word(at.CLUSTER_TIME) == STAMP + 2, "it goes on while nothing comes"
+
+
+def test_a_client_whose_messages_do_not_fit_the_write_of_a_turn_comes_first_in_the_next(leader):
+    recording = leader.tables.recording._replace(scratch=np.zeros(2 * leader.tables.received.size, np.uint8))
+    leader.tables = leader.tables._replace(recording=recording)
+    assert leader.turn((CLIENT_A, ingress(1, [b"one"])), (CLIENT_B, ingress(2, [b"two"]))) == 0
+    assert leader.told[0] == ("write", BEGIN, [ONE]) and leader.word(at.LAST_CLIENT) == 70
+    assert leader.left == {CLIENT_B}
 
 
 def test_a_log_without_room_is_written_and_the_rest_of_what_came_is_pythons(leader):
@@ -413,7 +423,10 @@ def test_what_comes_before_an_envelope_for_python_is_done_and_what_follows_is_no
         follower.from_member(1, committed(END, TERM + 1))[1],
         follower.from_member(1, two)[1][:60],
     ]
-    assert follower.turn((FROM[1], b"".join(pieces))) == at.FRAMES
+    follower.tables.words[at.PASSES_MAX] = 5
+    other = follower.from_member(2, committed(END))
+    assert follower.turn((FROM[1], b"".join(pieces)), other) == at.FRAMES
+    assert follower.left == {FROM[2]}, "Python has its turn first"
     assert follower.told == [("write", BEGIN, [ONE]), "datasync", (TO[1], [report(BEGIN + 96)])]
     assert follower.word(at.GIVEN_BEGIN) == len(pieces[0])
     assert follower.word(at.GIVEN_END) == sum(map(len, pieces))

@@ -123,6 +123,7 @@ def test_the_longest_gap_of_a_run_is_measured_and_the_last_one_left_to_python(
     monkeypatch.setattr(turn, "_is_time", lambda tables: False)
     monkeypatch.setattr(turn, "_find_ready", lambda tables, found: True)
     words[at.LAST_NS] = words[at.NOW_NS] = waits.now_ns
+    words[at.LONGEST_GAP_NS] = 1 << 40  # of the run before
     assert plain(turn.busy_turns)(waits.tables) == at.INTERRUPTED
 
     assert words[at.LONGEST_GAP_NS] == longest_ms * 1_000_000

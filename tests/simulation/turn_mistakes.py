@@ -1,0 +1,155 @@
+"""Mistakes of a line each in compiled turns, whose functions run as Python where one is made."""
+
+from __future__ import annotations
+
+from tests.simulation.line_mistakes import LineMistake
+
+BUSY, TURN, SERVICE = "cluster.member.busy", "member/busy/test_one_turn.py", "member/busy/test_one_service.py"
+
+
+def _of_a_turn(module: str, right: str, wrong: str, test: str) -> LineMistake:
+    return LineMistake(f"{BUSY}.{module}", right, wrong, test, is_compiled=True)
+
+
+TURN_MISTAKES = {
+    # what a leader writes, sends and commits
+    "log_sent_past_a_gap": _of_a_turn(
+        "leading",
+        "t.followers[row + at.STREAM_POSITION] != begin:",
+        "t.followers[row + at.STREAM_POSITION] > begin:",
+        f"{TURN}::test_a_follower_that_lacks_log_is_not_sent_what_follows_it",
+    ),
+    "piece_that_was_not_taken_counts_as_sent": _of_a_turn(
+        "leading",
+        "t.followers[row + at.STREAM_POSITION] = piece",
+        "t.followers[row + at.STREAM_POSITION] = end",
+        "member/busy/test_routines.py::"
+        "test_how_far_a_follower_was_sent_the_log_is_the_last_piece_that_it_took",
+    ),
+    "committed_before_the_sync": _of_a_turn(
+        "leading",
+        "    if not sync(t):\n        return\n    update_leader_position(t)\n",
+        "    update_leader_position(t)\n    if not sync(t):\n        return\n",
+        f"{TURN}::test_a_majority_without_the_leader_commits_no_more_than_is_on_its_own_disk",
+    ),
+    "report_beyond_the_log_believed": _of_a_turn(
+        "leading",
+        "            or position > t.recording.words[APPEND_POSITION]\n",
+        "",
+        f"{TURN}::test_what_is_no_report_of_this_term_is_python_s_and_nothing_was_done",
+    ),
+    "report_of_an_older_term_believed": _of_a_turn(
+        "leading",
+        "get_i64(buffer, begin + LEADERSHIP_TERM_AT) != t.leadership",
+        "get_i64(buffer, begin + LEADERSHIP_TERM_AT) > t.leadership",
+        f"{TURN}::test_what_is_no_report_of_this_term_is_python_s_and_nothing_was_done",
+    ),
+    "commit_of_the_leader_told_for_that_of_the_majority": _of_a_turn(
+        "leading",
+        "    t.log_end[FLUSHED] = end\n"
+        "    set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])",
+        "    t.log_end[FLUSHED] = end\n"
+        "    set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.COMMIT_POSITION])",
+        f"{TURN}::test_followers_are_told_what_a_majority_has_where_that_is_less_than_was_committed",
+    ),
+    "begin_of_a_write_is_measured": _of_a_turn(
+        "leading",
+        "w[at.MEASURED_POSITION], w[at.MEASURED_FROM_NS] = end, read_clock(t)",
+        "w[at.MEASURED_POSITION], w[at.MEASURED_FROM_NS] = begin, read_clock(t)",
+        f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
+    ),
+    "log_without_room_not_told": _of_a_turn(
+        "leading",
+        "        if t.log_end[BASE] == base:\n            w[at.REASON] |= at.ROOM\n",
+        "        if t.log_end[BASE] == base:\n",
+        f"{TURN}::test_a_log_without_room_is_written_and_the_rest_of_what_came_is_pythons",
+    ),
+    # what a follower takes and reports
+    "reported_before_the_sync": _of_a_turn(
+        "following",
+        "    if not sync(t):\n        return\n",
+        "",
+        f"{TURN}::test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_is_committed",
+    ),
+    "log_of_any_member_taken": _of_a_turn(
+        "following",
+        "is_leader = member_id == t.follower[quorum.FOLLOWED_LEADER]",
+        "is_leader = True",
+        f"{TURN}::test_what_a_follower_does_not_take_is_pythons_and_nothing_was_done",
+    ),
+    "half_a_frame_taken_with_bytes_of_before": _of_a_turn(
+        "following",
+        "    if frames_end != end:\n        return False\n",
+        "",
+        f"{TURN}::test_what_a_follower_does_not_take_is_pythons_and_nothing_was_done",
+    ),
+    "written_on_after_a_fault": _of_a_turn(
+        "following",
+        "            if not append(t, place, place + log_end - begin):\n                return False\n",
+        "            append(t, place, place + log_end - begin)\n",
+        f"{TURN}::test_after_a_write_that_failed_nothing_is_written_synced_or_reported",
+    ),
+    "entry_for_python_shown_as_committed": _of_a_turn(
+        "following",
+        "t.counters[w[at.COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]",
+        "t.counters[w[at.COMMIT_COUNTER]] = limit",
+        f"{TURN}::test_a_follower_processes_no_further_than_an_entry_for_python",
+    ),
+    "position_of_the_base_counted": _of_a_turn(
+        "buffer",
+        "limit - base, begin, t.sessions)",
+        "limit - base, base, t.sessions)",
+        f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
+    ),
+    "written_position_shown_as_synced": _of_a_turn(
+        "recorder",
+        "t.counters[t.words[at.POSITION_COUNTER]] = t.recording.words[SYNCED_POSITION]",
+        "t.counters[t.words[at.POSITION_COUNTER]] = t.recording.words[APPEND_POSITION]",
+        f"{TURN}::test_after_a_fault_of_the_disk_nothing_is_committed",
+    ),
+    # connections
+    "checksum_goes_on_though_nothing_was_sent": _of_a_turn(
+        "envelopes",
+        "header_length, source, begin, end - begin):\n        return False\n",
+        "header_length, source, begin, end - begin):\n"
+        "        t.connections[row + CRC] = crc\n        return False\n",
+        f"{TURN}::test_a_report_that_has_no_room_to_wait_was_not_made",
+    ),
+    "rest_begins_with_what_was_taken": _of_a_turn(
+        "envelopes",
+        "a_bytes, a + taken, a_length - taken)",
+        "a_bytes, a, a_length - taken)",
+        f"{TURN}::test_what_a_link_takes_in_part_is_left_to_python_and_nothing_is_sent_past_it",
+    ),
+    "half_a_frame_of_another": _of_a_turn(
+        "receiving",
+        "slot * PART_BYTES, kept)",
+        "0, kept)",
+        f"{TURN}::test_half_an_envelope_waits_for_its_rest_beside_that_of_another",
+    ),
+    "half_a_frame_behind_one_for_python_lost": _of_a_turn(
+        "receiving",
+        "= descriptor, begin, received",
+        "= descriptor, begin, end",
+        f"{TURN}::test_what_comes_before_an_envelope_for_python_is_done_and_what_follows_is_not",
+    ),
+    # the service
+    "messages_of_a_supervised_session_passed_over": _of_a_turn(
+        "serving",
+        "            if served < count:\n",
+        "            if served < taken:\n",
+        f"{SERVICE}::test_a_message_of_a_supervised_session_is_pythons_with_all_that_follow",
+    ),
+    "answers_in_the_term_of_the_acknowledgements": _of_a_turn(
+        "egress",
+        "            t.words[at.SERVICE_LEADERSHIP_TERM_ID],\n",
+        "            t.leadership[quorum.LEADERSHIP_TERM_ID],\n",
+        f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
+    ),
+    "answers_of_a_followers_process_sent": _of_a_turn(
+        "remote",
+        "    if rows == 0 or w[at.ROLE] != at.LEADER_ROLE:\n",
+        "    if rows == 0:\n",
+        f"{SERVICE}::test_what_a_process_says_that_is_rare_is_pythons",
+    ),
+}
