@@ -92,3 +92,42 @@ def test_the_device_begins_within_the_segment_where_the_one_before_was_not_begun
 
     assert appended.begun == [(0, 96)]
     assert words[of_recording.WRITTEN_BACK] == base + 96
+
+
+def test_the_device_begins_with_each_mebibyte_once_whatever_is_synced(appended):
+    words, length = appended.words, append_and_sync.WRITE_BACK_BYTES
+    words[of_recording.APPEND_POSITION] = words[of_recording.SYNCED_POSITION] = length - 96
+    for _ in range(2):
+        assert appended.append() == 0
+        assert appended.begun == [(0, length)]
+
+
+def test_what_is_handed_over_is_of_the_segment_though_the_one_before_is_not_synced(appended, monkeypatch):
+    slots, words, base = [], appended.words, 8 * append_and_sync.WRITE_BACK_BYTES
+    monkeypatch.setattr(append_and_sync, "write_slot", lambda *given: slots.append(given[3:5]) or 0)
+    words[of_recording.SEGMENT_BASE], words[of_recording.APPEND_POSITION] = base, base + 192
+    words[of_recording.SYNCED_POSITION] = base - 96
+
+    assert plain(append_and_sync._hand_over)(appended) == 0
+    assert appended.begun == [(0, 192)] and slots == [(base - 96, base + 192)]
+
+
+@pytest.mark.parametrize("is_single", [False, True])
+@pytest.mark.parametrize("failed", [None, "_hand_over", "sync_file", "write_mark", "write_slot_and_mark"])
+def test_what_is_synced_counts_once_its_proof_is_written_too(appended, monkeypatch, failed, is_single):
+    """A fault is told, whichever of the steps has met it, and none follows it."""
+    steps = ["sync_file", "write_slot_and_mark"] if is_single else ["_hand_over", "sync_file", "write_mark"]
+    asked, words = [], appended.words
+    for name in ("_hand_over", "sync_file", "write_mark", "write_slot_and_mark"):
+        step = lambda *_, name=name: asked.append(name) or 5 * (name == failed)  # noqa: E731
+        monkeypatch.setattr(append_and_sync, name, step)
+    monkeypatch.setattr(append_and_sync, "awaits_single_frames", lambda proof: is_single)
+    appended.proof = sync_proof.NO_PROOF.copy()
+    appended.proof[append_and_sync.FILE] = 3
+    words[of_recording.APPEND_POSITION], words[of_recording.UNPROVEN_CRC] = 96, 7
+
+    is_met = failed in steps
+    assert plain(append_and_sync.sync_segment)(appended) == 5 * is_met
+    assert asked == (steps[: steps.index(failed) + 1] if is_met else steps)
+    assert words[of_recording.SYNCED_POSITION] == (0 if is_met else 96)
+    assert words[of_recording.UNPROVEN_CRC] == (7 if is_met else 0)

@@ -168,6 +168,7 @@ def test_after_a_fault_of_the_disk_nothing_is_committed(leader, call):
     assert leader.word(at.COMMIT_POSITION) == BEGIN
     assert leader.tables.recording.words[of_recording.SYNCED_POSITION] == BEGIN
     assert leader.tables.counters[POSITION_COUNTER] == (0 if call == WRITE else BEGIN)
+    assert leader.tables.recording.words[of_recording.APPEND_POSITION] == (BEGIN if call == WRITE else END)
 
 
 @pytest.mark.parametrize(
