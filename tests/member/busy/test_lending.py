@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cluster.archive.recording_words import APPEND_POSITION
 from cluster.log.connection_table import KIND, LINK_IN, OWNER, ROW_WORDS
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
+from cluster.member.busy.envelopes import POSITION_FRAME_LENGTH
 from cluster.member.busy.lend import REST_NS, VAIN_MAX
+from cluster.member.busy.services import LentServices
 from cluster.member.log import log_words
+from cluster.member.phases.leading import Leading
+from cluster.member.services.remote_service import RemoteService
+from cluster.protocol import decode
+from cluster.protocol.consensus import AppendPosition, CommitPosition
+from cluster.protocol.enums import AppendPositionFlags
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.service.agent import ClusteredServiceAgent
 from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
@@ -134,6 +145,10 @@ def test_a_leader_counts_no_report_of_an_unrelated_member_in_compiled_turns(monk
     ("leads", "place", "value"),
     [
         (True, "parts.log_sender.streams.has_suspended", True),
+        (True, "parts.termination.position", 1 << 20),
+        (True, "parts.log.recording._failure", OSError(5, "broken")),
+        (True, "parts.log.publication.flushed_position", 0),
+        (True, "parts.log.publication.input_limit", 0),
         (True, "parts.links.is_full", lambda member_id: True),
         (True, "parts.supervision._touched", {1: []}),
         (False, "parts.supervision._touched", {1: []}),
@@ -225,3 +240,121 @@ def test_the_log_is_in_memory_from_where_the_service_has_come_to(monkeypatch):
     border.run(lambda tables: lent.append(tables.log_end[log_words.BASE]))
 
     assert lent == [0]
+
+
+def test_all_that_a_turn_works_by_is_lent(border, monkeypatch):
+    agent, lent = border.agent, {}
+    parts, recording, words = agent.parts, agent.parts.log.recording, border.busy._words
+    leads = isinstance(agent.phase, Leading)
+    monkeypatch.setattr(type(parts.links), "next_dial_ns", 77)
+    for word in (at.LIMIT_DUE_NS, at.PREPARE_AT, at.COMMIT_RISEN_NS, at.INPUT_LIMIT, at.LEADER_OUT):
+        words[word] = -5
+    frame = border.busy._scratch[at.FRAME_AT : at.FRAME_AT + POSITION_FRAME_LENGTH]
+    frame[:] = 0
+
+    border.run(lambda tables: lent.update(enumerate(tables.words.tolist())))
+    assert lent[at.DUE_NS] == 77
+    assert lent[at.PREPARE_AT] == recording.prepares_at and lent[at.LIMIT_DUE_NS] == at.NEVER
+    state = border.busy._services._service.state
+    assert lent[at.SERVICE_LEADERSHIP_TERM_ID] == state.leadership_term_id
+    assert lent[at.SERVICE_TIME] == state.cluster_time > 0
+    said = decode(frame, HEADER_LENGTH, len(frame) - HEADER_LENGTH)
+    if leads:
+        assert said == CommitPosition(0, 0, agent.context.member_id)
+        assert lent[at.INPUT_LIMIT] == parts.log.publication.input_limit
+        assert lent[at.COMMIT_RISEN_NS] == agent.turn.now_ns
+    else:
+        assert said == AppendPosition(0, 0, agent.context.member_id, AppendPositionFlags.NONE)
+        assert lent[at.LEADER_OUT] == parts.links.serve(agent.phase.follower.leader_member_id)
+
+
+def test_what_is_left_to_python_is_done_after_the_turns(border, monkeypatch):
+    done = []
+    monkeypatch.setattr(
+        type(border.agent.parts.log.recording), "prepare", lambda self: done.append("prepare")
+    )
+    monkeypatch.setattr(
+        border.busy._poller,
+        "target",
+        lambda descriptor: SimpleNamespace(adopt=lambda data: done.append((descriptor, data.tobytes()))),
+    )
+
+    def turn(tables):
+        tables.received[:6] = np.frombuffer(b"onetwo", np.uint8)
+        tables.words[[at.GIVEN, at.GIVEN_BEGIN, at.GIVEN_END]] = 9, 3, 5
+        tables.words[at.REASON] |= at.FRAMES | at.PREPARE
+
+    border.run(turn)
+    assert done == [(9, b"tw"), "prepare"]
+
+
+def test_what_a_call_has_met_is_raised(border, monkeypatch):
+    def fail():
+        raise KeyError("what no error is for")
+
+    monkeypatch.setattr(border.busy, "_calls", SimpleNamespace(raise_failure=fail))
+    with pytest.raises(KeyError):
+        border.run(lambda tables: None)
+
+
+def test_a_follower_that_was_sent_too_little_is_known_until_it_has_that(monkeypatch):
+    border = Border(monkeypatch, leads=True)
+    streams = border.agent.parts.log_sender.streams
+    streams.has_laggards = True
+    border.run(lambda tables: None)
+    assert streams.has_laggards
+
+
+@pytest.mark.parametrize("stale", ["its phase", "its end"])
+def test_a_follower_has_the_log_in_memory_that_is_recorded(monkeypatch, stale):
+    border, lent = Border(monkeypatch, leads=False), []
+    recording, end = border.agent.parts.log.recording, border.busy._follower_end
+    monkeypatch.setattr(border.busy._services._service.adapter.cursor, "read_position", 0)
+    end.buffer[:] = 255
+    if stale == "its phase":
+        border.busy._follower_end_of, end.base = None, 0
+    else:
+        end.position += 96
+    border.run(
+        lambda tables: lent.append(
+            (tables.log_end[:2].tolist(), tables.log[: recording.append_position].tobytes())
+        )
+    )
+    position = recording.append_position
+    assert lent == [([0, position], bytes(recording.read(0, position)))]
+
+
+def test_a_service_that_answers_nobody_and_its_supervised_sessions_are_known(border, monkeypatch):
+    lent, noted = [], []
+    monkeypatch.setattr(ClusteredServiceAgent, "is_responder", False)
+    monkeypatch.setattr(ClusteredServiceAgent, "has_supervised_sessions", True)
+    monkeypatch.setattr(ClusteredServiceAgent, "on_busy_turns", lambda agent, *times: noted.append(times))
+
+    def turn(tables):
+        lent.extend(tables.words[[at.IS_SERVING, at.HAS_SUPERVISED]].tolist())
+        tables.words[[at.LAST_NS, at.LONGEST_GAP_NS, at.SERVICE_TIME]] = 90, 40, 1 << 50
+
+    border.run(turn)
+    assert lent == [0, 1] and noted == [(90, 40)]
+    assert border.busy._services._service.state.cluster_time == 1 << 50
+
+
+def test_a_single_service_in_a_process_of_its_own_is_lent_and_of_several_none():
+    class Process(RemoteService):
+        def __init__(self):
+            self.taken_back = 0
+
+        def lend(self):
+            return 9
+
+        def take_back(self):
+            self.taken_back += 1
+
+    words, process = np.zeros(at.WORDS, np.int64).data, Process()
+    services = LentServices([process], None, words)
+    services.lend()
+    assert (words[at.SERVICE], words[at.SERVICE_LINK]) == (at.REMOTE_SERVICE, 9)
+    services.take_back()
+    assert process.taken_back == 1
+    LentServices([process, process], None, words).lend()
+    assert words[at.SERVICE] == at.PYTHON_SERVICE
