@@ -6,6 +6,7 @@ import pytest
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS
 from cluster.member.busy import remote
 from cluster.member.busy import words as at
+from cluster.member.services import log_limits
 from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED
 from cluster.protocol.service_link import ServiceAnswers
 from cluster.transport.message_frames import link_frame
@@ -70,6 +71,25 @@ def test_a_limit_that_was_due_is_due_no_more_whether_the_service_comes_along_or_
     t = tables(limits=None)
     plain(remote.send_limit)(t)
     assert t.words[at.LIMIT_DUE_NS] == at.NEVER
+
+
+def test_limits_are_known_until_they_are_reached_and_no_more_than_some_of_them():
+    limits = np.zeros(log_limits.LIMITS_WORDS, np.int64)
+    known = limits[log_limits.FIRST_LIMIT :]
+    assert log_limits.next_limit(limits, 96, 10) and not log_limits.next_limit(limits, 96, 11)
+    assert log_limits.next_limit(limits, 192, 20) and log_limits.next_limit(limits, 320, 30)
+    assert (limits[LIMIT], limits[log_limits.UNREACHED]) == (320, 3)
+    assert known[:6].tolist() == [96, 10, 192, 20, 320, 30]
+    limits[SERVED] = 192
+    assert not log_limits.next_limit(limits, 320, 40), "it has not risen"
+    assert limits[log_limits.UNREACHED] == 1 and known[:2].tolist() == [320, 30]
+
+    for position in range(352, 352 + 32 * (log_limits.LIMITS_MAX - 1), 32):
+        assert log_limits.next_limit(limits, position, 50)
+    assert not log_limits.next_limit(limits, 1 << 20, 60), "it does not come along"
+    limits[SERVED] = 320
+    assert log_limits.next_limit(limits, 1 << 20, 70)
+    assert known[:2].tolist() == [352, 50] and known[-2:].tolist() == [1 << 20, 70]
 
 
 COLUMNS_OF_TWO = {SESSION_IDS: (7, 8), OFFSETS: (0, 4), LENGTHS: (4, 6), EXTRA: (0, 0)}
