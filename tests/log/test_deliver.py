@@ -130,6 +130,23 @@ def test_a_batch_that_would_not_fit_the_side_buffer_ends_before_the_fragmented_m
     assert delivered(log, start=40 * 96, batch=batch)[3] == [b"L" * 5000]
 
 
+def test_padding_before_a_fragmented_message_takes_no_room_in_the_side_buffer():
+    begin = PARAMS.term_length - 4096
+    log = naive.log_of([LARGE], PARAMS, begin)
+    batch = DeliveredMessages(rows=64, message_length_max=4096)
+
+    assert len(log) > len(batch.side) > len(log) - 4096
+    assert delivered(log, position=begin, batch=batch)[3] == [b"L" * 5000]
+
+
+def test_a_message_that_no_side_buffer_holds_is_damage():
+    batch = DeliveredMessages(rows=64, message_length_max=2048)
+    log = naive.log_of([SMALL, LARGE], PARAMS)
+
+    assert delivered(log, batch=batch)[:2] == (OUT_FULL, 96)
+    assert delivered(log, start=96, batch=batch)[:2] == (MALFORMED, 96)
+
+
 @pytest.mark.parametrize("damage", [(0, 0), (0, 31), (0, -5), (32, 23), (32, 60_000)])
 def test_damage_below_the_limit_ends_the_columns_before_it(damage):
     at, value = damage
@@ -185,6 +202,17 @@ def test_committed_messages_are_counted_and_renew_no_activity():
     assert table.last_timestamp == 11
     assert table.take_touched().tolist() == [table.slot_of(1)]
     assert table.take_touched().tolist() == []
+
+
+def test_the_last_timestamp_is_the_highest_and_a_foreign_message_with_its_template_is_none():
+    table = SessionTable(8)
+    foreign = bytearray(session_message(b"", session=1, timestamp=99))
+    foreign[4:6] = (1112).to_bytes(2, "little")  # its schema
+    earlier = session_message(b"", session=1, timestamp=9)
+    log = naive.log_of([SMALL, earlier, bytes(foreign)], PARAMS)
+
+    assert follow_log(array(log), 0, len(log), 0, table) == (OTHER_MESSAGE, 96 + 64, 2)
+    assert table.last_timestamp == 11
 
 
 def test_a_leaders_own_count_of_what_it_appended_runs_ahead_of_what_is_committed():

@@ -14,7 +14,7 @@ from cluster.log.frames import (
     UNLINKED,
 )
 from cluster.log.ingress import append_ingress
-from cluster.log.session_table import CLOSING, SessionTable
+from cluster.log.session_table import CLOSING, DROPPED_SESSION, KEEP_ALIVES, MESSAGES, SessionTable
 from cluster.protocol.session import SessionCloseRequest
 from tests.log import logs, naive
 from tests.log.logs import PARAMS, array, room, seeds
@@ -108,6 +108,24 @@ def test_a_message_or_keep_alive_renews_the_activity_of_its_session(message):
 
     assert table.slots["active_ns"][table.slot_of(1)] == NOW_NS
     assert table.slots["active_ns"][table.slot_of(2)] == 5
+
+
+def test_what_is_taken_is_counted_and_a_held_session_keeps_itself_alive():
+    table = a_table(1)
+    sequence(ingress_frame(session_message(b"x", session=1)), table)
+    table.slots["held"][table.slot_of(1)] = 1
+    sequence(ingress_frame(keep_alive()), table)
+
+    assert table.words[[MESSAGES, KEEP_ALIVES, DROPPED_SESSION]].tolist() == [1, 1, 0]
+
+
+def test_a_session_that_is_closing_is_linked_to_no_connection_any_more():
+    table = a_table(1, connection=-1)
+    table.slots["state"][table.slot_of(1)] = CLOSING
+    data = ingress_frame(keep_alive())
+
+    assert sequence(data, table) == (DONE, b"", len(data))
+    assert table.words[DROPPED_SESSION] == 1
 
 
 def test_a_session_without_a_connection_is_for_the_caller_to_link():
