@@ -143,6 +143,17 @@ def test_each_connection_gets_one_run_with_the_acknowledgements_of_its_touched_s
     assert acks_in(table) == [(7, acks[3])], "whatever is touched again"
 
 
+def test_a_session_that_gets_no_answers_is_acknowledged_after_those_that_do_whatever_came_first():
+    table = a_table({1: 5, 2: 6})
+    acks = committed_in(table, 1, 2)
+    one, nothing = np.ones(1, np.int64), np.zeros(1, np.int64)
+    frame_egress(
+        room(1024), one, nothing, nothing, nothing, nothing, array(b""), 0, TERM_ID, ACKS_TERM_ID, table
+    )
+
+    assert acks_in(table) == [(6, acks[2])]
+
+
 def test_a_session_that_gets_answers_is_acknowledged_behind_the_last_of_them():
     table = a_table({1: 5, 2: 6, 3: 7})
     acks = committed_in(table, 2, 1)

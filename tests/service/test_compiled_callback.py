@@ -9,8 +9,10 @@ import pytest
 from numba import config, njit
 
 from cluster import NO_ANSWER, NOT_TAKEN, AgentTermination, ClusteredService
+from cluster.log.message_columns import NUMBERS
 from cluster.protocol.link import ServiceFailed
 from cluster.protocol.service import ScheduleTimer
+from cluster.service.compiled_callback import CompiledCallback
 from cluster.service.service_loader import _wrong_method
 from tests.service.compiled_services import Counter
 from tests.service.harness import Container, a_follower, a_leader, errors_of
@@ -104,22 +106,46 @@ def test_the_message_of_a_service_has_a_negative_session():
 
 
 class Half(Counter):
-    """Writes one byte of an answer, and answers with more."""
+    """Writes one byte of an answer, and answers with more; or what the message says, or too much."""
 
     max_answer_length = 64 * 1024
 
     @staticmethod
     def on_session_message_compiled(state, session_id, timestamp, position, payload, answer):
+        if payload.size == 2:
+            return int(payload[0]) - 48
+        state[0] += 1
         if payload.size == 1:
             answer[:] = payload[0]
-        return answer.size
+        return answer.size + (payload.size > 2)
 
 
 def test_answers_that_fill_their_buffer_all_come_and_have_nothing_of_each_other():
-    container = given(Half(), [b"x", b"", b"y"] * 5, max_message_length=1 << 20).commit()
+    container = given(Half(), [b"1.", *[b"x", b"", b"y"] * 5], max_message_length=1 << 20).commit()
 
     answers = [payload for _, _, payload in container.answers()]
-    assert answers == [b"x" * 65_536, bytes(65_536), b"y" * 65_536] * 5
+    assert answers[0] == b"\0" and answers[1:] == [b"x" * 65_536, bytes(65_536), b"y" * 65_536] * 5
+
+
+def test_an_answer_may_be_empty_and_what_was_refused_is_not_called_again(monkeypatch):
+    again, numbers, returned_for, take = [], [], CompiledCallback.returned_for, CompiledCallback.take
+
+    def asked_again(compiled, message, number):
+        again.append(take(compiled, message, np.zeros(1, np.int64), 0))
+        return returned_for(compiled, message, number)
+
+    def noted(compiled, *given):
+        end = take(compiled, *given)
+        numbers.extend(compiled.answers.words[NUMBERS * compiled.answers.rows :][: compiled.answers.count])
+        return end
+
+    monkeypatch.setattr(CompiledCallback, "returned_for", asked_again)
+    monkeypatch.setattr(CompiledCallback, "take", noted)
+    container = given(service := Half(), [b"/.", b"0.", b"too much"], max_message_length=1 << 20)
+    assert len(errors_of(container)) == 1
+
+    assert container.answers() == [(1, 101, b"")] and numbers == [2], "the first has none"
+    assert again == [0] and service.state[0] == 1, "as where a compiled turn was the first"
 
 
 def test_a_state_that_is_replaced_is_taken_and_one_of_another_shape_is_an_error():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cluster.errors import LocalProtocolError, ServiceError
-from cluster.log.message_numbers import SESSIONS_AT_FIRST, MessageNumbers
+from cluster.log.message_numbers import SESSIONS_AT_FIRST, MessageNumbers, _number
 from cluster.service.clustered_service import ClusteredService
 from tests.service.harness import Container, a_leader
 
@@ -103,3 +103,11 @@ def test_more_sessions_than_there_was_room_for_at_first_are_counted_on():
     numbers.take_back(np.array([9, 5]))
     assert [numbers.count_of(session_id) for session_id in (5, 9, 2)] == [7, 9, None]
     assert numbers.count_of(many[-1]) == many[-1]
+
+
+def test_a_message_of_a_session_that_is_not_known_has_number_0():
+    numbers, table = np.full(3, 9, np.int64), MessageNumbers()
+    table.open(7, 4)
+    _number(table.words, np.array([8, 7, 8]), numbers)
+
+    assert numbers.tolist() == [0, 5, 0]
