@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from cluster.log.connection_table import IS_KEPT, PART_ROWS, STATE
+from cluster.log.connection_table import (
+    CLIENT,
+    IS_KEPT,
+    OWNER,
+    PART_BYTES,
+    PART_ROWS,
+    STATE,
+    ConnectionTable,
+)
 from cluster.protocol.frame import frame
 from tests.transport.echo_port import HELLO, bare, servers
 
@@ -81,3 +89,14 @@ def test_a_half_frame_for_which_the_table_has_no_room_waits_at_its_connection(se
         assert sorted(table.keepers.tolist()) == [0] * (PART_ROWS - 1) + [connection.descriptor + 1]
         server.poller.unregister(connection.descriptor)
         assert not table.keepers.any()
+
+
+def test_what_may_grow_beyond_its_row_is_not_kept_and_more_descriptors_leave_the_rows_as_they_are():
+    table = ConnectionTable(4)
+    table.keep_parts()
+    table.serve(3, CLIENT, 5, 1 << 20)
+    part = np.ones(8, np.uint8)
+    assert not table.keep_part(3, part, PART_BYTES + 1) and not table.keepers.any()
+    assert table.keep_part(3, part, PART_BYTES)
+    table.clear(100)
+    assert table.get(3, OWNER) == 5 and table.part(3).tolist() == part.tolist()

@@ -247,6 +247,9 @@ def test_all_that_a_turn_works_by_is_lent(border, monkeypatch):
     parts, recording, words = agent.parts, agent.parts.log.recording, border.busy._words
     leads = isinstance(agent.phase, Leading)
     monkeypatch.setattr(type(parts.links), "next_dial_ns", 77)
+    if not leads:
+        leader_id = agent.phase.follower.leader_member_id
+        monkeypatch.setattr(border.busy, "_serve_links", lambda: {9: 90, leader_id: 42})
     for word in (at.LIMIT_DUE_NS, at.PREPARE_AT, at.COMMIT_RISEN_NS, at.INPUT_LIMIT, at.LEADER_OUT):
         words[word] = -5
     frame = border.busy._scratch[at.FRAME_AT : at.FRAME_AT + POSITION_FRAME_LENGTH]
@@ -265,7 +268,7 @@ def test_all_that_a_turn_works_by_is_lent(border, monkeypatch):
         assert lent[at.COMMIT_RISEN_NS] == agent.turn.now_ns
     else:
         assert said == AppendPosition(0, 0, agent.context.member_id, AppendPositionFlags.NONE)
-        assert lent[at.LEADER_OUT] == parts.links.serve(agent.phase.follower.leader_member_id)
+        assert lent[at.LEADER_OUT] == 42
 
 
 def test_what_is_left_to_python_is_done_after_the_turns(border, monkeypatch):
