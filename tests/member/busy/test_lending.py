@@ -361,3 +361,10 @@ def test_a_single_service_in_a_process_of_its_own_is_lent_and_of_several_none():
     assert process.taken_back == 1
     LentServices([process, process], None, words).lend()
     assert words[at.SERVICE] == at.PYTHON_SERVICE
+
+
+def test_a_service_without_a_compiled_callback_is_pythons(border, monkeypatch):
+    lent = []
+    monkeypatch.setattr(ClusteredServiceAgent, "is_compiled", False)
+    border.run(lambda tables: lent.append(tables.words[at.SERVICE]))
+    assert lent == [at.PYTHON_SERVICE]
