@@ -8,10 +8,19 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
+from cluster.archive.snapshot_archive import SnapshotArchive
+from cluster.consensus.module_snapshot import CONSENSUS_MODULE_TYPE_ID, SnapshotPlace
 from cluster.counters import Counter, CountersFile
-from cluster.protocol import decode
+from cluster.protocol import decode, streams
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.protocol.enums import ClusterComponentType, ConsensusModuleState, ElectionState, Role
+from cluster.protocol.enums import (
+    ClusterComponentType,
+    ClusterTimeUnit,
+    ConsensusModuleState,
+    ElectionState,
+    Role,
+    SnapshotMark,
+)
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import SEGMENT_LENGTH, LogWriter
@@ -73,6 +82,23 @@ class Member:
         ]
         self.node_state = NodeStateFile.open(cluster, files=files)
         self.recording_log = RecordingLog.open(cluster, files=files)
+
+    def take_snapshot(self, log: LogWriter, position: int) -> None:
+        """Record one of a service with some state, and of a module without sessions and timers."""
+        place = SnapshotPlace(position, 0, ClusterTimeUnit.MILLIS, 0)
+        marks = [
+            place.marker(CONSENSUS_MODULE_TYPE_ID, mark) for mark in (SnapshotMark.BEGIN, SnapshotMark.END)
+        ]
+        snapshots = SnapshotArchive(self.archive, term_length=log.params.term_length, mtu=log.params.mtu)
+        for service_id, stream_id, records in (
+            (0, streams.SERVICE_SNAPSHOT, [b"state"]),
+            (-1, streams.CONSENSUS_MODULE_SNAPSHOT, marks),
+        ):
+            snapshot = snapshots.create(stream_id, service_id, position)
+            for record in records:
+                snapshot.offer(record)
+            recording_id = snapshots.complete(snapshot)
+            self.recording_log.append_snapshot(recording_id, 0, 0, position, 0, service_id)
 
     def write(self, log: LogWriter, end: int | None = None) -> None:
         """Record the log up to ``end``, term by term and batch by batch, as a leader does."""

@@ -12,10 +12,6 @@ import pytest
 
 from cluster.archive import Archive
 from cluster.archive.files import OsFile
-from cluster.archive.snapshot_archive import SnapshotArchive
-from cluster.consensus.module_snapshot import CONSENSUS_MODULE_TYPE_ID, SnapshotPlace
-from cluster.protocol import streams
-from cluster.protocol.enums import ClusterTimeUnit, SnapshotMark
 from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
 from tests.archive.members import Member, live_counters, write_member
 from tests.cli.conftest import Run
@@ -387,20 +383,7 @@ def purgeable(tmp_path: Path, snapshot_at: int | None) -> tuple[Path, LogWriter]
     member = Member(tmp_path)
     member.write(log)
     if snapshot_at is not None:
-        place = SnapshotPlace(snapshot_at, 0, ClusterTimeUnit.MILLIS, 0)
-        marks = [
-            place.marker(CONSENSUS_MODULE_TYPE_ID, mark) for mark in (SnapshotMark.BEGIN, SnapshotMark.END)
-        ]
-        snapshots = SnapshotArchive(member.archive, term_length=log.params.term_length, mtu=log.params.mtu)
-        for service_id, stream_id, records in (
-            (0, streams.SERVICE_SNAPSHOT, [b"state"]),
-            (-1, streams.CONSENSUS_MODULE_SNAPSHOT, marks),
-        ):
-            snapshot = snapshots.create(stream_id, service_id, snapshot_at)
-            for record in records:
-                snapshot.offer(record)
-            recording_id = snapshots.complete(snapshot)
-            member.recording_log.append_snapshot(recording_id, 0, 0, snapshot_at, 0, service_id)
+        member.take_snapshot(log, snapshot_at)
     member.stop()
     return tmp_path, log
 

@@ -149,9 +149,9 @@ def test_what_a_tool_did_is_said_in_words_and_as_an_object(
 @pytest.mark.conformance("S-185")
 def test_where_a_purged_log_begins_is_an_object_on_demand(printed, tmp_path):
     member = Member(tmp_path)
-    member.write(a_log(800))
-    member.recording_log.append_snapshot(1, 0, 0, SEGMENT_LENGTH, 0, 0)
-    member.recording_log.append_snapshot(2, 0, 0, SEGMENT_LENGTH, 0, -1)
+    log = a_log(800)
+    member.write(log)
+    member.take_snapshot(log, SEGMENT_LENGTH)
     member.stop()
     status, (text,) = printed(f"archive purge {SEGMENT_LENGTH} --yes", tmp_path, "--json")
     assert (status, json.loads(text)) == (0, {"oldStartPosition": 0, "startPosition": SEGMENT_LENGTH})
