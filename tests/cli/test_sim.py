@@ -125,6 +125,7 @@ def test_messages_come_from_a_file_or_a_function(tmp_path, monkeypatch, sim_here
     monkeypatch.delitem(sys.modules, "mine")
 
 
+@pytest.mark.slow
 def test_callbacks_that_raise_are_counted(sim_here):
     status, said, _ = sim_here(*ONE, f"{HERE}:Raises")
 

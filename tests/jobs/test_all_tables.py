@@ -126,6 +126,7 @@ def test_a_position_before_the_first_commit_is_an_error_that_names_it(spark, kep
         as_of(spark, str(tmp_path / "other"), 96)
 
 
+@pytest.mark.slow
 def test_commits_of_others_do_not_count_as_versions_of_the_log(spark, place):
     table = f"{place}/sessions"
     before, latest = versions(spark, table), latest_version(spark, table)

@@ -168,7 +168,7 @@ def test_what_others_commit_loses_and_doubles_no_row(
     check(monkeypatch, small, member_dir, tmp_path, name, by_others, when)
 
 
-@pytest.mark.parametrize("name", ["log", "sessions"])
+@pytest.mark.parametrize("name", ["log", pytest.param("sessions", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("by_others", ["a column", "clean-up of the log"])
 def test_a_column_of_its_user_and_a_short_log_stop_no_table(
     small, member_dir, tmp_path, monkeypatch, name, by_others

@@ -104,6 +104,7 @@ def test_tables_are_compared_from_where_the_log_begins_now(spark, kept, purged_l
     )
 
 
+@pytest.mark.slow
 def test_sessions_that_were_kept_after_a_purge_are_compared_too(spark, purged_table, purged_log):
     assert verify.differences(spark, purged_table, sessions_job(), purged_log) == []
 

@@ -58,12 +58,16 @@ def test_a_table_that_its_job_kept_is_as_the_log_says(spark, kept, reader, name)
     "name, change",
     [
         ("log", {"payload": "CASE WHEN position = 960 THEN X'00' ELSE payload END"}),
-        ("log", {"clusterTime": "clusterTime + CASE WHEN position = 0 THEN 1 ELSE 0 END"}),
-        ("sessions", {"openPosition": "openPosition + 32"}),
+        pytest.param(
+            "log",
+            {"clusterTime": "clusterTime + CASE WHEN position = 0 THEN 1 ELSE 0 END"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("sessions", {"openPosition": "openPosition + 32"}, marks=pytest.mark.slow),
         ("sessions", {"closePosition": "closePosition + 32"}),
         ("timers", {"firedPosition": "firedPosition + 32"}),
         ("leadership_terms", {"leaderMemberId": "leaderMemberId + 1"}),
-        ("leadership_terms", {"startPosition": "startPosition + 32"}),
+        pytest.param("leadership_terms", {"startPosition": "startPosition + 32"}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
