@@ -174,10 +174,6 @@ def check_rows_are_its_own(
     commits = recent(spark, table, 2)
     if not all(_token(commit.user_metadata) for commit in commits):
         commits = recent(spark, table)
-    if (version := commits[0].version) < least:
-        raise ConfigurationError(
-            f"table {table} is another one, at version {version}, and was at {least}; expected {expected}"
-        )
     if by := unseen(commits):
         raise ConfigurationError(
             f"table {table} lacks entries of the Log or has some twice: {by} came while its job made a "
@@ -186,13 +182,17 @@ def check_rows_are_its_own(
     if by := replaced_by([commit for commit in commits if commit.version > since]):
         raise ConfigurationError(f"table {table} had its rows replaced by {by}; expected {expected}")
     token = token_of(commits)
+    if token is None and (version := commits[0].version) < least:
+        raise ConfigurationError(
+            f"table {table} is another one, at version {version}, and was at {least}; expected {expected}"
+        )
     goes_to = 0 if token is None else token.position
     if token is not None and goes_to < begin:
         raise ConfigurationError(
             f"table {table} goes to position {goes_to:,} of the Log, and its checkpoint on from {begin:,}; "
             f"expected {expected}"
         )
-    return version, goes_to
+    return commits[0].version, goes_to
 
 
 def newest_version(spark: SparkSession, table: str, latest: int | None = None) -> Version:

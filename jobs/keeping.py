@@ -91,7 +91,8 @@ def keeping(
                     is_first = batch_id == 0 and known[table] is None
                     found = snapshots[table](is_first, token.position)
                 job.update(with_entries(entries, found, job), table, commit, found)
-                least[table] = version + 1
+                if goes_to or known[table] is None:  # else Delta may have passed over an old release's batch
+                    least[table] = version + 1
         finally:
             batch.unpersist()
 
