@@ -81,14 +81,16 @@ def restart(
     """Restart running members one after another; sessions stay open."""
     directory, endpoints = place(directory, endpoints)
     members = _over_network(endpoints or "") if directory is None else _on_host(directory)
-    pending, patience_s = dict(members.to_restart), 0.0
+    pending, patience_s, hand_overs_left = dict(members.to_restart), 0.0, HAND_OVERS
     while pending:
         statuses = _await_following(members.endpoints, patience_s)
         patience_s = timeout
         leader_id = max(statuses, key=lambda status: status.leadership_term_id).leader_member_id
         following = [member_id for member_id in pending if member_id != leader_id]
         if not following and len(statuses) > 1:
-            _hand_over(members.hand_over)
+            hand_overs_left -= 1
+            if not _has_handed_over(members.hand_over, hand_overs_left):
+                continue  # whoever leads now: the hand-over may have come late
         member_id = following[0] if following else leader_id
         _restart(pending.pop(member_id), max(status.commit_position for status in statuses), timeout)
         done = {"memberId": member_id, "outcome": "restarted"}
@@ -156,18 +158,16 @@ def _await_following(endpoints: dict[int, Endpoint], timeout_s: float) -> list[L
         time.sleep(POLL_S)
 
 
-def _hand_over(ask: Callable[[], object]) -> None:
-    """Have another member lead. Raises ClusterError with what the last attempt came to."""
-    for attempt in range(HAND_OVERS):
-        try:
-            ask()
-            return
-        except AuthenticationRejected:
+def _has_handed_over(ask: Callable[[], object], attempts_left: int) -> bool:
+    """Have another member lead, and pause where that fails. Raises ClusterError for the last attempt."""
+    try:
+        ask()
+    except ClusterError as error:
+        if isinstance(error, AuthenticationRejected) or not attempts_left:
             raise
-        except ClusterError:
-            if attempt == HAND_OVERS - 1:
-                raise
         time.sleep(HAND_OVER_PAUSE_S)
+        return False
+    return True
 
 
 def _restart(member: _Member, committed: int, timeout_s: float) -> None:
