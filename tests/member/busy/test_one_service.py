@@ -34,19 +34,7 @@ from tests.member.busy.one_member import (
     OneMember,
     committed,
     ingress,
-    log_frames,
 )
-
-
-@pytest.fixture
-def leader():
-    return OneMember(leads=True)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return log_frames(b"one", b"two")
-
 
 # ---- the service in a process of its own
 

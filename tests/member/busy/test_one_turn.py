@@ -38,25 +38,9 @@ from tests.member.busy.one_member import (
     OneMember,
     committed,
     ingress,
-    log_frames,
 )
 
 ONE, TWO = (1, STAMP, b"one"), (1, STAMP, b"two")  # 96 bytes of log each
-
-
-@pytest.fixture
-def leader():
-    return OneMember(leads=True)
-
-
-@pytest.fixture
-def follower():
-    return OneMember(leads=False)
-
-
-@pytest.fixture(scope="module")
-def log():
-    return log_frames(b"one", b"two")
 
 
 def report(position, flags=AppendPositionFlags.NONE):
