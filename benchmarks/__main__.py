@@ -25,6 +25,7 @@ BENCHMARKS = {
     "cores": "the same on one core and on more: what a message costs each process",
     "profile": "where a member's time goes, by perf, with the names of compiled functions",
     "shapes": "throughput by size, members, batches and TLS, beside real Aeron's",
+    "sessions": "plain, supervised and TLS clients, in turns",
     "small_disk": "a disk of 1 GiB for each member, written at full speed: --seconds 3600 for an hour",
     "services": "a service inline and in a process of its own: replays, clients' messages, round trips",
     "watching": "what metrics and twenty pages of `cluster live` cost: throughput, beside nobody's",

@@ -69,13 +69,15 @@ def _both(options: Options, sync_level: int) -> Iterator[dict[str, Any]]:
 
 
 def measure_ours(
-    endpoints: str, transport: str, seconds: float, window: int, batch: int, size: int = SIZE
+    endpoints: str, transport: str, seconds: float, window: int, batch: int, size: int = SIZE, *options: str
 ) -> dict[str, Any]:
     """A figure of ``cluster bench`` with the members at these endpoints."""
     command = [*CLUSTER, "bench", "--endpoints", endpoints, "--size", str(size), "--json"]
     lengths = ["--warm-up", str(WARM_UP_S), "--duration", str(seconds)]
     loads = ["--window", str(window), "--batch", str(batch)]
-    done = subprocess.run([*command, *lengths, *loads], stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [*command, *lengths, *loads, *options], stdout=subprocess.PIPE, text=True, check=True
+    )
     told = json.loads(done.stdout)
     return {
         "side": "ours",

@@ -222,7 +222,7 @@ class StandbyLife:
                 break
         if moved:
             self.replica.drop_logged_service_messages()
-            self._supervision.prune()
+            self.replica.answers.prune()
             self._counters.leadership_term_id.set(self.replica.leadership_term_id)
         return moved
 
@@ -247,7 +247,6 @@ class StandbyLife:
                 count += 1
                 if batch.answer_ids is not None:
                     self._supervision.keep(batch)
-        self._supervision.send()
         return count
 
     # ---- snapshots

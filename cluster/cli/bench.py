@@ -91,6 +91,9 @@ def bench(
         Path | None,
         typer.Option(help="Write the latencies to this file: an HDR percentile distribution, in us."),
     ] = None,
+    supervised: Annotated[
+        bool, typer.Option("--supervised", help="Have the members keep each answer until it has come.")
+    ] = False,
     as_json: Annotated[bool, json_option("Print one JSON object.")] = False,
 ) -> None:
     """Measure throughput and round-trip latency of a running cluster."""
@@ -101,7 +104,9 @@ def bench(
 
     chosen, medium = _choose(endpoints, transport)
     run = _Run(size, window, batch)
-    with ClusterClient.connect(chosen, run, client_name="cluster-bench", message_timeout_s=10.0) as client:
+    with ClusterClient.connect(
+        chosen, run, client_name="cluster-bench", message_timeout_s=10.0, supervised=supervised
+    ) as client:
         result = run.measure(client, warm_up, duration)
     report = {"transport": medium, "size": size, "window": window, "batch": batch, **result}
     if histogram is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cluster.protocol.link import TakenNumber, answer_id_of, split_answer_id
+from cluster.protocol.link import TakenNumber
+from cluster.protocol.session import answer_id_of, split_answer_id
 
 SAY_BYTES = 64 * 1024  # of answers, which the leader hears of at once
 SAY_INTERVAL_NS = 50_000_000  # at most until it hears of fewer

@@ -9,175 +9,224 @@ the client says that it is. What is taken is a hint: a member that has not heard
 A session that keeps ``bytes_max`` is full: its leader takes no more of its messages. Answers of what the log
 has already still come; beyond ``LOST_FACTOR`` times as much the oldest are lost, and the leader closes the
 session.
+
+They are kept as frames in words and bytes that compiled turns share (``log/kept_frames.py``).
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from cluster.log.session_frames import FRAME_OVERHEAD
-from cluster.protocol.link import split_answer_id
+import numpy as np
+
+from cluster.errors import LocalProtocolError
+from cluster.log import kept_frames as at
+from cluster.log.session_frames import FRAME_OVERHEAD, EgressMessages, parse_egress
+from cluster.log.session_table import SessionTable
+from cluster.protocol.frame import align
+from cluster.protocol.sbe import NULL_VALUE
+from cluster.protocol.session import split_answer_id
 from cluster.protocol.snapshot import SnapshotAnswer, SnapshotAnswered
 
 LOST_FACTOR = 16
 PIECE_LENGTH = 4096  # bytes of an answer in one record of a snapshot, which fits the shortest log
+BUFFER_BYTES = 256 * 1024  # of a stream at first; what no answer lies in takes no memory
+ROWS_AT_FIRST = 16
+PARSED_ROWS = 256
 
 
-class KeptAnswer(NamedTuple):
-    """One message to a session; ``answered``: the number of the message that it answers, or 0."""
+class AnswerColumns(NamedTuple):
+    """Answers of services: a row each, int64, over one buffer of payloads. ``numbers`` may be one for all."""
 
-    answer_id: int
-    timestamp: int
-    payload: bytes
-    answered: int = 0
-
-    @property
-    def number(self) -> int:
-        return split_answer_id(self.answer_id)[1]
-
-    @property
-    def byte_count(self) -> int:
-        return FRAME_OVERHEAD + len(self.payload)
-
-
-class _Answers:
-    """Of one service to one session."""
-
-    __slots__ = ("came", "in_flight", "taken", "waiting")
-
-    def __init__(self) -> None:
-        self.came = 0  # number of the last that was given
-        self.taken = 0  # of the last that the client has, as far as is known
-        self.in_flight: deque[KeptAnswer] = deque()
-        self.waiting: deque[KeptAnswer] = deque()
-
-    @property
-    def first(self) -> deque[KeptAnswer]:
-        """Where the oldest is; empty when there is none."""
-        return self.in_flight or self.waiting
-
-    @property
-    def has_gap(self) -> bool:
-        """Whether an answer that the client lacks is there no more."""
-        return bool(self.first) and self.first[0].number > self.taken + 1
-
-    def __iter__(self) -> Iterator[KeptAnswer]:
-        yield from self.in_flight
-        yield from self.waiting
-
-
-class _Session:
-    """What is kept of one session, by service id."""
-
-    __slots__ = ("byte_count", "in_flight_bytes", "services")
-
-    def __init__(self) -> None:
-        self.byte_count = 0
-        self.in_flight_bytes = 0
-        self.services: dict[int, _Answers] = {}
-
-    def of(self, service_id: int) -> _Answers:
-        return self.services.setdefault(service_id, _Answers())
-
-    def drop_first(self, answers: _Answers) -> None:
-        answer = answers.first[0]
-        if answers.in_flight:
-            self.in_flight_bytes -= answer.byte_count
-        answers.first.popleft()
-        self.byte_count -= answer.byte_count
+    session_ids: np.ndarray
+    timestamps: np.ndarray
+    offsets: np.ndarray
+    lengths: np.ndarray
+    numbers: np.ndarray  # of the messages that are answered, in their sessions; 0 for none
+    answer_ids: np.ndarray  # 0 to a session that is not supervised
+    buffer: np.ndarray
 
 
 class KeptAnswers:
-    """By session. ``bytes_max``: of one session, with the headers of the answers."""
+    """Of the sessions of ``table``. ``bytes_max``: of one session, with the frames of the answers."""
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, table: SessionTable) -> None:
         self.bytes_max = bytes_max
-        self._sessions: dict[int, _Session] = {}
+        self._table = table
+        self._buffers: dict[int, np.ndarray] = {}  # by row
+        self._heads: dict[int, int] = {}  # by session id
+        self._free: list[int] = []
+        self.words = np.zeros(0, np.int64)
+        self._grow_table(ROWS_AT_FIRST)
 
-    def keep(self, session_id: int, answer: KeptAnswer) -> None:
-        """Take an answer of a service, unless it was given before, or the client has it."""
-        session = self._sessions.setdefault(session_id, _Session())
-        service_id, number = split_answer_id(answer.answer_id)
-        answers = session.of(service_id)
-        if number <= answers.came:
-            return
-        answers.came = number
-        if number <= answers.taken:
-            return
-        answers.waiting.append(answer)
-        session.byte_count += answer.byte_count
-        while session.byte_count > LOST_FACTOR * self.bytes_max and answers.first[0] is not answer:
-            session.drop_first(answers)
+    def _grow_table(self, rows: int) -> None:
+        """Have room for more streams: the words are another array."""
+        old, used = self.words, max(self.words.size, at.HEADER_WORDS)
+        touched_at = at.HEADER_WORDS + rows * at.ROW_WORDS
+        self.words = np.zeros(touched_at + rows, np.int64)
+        if old.size:
+            used = int(old[at.TOUCHED_AT])
+            self.words[:used] = old[:used]
+            self.words[touched_at : touched_at + old.size - used] = old[used:]
+        self.words[at.BYTES_MAX], self.words[at.KEPT_BYTES_MAX] = self.bytes_max, LOST_FACTOR * self.bytes_max
+        self.words[at.TOUCHED_AT] = touched_at
+        self._free += range(touched_at - at.ROW_WORDS, used - 1, -at.ROW_WORDS)
+
+    # -- streams --
+
+    def _open(self, session_id: int, service_id: int) -> int:
+        """Begin a stream: the row of it."""
+        if not self._free:
+            self._grow_table(2 * (int(self.words[at.TOUCHED_AT]) - at.HEADER_WORDS) // at.ROW_WORDS)
+        row, words = self._free.pop(), self.words
+        words[row : row + at.ROW_WORDS] = 0
+        words[row + at.SESSION_ID], words[row + at.SERVICE_ID] = session_id, service_id
+        words[row + at.CONNECTION_ID] = NULL_VALUE
+        self._use(row, np.empty(BUFFER_BYTES, np.uint8))
+        if (head := self._heads.setdefault(session_id, row)) != row:
+            words[row + at.NEXT], words[head + at.NEXT] = words[head + at.NEXT], row
+        else:
+            self._table.slots["kept_at"][self._table.slot_of(session_id)] = row
+        return row
+
+    def _use(self, row: int, buffer: np.ndarray) -> None:
+        self._buffers[row] = buffer
+        self.words[row + at.ADDRESS], self.words[row + at.SIZE] = buffer.ctypes.data, buffer.size
+
+    def _make_room(self, row: int, length: int) -> None:
+        """Give the stream a buffer for four times what it has and will have."""
+        begin, sent, end = self.words[row + at.BEGIN : row + at.END + 1].tolist()
+        kept = end - begin
+        buffer = np.empty(max(4 * (kept + length), BUFFER_BYTES), np.uint8)
+        buffer[:kept] = self._buffers[row][begin:end]
+        self._use(row, buffer)
+        self.words[row + at.BEGIN : row + at.END + 1] = 0, sent - begin, kept
+
+    def _stream(self, session_id: int, service_id: int) -> int | None:
+        """The row of the service's answers to the session."""
+        words = self.words
+        return next((row for row in self._rows(session_id) if words[row + at.SERVICE_ID] == service_id), None)
+
+    def _rows(self, session_id: int) -> Iterator[int]:
+        row = self._heads.get(session_id, 0)
+        while row:
+            yield row
+            row = int(self.words[row + at.NEXT])
+
+    def keep(self, columns: AnswerColumns) -> None:
+        """Take the answers that have an id, unless they were given before, or their clients have them.
+
+        Raises LocalProtocolError for one that lies outside of its buffer.
+        """
+        row, end = 0, len(columns.session_ids)
+        while (row := at.keep_run(self.words, self._table.words, *columns, row)) != end:
+            if row < 0:
+                raise LocalProtocolError(f"row {-1 - row}: an answer that does not lie in its buffer")
+            session_id, answer_id = int(columns.session_ids[row]), int(columns.answer_ids[row])
+            service_id, _ = split_answer_id(answer_id)
+            stream = self._stream(session_id, service_id) or self._open(session_id, service_id)
+            self._make_room(stream, align(FRAME_OVERHEAD + int(columns.lengths[row])))
 
     def take(self, session_id: int, service_id: int, number: int) -> bool:
-        """The client has the answers of the service up to ``number``; True when that is news."""
-        session = self._sessions.setdefault(session_id, _Session())
-        answers = session.of(service_id)
-        if number <= answers.taken:
-            return False
-        answers.taken = number
-        while answers.first and answers.first[0].number <= number:
-            session.drop_first(answers)
-        return True
+        """The client of the open session has the answers of the service up to ``number``: is that news?"""
+        row = self._stream(session_id, service_id) or self._open(session_id, service_id)
+        return at.take_answers(self.words, self._heads[session_id], row, number)
 
     def taken(self) -> Iterator[tuple[int, int, int]]:
         """All that is known to be taken: session, service, number."""
-        for session_id, session in self._sessions.items():
-            for service_id, answers in session.services.items():
-                if answers.taken:
-                    yield session_id, service_id, answers.taken
+        for session_id in self._heads:
+            for row in self._rows(session_id):
+                if taken := int(self.words[row + at.TAKEN]):
+                    yield session_id, int(self.words[row + at.SERVICE_ID]), taken
 
     # -- for a leader --
 
-    def restart(self, session_id: int) -> None:
-        """The client has another connection, or another leader: what was in flight is to be sent again."""
-        session = self._sessions.setdefault(session_id, _Session())
-        session.in_flight_bytes = 0
-        for answers in session.services.values():
-            answers.waiting.extendleft(reversed(answers.in_flight))
-            answers.in_flight.clear()
+    def ask(self, session_id: int, connection_id: int) -> None:
+        """The client of the open session asks for its answers over this connection; NULL_VALUE: no more.
 
-    def due(self, session_id: int) -> Iterator[KeptAnswer]:
-        """What may be sent now, in the order of each service: no more than ``bytes_max`` are in flight."""
-        session = self._sessions.get(session_id)
-        if session is None:
-            return
-        for answers in session.services.values():
-            while answers.waiting and session.in_flight_bytes < self.bytes_max:
-                answer = answers.waiting.popleft()
-                answers.in_flight.append(answer)
-                session.in_flight_bytes += answer.byte_count
-                yield answer
+        What was in flight over another one is to be sent again.
+        """
+        head = self._heads.get(session_id) or self._open(session_id, 0)
+        if self.words[head + at.CONNECTION_ID] != connection_id:
+            self.words[head + at.CONNECTION_ID] = connection_id
+            self.words[head + at.IN_FLIGHT_BYTES] = 0
+            for row in self._rows(session_id):
+                self.words[row + at.SENT] = self.words[row + at.BEGIN]
+
+    def asked_over(self, session_id: int) -> int:
+        """The connection that the session's answers are asked for over, or NULL_VALUE."""
+        head = self._heads.get(session_id)
+        return NULL_VALUE if head is None else int(self.words[head + at.CONNECTION_ID])
+
+    def touch(self, session_id: int) -> None:
+        """Have the session among those that are ``take_touched``."""
+        at.touch(self.words, self._heads[session_id])
+
+    def take_touched(self) -> list[int]:
+        """Sessions that may have something to be sent, since the last time."""
+        words, begin = self.words, int(self.words[at.TOUCHED_AT])
+        heads = words[begin : begin + int(words[at.TOUCHED_COUNT])]
+        words[heads + at.IS_TOUCHED] = 0
+        words[at.TOUCHED_COUNT] = 0
+        return words[heads + at.SESSION_ID].tolist()
+
+    def stop_asking(self) -> None:
+        """Nobody asks for answers here any more."""
+        self.take_touched()
+        for head in self._heads.values():
+            self.words[head + at.CONNECTION_ID] = NULL_VALUE
+
+    def due(self, session_id: int, leadership_term_id: int) -> Iterator[memoryview]:
+        """Frames to be sent now, in the order of each service: no more than ``bytes_max`` are in flight."""
+        head = self._heads.get(session_id, 0)
+        while True:
+            row, begin, end = at.send_next(self.words, head, leadership_term_id)
+            if not row:
+                return
+            yield self._buffers[row][begin:end].data
 
     def byte_count(self, session_id: int) -> int:
         """How much of the session is kept."""
-        session = self._sessions.get(session_id)
-        return 0 if session is None else session.byte_count
+        head = self._heads.get(session_id)
+        return 0 if head is None else int(self.words[head + at.KEPT_BYTES])
 
-    def has_lost(self, session_id: int) -> bool:
-        """Whether its client, which has said what it has, lacks an answer that is kept no more."""
-        session = self._sessions.get(session_id)
-        return session is not None and any(answers.has_gap for answers in session.services.values())
+    def lost(self) -> list[int]:
+        """Sessions whose clients, which have asked, lack an answer that is kept no more."""
+        words = self.words
+        return [
+            session_id
+            for session_id, head in self._heads.items()
+            if words[head + at.CONNECTION_ID] != NULL_VALUE
+            and any(at.has_gap(words, row) for row in self._rows(session_id))
+        ]
 
     # -- with the sessions --
 
-    def prune(self, is_known: Callable[[int], bool]) -> None:
+    def prune(self) -> None:
         """Forget the sessions that have come to their end."""
-        for session_id in [known for known in self._sessions if not is_known(known)]:
-            del self._sessions[session_id]
+        for session_id in [known for known in self._heads if self._table.slot_of(known) < 0]:
+            rows = list(self._rows(session_id))
+            touched = [other for other in self.take_touched() if other != session_id]
+            del self._heads[session_id]
+            for other in touched:
+                self.touch(other)
+            for row in rows:
+                del self._buffers[row]
+            self._free += rows
 
     def records(self) -> Iterator[bytes]:
         """What a snapshot has of all that is kept now, in pieces that are encoded as they are asked for."""
         kept = [
-            (session_id, answer)
-            for session_id, session in sorted(self._sessions.items())
-            for _, answers in sorted(session.services.items())
-            for answer in answers
+            (
+                session_id,
+                self._buffers[row][slice(*self.words[[row + at.BEGIN, row + at.END]].tolist())].copy(),
+            )
+            for session_id in sorted(self._heads)
+            for row in sorted(self._rows(session_id), key=lambda row: int(self.words[row + at.SERVICE_ID]))
         ]
-        return (piece for session_id, answer in kept for piece in _pieces(session_id, answer))
+        return (piece for session_id, frames in kept for piece in _pieces(session_id, frames))
 
     def load(self, records: list[SnapshotAnswer | SnapshotAnswered]) -> None:
-        """Begin from the records of a snapshot."""
+        """Begin from the records of a snapshot, whose sessions are open."""
         payloads: dict[tuple[int, int, int], list[bytes]] = {}
         answered: dict[tuple[int, int], int] = {}
         for record in records:
@@ -187,13 +236,30 @@ class KeptAnswers:
                 session_id, answer_id, timestamp, piece = record
                 payloads.setdefault((session_id, answer_id, timestamp), []).append(piece)
         for (session_id, answer_id, timestamp), parts in payloads.items():
-            number = answered.get((session_id, answer_id), 0)
-            self.keep(session_id, KeptAnswer(answer_id, timestamp, b"".join(parts), number))
+            payload = b"".join(parts)
+            values = (
+                session_id,
+                timestamp,
+                0,
+                len(payload),
+                answered.get((session_id, answer_id), 0),
+                answer_id,
+            )
+            columns = [np.array([value], np.int64) for value in values]
+            self.keep(AnswerColumns._make([*columns, np.frombuffer(payload or b"\0", np.uint8)]))
 
 
-def _pieces(session_id: int, answer: KeptAnswer) -> Iterator[bytes]:
-    if answer.answered:
-        yield SnapshotAnswered(session_id, answer.answer_id, answer.answered).encode()
-    for begin in range(0, max(len(answer.payload), 1), PIECE_LENGTH):
-        piece = answer.payload[begin : begin + PIECE_LENGTH]
-        yield SnapshotAnswer(session_id, answer.answer_id, answer.timestamp, piece).encode()
+def _pieces(session_id: int, frames: np.ndarray) -> Iterator[bytes]:
+    messages, begin = EgressMessages(PARSED_ROWS), 0
+    while begin < len(frames):
+        _, begin = parse_egress(frames, begin, len(frames), messages)
+        ids, numbers, timestamps = messages.answer_ids, messages.numbers, messages.timestamps
+        for row, (answer_id, answered, timestamp) in enumerate(
+            zip(ids.tolist(), numbers.tolist(), timestamps.tolist(), strict=True)
+        ):
+            payload = messages.payload(row)
+            if answered:
+                yield SnapshotAnswered(session_id, answer_id, answered).encode()
+            for piece in range(0, max(len(payload), 1), PIECE_LENGTH):
+                part = bytes(payload[piece : piece + PIECE_LENGTH])
+                yield SnapshotAnswer(session_id, answer_id, timestamp, part).encode()

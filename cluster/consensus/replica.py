@@ -55,7 +55,7 @@ class ReplicatedState:
         )
         self.module = ModuleState()
         self.sessions = SessionManager(context, port, security)
-        self.answers = KeptAnswers(context.supervised_bytes_max)
+        self.answers = KeptAnswers(context.supervised_bytes_max, self.sessions.table)
         self.timers = PriorityHeapTimerService()
         self.trackers = [
             PendingServiceMessageTracker(service_id) for service_id in range(context.service_count)

@@ -21,6 +21,7 @@ SHARED_MODULES = (
     "cluster.log.crc",
     "cluster.log.frames",
     "cluster.log.append",
+    "cluster.log.session_frames",
     "cluster.log.session_table",
     "cluster.log.message_columns",
     "cluster.log.calls",

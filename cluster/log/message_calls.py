@@ -8,16 +8,10 @@ addresses of all other arrays in it. So ``busy_turns`` is compiled once, whateve
 compilation an address is a key of ``calls.PLAIN``.
 """
 
-import ctypes
-from typing import Any
-
 import numpy as np
-from llvmlite import ir
-from numba import config, njit, types
-from numba.extending import intrinsic
-from numba.np.arrayobj import populate_array
+from numba import njit
 
-from cluster.log.calls import address_of, call_1
+from cluster.log.calls import address_of, call_1, viewer
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, zero_bytes
 from cluster.log.message_columns import (
@@ -63,43 +57,6 @@ CALL_WORDS = 24
 TAKEN, REFUSED, RAISED, WRONG = range(4)  # WRONG: no length that an answer can have
 
 _RAISED = -(1 << 62)
-
-
-def _view(array_type: types.Array) -> Any:
-    """An intrinsic that makes an array of ``length`` items at an address."""
-
-    def view(typing_context, address, length):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-            array = context.make_array(array_type)(context, builder)
-            item_size = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
-            size = ir.Constant(arguments[1].type, item_size)
-            populate_array(
-                array,
-                data=builder.inttoptr(arguments[0], array.data.type),
-                shape=[arguments[1]],
-                strides=[size],
-                itemsize=size,
-                meminfo=None,
-            )
-            return array._getvalue()
-
-        return array_type(types.int64, types.int64), codegen
-
-    return intrinsic(view)
-
-
-def viewer(dtype: np.dtype, array_type: types.Array) -> Any:
-    """A function that compiled code calls: the array of ``length`` items at an address."""
-    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-        return _view(array_type)
-
-    def view(address, length):  # type: ignore[no-untyped-def]
-        memory = (ctypes.c_uint8 * (int(length) * dtype.itemsize)).from_address(int(address))
-        array = np.frombuffer(memoryview(memory), dtype)
-        array.flags.writeable = array_type.mutable
-        return array
-
-    return view
 
 
 _words_at = viewer(np.dtype(np.int64), WORDS_OUT)

@@ -62,6 +62,7 @@ from cluster.log.session_table import (
     EGRESS_SLOTS_AT,
     SLOT_WORDS,
     SLOTS_AT,
+    SUPERVISED,
     TOUCHED,
     TOUCHED_AT,
     TOUCHED_COUNT,
@@ -81,7 +82,7 @@ ACK_LENGTH = 96  # of a CommitAck in its frame, aligned
 
 
 @routine
-def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
+def put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp, buffer, offset, length):  # type: ignore[no-untyped-def]
     """Write one unfragmented frame with a session header; return its aligned end."""
     end = begin + align_frame(FRAME_OVERHEAD + length)
     for word in range(end - 32, end, 8):  # zeros after the payload, overwritten in part
@@ -93,7 +94,7 @@ def _put_frame(out, begin, stream_id, leadership_term_id, session_id, timestamp,
 
 
 @routine
-def _is_row_wrong(offset, length, size):  # type: ignore[no-untyped-def]
+def is_row_wrong(offset, length, size):  # type: ignore[no-untyped-def]
     return offset < 0 or length < 0 or length > PAYLOAD_LENGTH_MAX or offset > size - length
 
 
@@ -173,13 +174,13 @@ def frame_answers_and_acks(  # type: ignore[no-untyped-def]
     rows_end = row
     slot = -1
     for i in range(row, session_ids.size):
-        if _is_row_wrong(offsets[i], lengths[i], buffer.size):
+        if is_row_wrong(offsets[i], lengths[i], buffer.size):
             for j in range(slots_begin, slots_end):
                 table[table[j] + EGRESS_END] = 0
             return -1 - i, 0
         if i == row or session_ids[i] != session_ids[i - 1]:
             slot = find_slot(table, session_ids[i])
-        if slot >= 0 and table[slot + CONNECTION_ID] != NULL_VALUE:
+        if slot >= 0 and table[slot + CONNECTION_ID] != NULL_VALUE and table[slot + SUPERVISED] == 0:
             framed = align_frame(FRAME_OVERHEAD + lengths[i])
             if framed > room:
                 break
@@ -209,11 +210,13 @@ def frame_answers_and_acks(  # type: ignore[no-untyped-def]
     for i in range(row, rows_end):
         if i == row or session_ids[i] != session_ids[i - 1]:
             slot = find_slot(table, session_ids[i])
+        if slot >= 0 and table[slot + SUPERVISED] != 0:
+            continue
         if slot < 0 or table[slot + CONNECTION_ID] == NULL_VALUE:
             table[DROPPED_EGRESS] += 1
             continue
         begin = table[slot + EGRESS_END]
-        table[slot + EGRESS_END] = _put_frame(
+        table[slot + EGRESS_END] = put_frame(
             out,
             begin,
             streams.EGRESS,
@@ -261,9 +264,9 @@ def frame_egress(
     all the others. ``out`` has ``ACK_LENGTH`` bytes for each that was touched.
     Columns are int64; ``timestamps`` may have one value for all, and so may ``numbers``, those of the
     messages that are answered. Rows of sessions that are closed or not connected are dropped and counted
-    (Aeron: the egress of such a session is mocked). Fewer rows than there are were taken when ``out`` is
-    full: send, and call again. Raises LocalProtocolError for a row whose payload lies outside ``buffer``;
-    nothing is framed then.
+    (Aeron: the egress of such a session is mocked); those of supervised ones are ``kept_frames.py``'s. Fewer
+    rows than there are were taken when ``out`` is full: send, and call again. Raises LocalProtocolError for a
+    row whose payload lies outside ``buffer``; nothing is framed then.
     """
     assert 0 <= row <= session_ids.size == offsets.size == lengths.size
     assert timestamps.size in (1, session_ids.size)
@@ -291,7 +294,7 @@ def frame_egress(
 def _measure_payloads(offsets, lengths, size):  # type: ignore[no-untyped-def]
     longest = 0
     for row in range(offsets.size):
-        if _is_row_wrong(offsets[row], lengths[row], size):
+        if is_row_wrong(offsets[row], lengths[row], size):
             return longest, row
         longest = max(longest, lengths[row])
     return longest, -1
@@ -321,11 +324,11 @@ def _frame_ingress(  # type: ignore[no-untyped-def]
     out, out_offset, offsets, lengths, buffer, row, leadership_term_id, cluster_session_id
 ):
     while row < offsets.size:
-        if _is_row_wrong(offsets[row], lengths[row], buffer.size):
+        if is_row_wrong(offsets[row], lengths[row], buffer.size):
             return -1 - row, out_offset
         if align_frame(FRAME_OVERHEAD + lengths[row]) > out.size - out_offset:
             break
-        out_offset = _put_frame(
+        out_offset = put_frame(
             out,
             out_offset,
             streams.INGRESS,

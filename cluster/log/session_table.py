@@ -18,6 +18,7 @@ from cluster.protocol.sbe import NULL_VALUE
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, ACTIVE_NS = range(4)
 APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD, SUPERVISED = range(4, 11)
+ANSWERED, KEPT_AT = 11, 12
 SLOT_WORDS = 16
 
 FREE, OPEN, CLOSING = range(3)  # states
@@ -35,7 +36,9 @@ SESSION_SLOT = np.dtype(
         ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
         ("held", "<i8"),  # 1: its messages are dropped until its client has taken answers
         ("supervised", "<i8"),  # 1: its answers are kept by every member until its client has them
-        ("reserved", "<i8", 5),
+        ("answered", "<i8"),  # answers that a service has given it, if it is supervised
+        ("kept_at", "<i8"),  # where log/kept_frames.py has its answers; 0 before the first
+        ("reserved", "<i8", 3),
     ]
 )
 assert SESSION_SLOT.itemsize == 8 * SLOT_WORDS

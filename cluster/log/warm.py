@@ -27,6 +27,7 @@ KERNEL_MODULES = (
     "follow",
     "ingress",
     "json_objects",
+    "kept_frames",
     "message_calls",
     "message_numbers",
     "resend",

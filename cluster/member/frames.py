@@ -5,13 +5,11 @@ import struct
 import numpy as np
 
 from cluster.archive.files import Buffer
-from cluster.consensus.kept_answers import KeptAnswer
 from cluster.protocol import sbe, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
-from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH, frame
+from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
 from cluster.protocol.link import RecordingBlock
 from cluster.protocol.sbe import Message
-from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.message_frames import link_frame, message_frame
 
 BLOCK = HEADER_LENGTH + sbe.HEADER_LENGTH  # of a message in a frame of its own
@@ -20,7 +18,6 @@ COMMIT_POSITION = CommitPosition.layout().block
 _RECORDING_BLOCK = RecordingBlock.layout().block
 _FRAMES = HEADER_LENGTH + len(RecordingBlock(0, 0, b"").encode())  # of a RecordingBlock, which they end
 _TERM_AND_POSITION = struct.Struct("<qq")
-_TWO_WORDS = struct.Struct("<ii")
 _PADDING = bytes(-_FRAMES % FRAME_ALIGNMENT)  # frames are aligned themselves
 
 
@@ -32,22 +29,6 @@ def consensus_frame(message: Message) -> bytes:
 def egress_frame(message: Message) -> bytes:
     """One message of schema 111 to a client."""
     return message_frame(message, streams.EGRESS)
-
-
-def answer_frame(leadership_term_id: int, session_id: int, answer: KeptAnswer) -> bytes:
-    """One answer to a supervised session; its id is the frame's reserved value.
-
-    The number of the message that it answers lies where a frame of the log has term offset and session id.
-    """
-    header = SessionMessageHeader(leadership_term_id, session_id, answer.timestamp).encode()
-    low, high = _TWO_WORDS.unpack(answer.answered.to_bytes(8, "little"))
-    return frame(
-        header + answer.payload,
-        term_offset=low,
-        session_id=high,
-        stream_id=streams.EGRESS,
-        reserved_value=answer.answer_id,
-    )
 
 
 class PositionFrame:

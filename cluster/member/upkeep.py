@@ -48,7 +48,7 @@ class Upkeep:
         """Send the redirects and rejections that are due, and let go of a replaced leader's clients."""
         parts, turn = self._parts, self._turn
         parts.requests.retry_resumes()
-        parts.supervision.prune()
+        parts.replica.answers.prune()
         sessions = parts.replica.sessions
         ids = (parts.replica.leadership_term_id, parts.status.leader_member_id)
         if sessions.has_pending_work:

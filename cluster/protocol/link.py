@@ -527,19 +527,6 @@ class SnapshotDigest(Message, template_id=36, schema=LINK_SCHEMA):
     parts: tuple[PartDigest, ...] = ()
 
 
-ANSWER_NUMBER_BITS: Final = 56
-
-
-def answer_id_of(service_id: int, number: int) -> int:
-    """The reserved value of an answer's frame: its number in its session, from 1; 0 unsupervised."""
-    return service_id << ANSWER_NUMBER_BITS | number
-
-
-def split_answer_id(answer_id: int) -> tuple[int, int]:
-    """Service id and number."""
-    return answer_id >> ANSWER_NUMBER_BITS, answer_id & (1 << ANSWER_NUMBER_BITS) - 1
-
-
 class TakenNumber(Composite):
     """The last answer of a service that a client has: all before it, too."""
 

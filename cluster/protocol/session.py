@@ -24,6 +24,19 @@ class SessionMessageHeader(Message, template_id=1):
     timestamp: Time
 
 
+ANSWER_NUMBER_BITS = 56
+
+
+def answer_id_of(service_id: int, number: int) -> int:
+    """The reserved value of an answer's frame: its number in its session, from 1; 0 unsupervised."""
+    return service_id << ANSWER_NUMBER_BITS | number
+
+
+def split_answer_id(answer_id: int) -> tuple[int, int]:
+    """Service id and number."""
+    return answer_id >> ANSWER_NUMBER_BITS, answer_id & (1 << ANSWER_NUMBER_BITS) - 1
+
+
 NO_ROOM = "no input is taken until there is room for more log"  # begins the detail of such an ERROR
 
 

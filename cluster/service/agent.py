@@ -133,8 +133,12 @@ class ClusteredServiceAgent:
         return self._callbacks.is_echo if compiled is None else compiled.is_in_place()
 
     @property
+    def service_id(self) -> int:
+        return self._context.service_id
+
+    @property
     def has_supervised_sessions(self) -> bool:
-        """Whether it has to see their messages itself: every member keeps what they are answered."""
+        """Whether there are sessions whose answers every member keeps."""
         return self._sessions.has_supervised
 
     @property

@@ -47,17 +47,20 @@ class BatchAnswers:
         if len(session_ids):
             longest = longest_payload(offsets, lengths, view_of(buffer).nbytes)
             check_length(longest, self._context.max_message_length)
-        answer_ids = self._sessions.answer_ids(session_ids)
-        is_leading = state.role is Role.LEADER
-        if not (is_leading or answer_ids is not None) or len(session_ids) == 0:
+        is_leading, has_supervised = state.role is Role.LEADER, self._sessions.has_supervised
+        if not (is_leading or has_supervised) or len(session_ids) == 0:
             return MOCKED_OFFER
         if not self._context.is_responder:
             return Offer.NOT_CONNECTED
+        session_ids, numbers_of = copied_column(session_ids), self._sessions.numbers
+        answer_ids = (
+            numbers_of.number_answers(session_ids, self._context.service_id) if has_supervised else None
+        )
         if batch is None or buffer is not batch.buffer:
             buffer = copied_bytes(buffer)  # the service may use its own again as soon as this returns
         answers = ServiceEgress(
             state.leadership_term_id,
-            copied_column(session_ids),
+            session_ids,
             copied_column(timestamps),
             offsets,
             lengths,
@@ -66,11 +69,13 @@ class BatchAnswers:
             answer_ids,
         )
         if answer_ids is not None and not is_leading:
+            if not answer_ids.any():
+                return MOCKED_OFFER
             answers = answers.rows(answer_ids > 0)
         if not self._outbox.answer_batch(answers):
+            if answer_ids is not None:
+                numbers_of.take_back_answers(session_ids, answer_ids)
             return Offer.BACK_PRESSURED
-        if answer_ids is not None:
-            self._sessions.count_answers(session_ids, answer_ids)
         return len(session_ids) if is_leading else MOCKED_OFFER
 
 

@@ -15,7 +15,7 @@ from numba import cfunc, config, from_dtype, njit, types
 from numba.core.errors import NumbaError
 
 from cluster.errors import ConfigurationError
-from cluster.log.calls import PLAIN
+from cluster.log.calls import PLAIN, viewer
 from cluster.log.memory import BYTES, BYTES_OUT, I64
 from cluster.log.message_calls import (
     ANSWER_BYTES,
@@ -40,7 +40,6 @@ from cluster.log.message_calls import (
     TIMESTAMPS_OF,
     call_rows_of_batch,
     take_rows,
-    viewer,
     words_of_call,
 )
 from cluster.log.message_columns import LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS, MessageColumns

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from cluster.log.message_numbers import MessageNumbers
 from cluster.protocol import snapshot
-from cluster.protocol.link import split_answer_id
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.response_channel import (
     is_supervised,
@@ -33,7 +30,7 @@ class OpenSessions:
     _outbox: Outbox
     _context: ServiceContext
     _egress: dict[int, SessionEgress] = field(default_factory=dict)
-    _supervised: dict[int, SessionEgress] = field(default_factory=dict)  # of them
+    _supervised: set[int] = field(default_factory=set)  # of them
     _ordered: tuple[ClientSession, ...] | None = ()
     by_id: dict[int, ClientSession] = field(default_factory=dict)
     numbers: MessageNumbers = field(default_factory=MessageNumbers)
@@ -52,19 +49,25 @@ class OpenSessions:
     ) -> ClientSession:
         """Add the session that the log or a snapshot has."""
         session_id = opened.cluster_session_id
-        egress = SessionEgress(session_id, self._state, self._outbox, self._context, is_connected)
-        self._egress[session_id] = egress
         channel = opened.response_channel
         message_count: int | None = 0
+        answered = 0
         if isinstance(opened, snapshot.ClientSession):
             if is_supervised(channel):
-                channel, egress.answered = split_answer_count(channel)
+                channel, answered = split_answer_count(channel)
             channel, message_count = split_message_count(channel)
-        if message_count is not None:
-            self.numbers.open(session_id, message_count)
-        if self._context.is_responder and is_supervised(channel):
-            egress.is_supervised = True
-            self._supervised[session_id] = egress
+        supervised = self._context.is_responder and is_supervised(channel)
+        self.numbers.open(session_id, message_count, is_supervised=supervised, answered=answered)
+        if supervised:
+            self._supervised.add(session_id)
+        egress = self._egress[session_id] = SessionEgress(
+            session_id,
+            self._state,
+            self._outbox,
+            self._context,
+            self.numbers if supervised else None,
+            is_connected=is_connected,
+        )
         session = self.by_id[session_id] = ClientSession(
             session_id,
             opened.response_stream_id,
@@ -79,7 +82,7 @@ class OpenSessions:
         """Take a session out, which cannot be answered any more; None when it is not open."""
         session = self.by_id.pop(session_id, None)
         if session is not None:
-            self._supervised.pop(session_id, None)
+            self._supervised.discard(session_id)
             egress = self._egress.pop(session_id)
             self.numbers.close(session_id)
             egress.is_connected = egress.is_open = False
@@ -108,34 +111,14 @@ class OpenSessions:
     def has_supervised(self) -> bool:
         return bool(self._supervised)
 
-    def answer_ids(self, session_ids: np.ndarray) -> np.ndarray | None:
-        """Of answers to these sessions, 0 for one that is not supervised; None when none of them is."""
-        if not self._supervised:
-            return None
-        answer_ids = np.zeros(len(session_ids), np.int64)
-        order = np.argsort(session_ids, kind="stable")
-        known, begins, counts = np.unique(session_ids[order], return_index=True, return_counts=True)
-        for session_id, begin, count in zip(known.tolist(), begins.tolist(), counts.tolist()):
-            egress = self._supervised.get(session_id)
-            if egress is not None:
-                first = egress.next_answer_id
-                answer_ids[order[begin : begin + count]] = np.arange(first, first + count)
-        return answer_ids if answer_ids.any() else None
-
-    def count_answers(self, session_ids: np.ndarray, answer_ids: np.ndarray) -> None:
-        """Answers with these ids were sent."""
-        for session_id, answer_id in zip(session_ids.tolist(), answer_ids.tolist()):
-            if answer_id:
-                self._supervised[session_id].answered = split_answer_id(answer_id)[1]
-
     def records(self) -> Iterator[snapshot.ClientSession]:
         """All of them as a snapshot has them, by ascending id."""
         for session in self.ordered():
-            channel, egress = session.response_channel, self._supervised.get(session.id)
+            channel = session.response_channel
             if (count := self.numbers.count_of(session.id)) is not None:
                 channel = with_message_count(channel, count)
-            if egress is not None:
-                channel = with_answer_count(channel, egress.answered)
+            if session.id in self._supervised:
+                channel = with_answer_count(channel, self.numbers.answered_of(session.id))
             yield snapshot.ClientSession(
                 session.id, session.response_stream_id, channel, session.encoded_principal
             )

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cluster.log.message_numbers import MessageNumbers
 from cluster.protocol.enums import Offer, Role
-from cluster.protocol.link import answer_id_of
 from cluster.protocol.service import CloseSession
+from cluster.protocol.session import answer_id_of
 from cluster.service.buffer_claim import BufferClaim
 from cluster.service.channel import EGRESS_OVERHEAD
 from cluster.service.outbox import Outbox
@@ -31,11 +32,10 @@ class SessionEgress:
     _state: ServiceState
     _outbox: Outbox
     _context: ServiceContext
+    _numbers: MessageNumbers | None  # which count the answers; None: the session is not supervised
     is_connected: bool = False
     is_open: bool = True
     is_closing: bool = False  # the service has asked for it
-    is_supervised: bool = False
-    answered: int = 0  # answers since a supervised session was opened
     _position: int = 0  # bytes of answers so far, their headers included
 
     def offer(self, payload: Sequence[Payload]) -> int:
@@ -44,10 +44,12 @@ class SessionEgress:
         message = gathered(payload, self._context.max_message_length)
         if (refused := self._refusal()) is not None:
             return refused
-        answer_id = self.next_answer_id if self.is_supervised else 0
+        count = 0 if self._numbers is None else self._numbers.answered_of(self._session_id) + 1
+        answer_id = answer_id_of(self._context.service_id, count) if count else 0
         if not self._outbox.answer(self._session_id, message, answer_id):
             return Offer.BACK_PRESSURED
-        self.answered += self.is_supervised
+        if self._numbers is not None:
+            self._numbers.count_answers(self._session_id, count)
         if self._state.role is not Role.LEADER:
             return MOCKED_OFFER
         self._position += EGRESS_OVERHEAD + len(message)
@@ -74,16 +76,11 @@ class SessionEgress:
             return self.is_closing
         return True
 
-    @property
-    def next_answer_id(self) -> int:
-        """Of the next answer to a supervised session."""
-        return answer_id_of(self._context.service_id, self.answered + 1)
-
     def _refusal(self) -> int | None:
         """What an offer returns without being sent; None when it goes out."""
         if not self.is_open:
             return Offer.NOT_CONNECTED
-        if self.is_supervised:
+        if self._numbers is not None:
             return None  # it is kept, connected or not
         if self._state.role is not Role.LEADER:
             return MOCKED_OFFER

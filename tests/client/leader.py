@@ -7,9 +7,7 @@ import time
 
 import numpy as np
 
-from cluster.consensus.kept_answers import KeptAnswer
 from cluster.log.frames import SESSION_HEADER_LENGTH
-from cluster.member.frames import answer_frame
 from cluster.protocol import decode, link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import (
@@ -25,6 +23,7 @@ from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import each_frame, link_frame, message_frame
 from cluster.transport.poller import Poller
 from cluster.transport.server import ClientPort
+from tests.answer_frames import answer_frame
 
 MESSAGE_LENGTH_MAX = 200_000
 
@@ -123,8 +122,8 @@ class Leader:
                 content = payload[SESSION_HEADER_LENGTH:]
                 self.log.append(content)
                 number = len(self.log)
-                answer = KeptAnswer(number * self.is_supervised, 7, content, number)
-                echo = answer_frame(1, self.session_id, answer)
+                numbers = {"answered": number, "answer_id": number * self.is_supervised}
+                echo = answer_frame(1, self.session_id, content, timestamp=7, **numbers)
                 if self.answers_late_s:
                     self._late.append((time.monotonic() + self.answers_late_s, self._connection_id, echo))
                     return b""

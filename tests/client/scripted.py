@@ -8,9 +8,7 @@ import numpy as np
 
 from cluster.client import ClientContext, ClusterClient
 from cluster.client.connecting import SessionOpening
-from cluster.consensus.kept_answers import KeptAnswer
 from cluster.log.frames import SESSION_HEADER_LENGTH
-from cluster.member.frames import answer_frame
 from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.enums import EventCode, Offer
 from cluster.protocol.frame import align
@@ -22,6 +20,7 @@ from cluster.protocol.session import (
 )
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 from cluster.transport.message_frames import each_frame, link_frame, message_frame
+from tests.answer_frames import answer_frame
 
 ENDPOINTS = "0=tcp:a:1,1=tcp:b:1,2=tcp:c:1"
 MS = 1_000_000
@@ -313,9 +312,9 @@ class FakeCluster:
         """Send egress of the service; ``number``: of the message that it answers."""
         assert self.leader is not None
         for payload in payloads:
-            answer = KeptAnswer(0, timestamp, payload, number)
             session = self.session_id if session_id is None else session_id
-            self.leader.connection.put(answer_frame(self.term_id, session, answer))
+            answer = answer_frame(self.term_id, session, payload, timestamp=timestamp, answered=number)
+            self.leader.connection.put(answer)
 
 
 class Listener:

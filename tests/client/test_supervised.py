@@ -12,7 +12,8 @@ from cluster.client.egress_dispatch import EgressBatch
 from cluster.client.retained_egress import RETAINED_BYTES_MAX, RetainedEgress
 from cluster.client.session_conductor import ClientState, SessionConductor
 from cluster.client.window import UnacknowledgedWindow
-from cluster.protocol.link import TakenNumber, answer_id_of
+from cluster.protocol.link import TakenNumber
+from cluster.protocol.session import answer_id_of
 
 
 def take(progress: AnswerProgress, *answer_ids: int, length: int = 10) -> list[bool]:

@@ -45,7 +45,9 @@ class State:
         return records_of_capture(self.capture())
 
     def capture(self):
-        return CapturedModule(PLACE, self.sessions, self.timers, self.trackers, KeptAnswers(1024))
+        return CapturedModule(
+            PLACE, self.sessions, self.timers, self.trackers, KeptAnswers(1024, self.sessions.table)
+        )
 
 
 def service_message(term_id, payload):

@@ -5,7 +5,6 @@ import random
 import numpy as np
 import pytest
 
-from cluster.consensus.kept_answers import KeptAnswer
 from cluster.errors import LocalProtocolError
 from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, MALFORMED, OTHER_MESSAGE, OUT_FULL
@@ -18,12 +17,12 @@ from cluster.log.session_frames import (
     parse_egress,
 )
 from cluster.log.session_table import NULL_VALUE, SessionTable
-from cluster.member.frames import answer_frame
 from cluster.protocol.frame import frame, header_at
-from cluster.protocol.link import CommitAck, answer_id_of, split_answer_id
-from cluster.protocol.session import SessionEvent
+from cluster.protocol.link import CommitAck
+from cluster.protocol.session import SessionEvent, answer_id_of, split_answer_id
 from cluster.service.channel import NO_NUMBERS
 from cluster.transport.message_frames import link_frame
+from tests.answer_frames import answer_frame
 from tests.log import logs, naive
 from tests.log.logs import PARAMS, array, room, seeds
 from tests.log.naive import session_message
@@ -281,7 +280,7 @@ def test_an_answer_has_the_number_of_its_message_where_a_frame_of_the_log_has_te
 
     assert batch.numbers.tolist() == numbers.tolist()
     assert header_at(out).reserved_value == 0
-    kept = answer_frame(TERM_ID, 7, KeptAnswer(answer_id_of(0, 1), 0, b"a", (1 << 33) - 1))
+    kept = answer_frame(TERM_ID, 7, b"a", answered=(1 << 33) - 1, answer_id=answer_id_of(0, 1))
     parse_egress(array(kept), 0, len(kept), batch)
     assert (batch.numbers.tolist(), batch.answer_ids.tolist()) == ([(1 << 33) - 1], [1])
 

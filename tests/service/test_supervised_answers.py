@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from cluster import BufferClaim
-from cluster.protocol.enums import Role
-from cluster.protocol.link import answer_id_of
+from cluster.protocol.enums import Offer, Role
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.response_channel import as_supervised, split_answer_count
+from cluster.protocol.session import answer_id_of
+from cluster.service.channel import EGRESS_CAPACITY
 from tests.service.harness import Container, Recorder
 
 
@@ -86,14 +87,26 @@ def test_a_service_that_starts_from_its_snapshot_goes_on_numbering():
     sessions.close(1)
     again = sessions.open(records[0])
     assert again.response_channel == as_supervised("aeron:ipc"), "as it was opened"
-    assert sessions.answer_ids(np.array([1])).tolist() == [5]
+    assert sessions.numbers.number_answers(np.array([1]), 0).tolist() == [5]
 
 
 def test_batches_are_numbered_in_the_order_of_their_rows():
-    sessions = answered(Role.FOLLOWER).agent._sessions
+    numbers, session_ids = answered(Role.FOLLOWER).agent.numbers, np.array([2, 1, 2, 1, 1])
 
-    ids = sessions.answer_ids(np.array([2, 1, 2, 1, 1]))
+    ids = numbers.number_answers(session_ids, 0)
 
     assert ids.tolist() == [0, 5, 0, 6, 7]
-    assert sessions.answer_ids(np.array([1])).tolist() == [5], "nothing is counted that is not sent"
-    assert sessions.answer_ids(np.array([2, 2])) is None
+    numbers.take_back_answers(session_ids, ids)
+    assert numbers.number_answers(np.array([1]), 0).tolist() == [5], "nothing is counted that is not sent"
+
+
+def test_a_batch_that_is_refused_is_not_counted():
+    container = answered(Role.FOLLOWER)
+    agent = container.agent
+    agent._channel.egress_room.used = EGRESS_CAPACITY
+
+    ones = np.ones(2, np.int64)
+    offered = agent._answers.offer(ones, ones - 1, ones, np.zeros(1, np.uint8), ones, ones)
+
+    assert offered == Offer.BACK_PRESSURED
+    assert agent.numbers.answered_of(1) == 4

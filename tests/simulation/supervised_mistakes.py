@@ -10,7 +10,9 @@ import numpy as np
 from cluster.client.answer_progress import AnswerProgress
 from cluster.client.window import UnacknowledgedWindow
 from cluster.consensus.kept_answers import KeptAnswers
+from cluster.log.session_frames import FRAME_OVERHEAD, EgressMessages, parse_egress
 from cluster.protocol.enums import Role
+from cluster.protocol.session import split_answer_id
 from cluster.service import open_sessions
 from cluster.service.session_egress import MOCKED_OFFER, SessionEgress
 from tests.simulation.mistakes import Patch, Sought
@@ -21,8 +23,8 @@ def answers_not_kept_on_followers(patch: Patch) -> None:
     offer = SessionEgress.offer
 
     def acted(self: Any, payload: Any) -> int:
-        if self.is_supervised and self._state.role is not Role.LEADER:
-            self.answered += 1
+        if self._numbers is not None and self._state.role is not Role.LEADER:
+            self._numbers.count_answers(self._session_id, self._numbers.answered_of(self._session_id) + 1)
             return MOCKED_OFFER
         return offer(self, payload)
 
@@ -42,10 +44,13 @@ def answers_forgotten_when_sent(patch: Patch) -> None:
     """What is written to the client's connection counts as taken."""
     due = KeptAnswers.due
 
-    def eager(self: Any, session_id: int) -> Iterator[Any]:
-        for answer in list(due(self, session_id)):
-            self.take(session_id, answer.answer_id >> 56, answer.number)
-            yield answer
+    def eager(self: Any, session_id: int, leadership_term_id: int) -> Iterator[Any]:
+        for frames in map(bytes, due(self, session_id, leadership_term_id)):
+            batch = EgressMessages(len(frames) // FRAME_OVERHEAD)
+            parse_egress(np.frombuffer(frames, np.uint8), 0, len(frames), batch)
+            service_id, number = split_answer_id(int(batch.answer_ids[-1]))
+            self.take(session_id, service_id, number)
+            yield frames
 
     patch(KeptAnswers, "due", eager)
 

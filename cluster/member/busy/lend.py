@@ -29,7 +29,7 @@ from cluster.log.connection_table import (
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import LentCounters, LentServices
+from cluster.member.busy.services import SERVICE_ROWS, LentCounters, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.log.log_in_memory import LogInMemory
@@ -43,7 +43,6 @@ from cluster.transport.message_frames import link_frame
 RECEIVE_BYTES = 1024 * 1024
 FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
-SERVICE_ROWS = 4096
 NO_WORDS = np.zeros(0, np.int64)
 # After so many runs in a row that found only what is not served here (a client over TLS, say), runs pause.
 VAIN_MAX = 4
@@ -84,7 +83,7 @@ class BusyTurns:
         self._poller = poller
         self._table_words = np.zeros(at.WORDS, np.int64)
         words = self._words = self._table_words.data  # the same memory, in half of the time
-        self._services = LentServices(services, service_counters, words)
+        self._services = LentServices(services, service_counters, words, agent.replica.answers)
         words[at.PASSES_MAX], words[at.SPIN_NS] = passes_max, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
@@ -132,6 +131,8 @@ class BusyTurns:
             service_call=NO_WORDS,
             answers=NO_WORDS,
             numbers=NO_WORDS,
+            answer_ids=NO_WORDS,
+            kept=agent.replica.answers.words,
             limits=NO_WORDS,
             ready=np.zeros(at.READY_MAX, np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
@@ -179,11 +180,7 @@ class BusyTurns:
 
     def _may_run(self, recording: Recording) -> bool:
         parts = self._agent.parts
-        return (
-            recording.may_be_lent
-            and parts.termination.position == NULL_POSITION
-            and not parts.supervision.has_touched
-        )
+        return recording.may_be_lent and parts.termination.position == NULL_POSITION
 
     # ---- a leader
 
@@ -298,7 +295,7 @@ class BusyTurns:
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         words[at.PREPARE_AT] = recording.prepares_at
         words[at.POSITION_COUNTER] = recording.position_counter.index  # type: ignore[union-attr]
-        self._use(connections=table.words, recording=recording.tables)
+        self._use(connections=table.words, recording=recording.tables, kept=agent.replica.answers.words)
         try:
             busy_turns(self._tables)
             self._calls.raise_failure()

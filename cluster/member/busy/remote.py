@@ -15,7 +15,7 @@ from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS
 from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
-from cluster.member.busy.egress import fits_egress, send_egress
+from cluster.member.busy.egress import fits_egress, keep_answers, send_egress, send_kept
 from cluster.member.busy.envelopes import (
     BLOCK_AT,
     KIND_MASK,
@@ -110,40 +110,51 @@ def _take_position(t, frame):  # type: ignore[no-untyped-def]
 
 @routine
 def _take_answers(t, frame):  # type: ignore[no-untyped-def]
-    w = t.words
-    rows = _read_answers(t, frame)
-    if rows == 0 or w[at.ROLE] != at.LEADER_ROLE:
+    w, is_leader = t.words, t.words[at.ROLE] == at.LEADER_ROLE
+    rows, unsupervised = _read_answers(t, frame)
+    if rows == 0 or (unsupervised > 0 and not is_leader):
         return False
-    w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)
-    t.limits[ANSWERED] += rows
-    send_egress(t, t.columns[: COLUMNS * rows], t.received, rows)
+    columns = t.columns[: COLUMNS * rows]
+    if unsupervised < rows:
+        answer_ids = columns[EXTRA * rows : EXTRA * rows + rows]
+        if keep_answers(t, columns, answer_ids, t.received, rows) < rows:
+            return False  # those that are kept now are not kept twice
+    if is_leader:
+        w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)
+        t.limits[ANSWERED] += unsupervised
+        send_kept(t)
+        send_egress(t, columns, t.received, rows)
     return True
 
 
 @routine
 def _read_answers(t, frame):  # type: ignore[no-untyped-def]
-    """Columns of the answers in ``received``; 0 where one is to a supervised session, too long, or wrong."""
+    """Columns of the answers in ``received``, and how many are to sessions that are not supervised.
+
+    None where one is too long, or wrong.
+    """
     buffer, columns = t.received, t.columns
     end = frame + get_i32(buffer, frame)
     length = get_u32(buffer, frame + COLUMNS_LENGTH_AT)
     begin = frame + COLUMNS_AT
     rows = length // ROW_BYTES
     if length % ROW_BYTES != 0 or rows > t.words[at.SERVICE_ROWS] or begin + length + 4 > end:
-        return 0
+        return 0, 0
     payloads = begin + length + 4
     payloads_length = get_u32(buffer, begin + length)
     if payloads + payloads_length > end:
-        return 0
+        return 0, 0
+    unsupervised = 0
     for word in range(COLUMNS * rows):
         columns[word] = get_i64(buffer, begin + 8 * word)
     for row in range(rows):
         offset, answer_length = columns[OFFSETS * rows + row], columns[LENGTHS * rows + row]
         if (
-            columns[EXTRA * rows + row] != 0
-            or not 0 <= offset <= payloads_length
+            not 0 <= offset <= payloads_length
             or not 0 <= answer_length <= payloads_length - offset
             or not fits_egress(t, answer_length)
         ):
-            return 0
+            return 0, 0
         columns[OFFSETS * rows + row] += payloads
-    return rows
+        unsupervised += columns[EXTRA * rows + row] == 0
+    return rows, unsupervised

@@ -9,12 +9,16 @@ from typing import Protocol
 
 import numpy as np
 
+from cluster.consensus.kept_answers import AnswerColumns, KeptAnswers
 from cluster.counters import Counter
+from cluster.log.message_columns import MessageColumns
 from cluster.member.busy import words as at
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol.enums import Role
 from cluster.service.agent import ClusteredServiceAgent
+from cluster.service.compiled_callback import ANSWER_ROWS
 
+SERVICE_ROWS = 4096
 LIVE = 1 << 62  # a log without an end that is known
 
 
@@ -34,7 +38,13 @@ class LentCounters(Protocol):
 class LentServices:
     """``lend`` says in ``words`` who serves, ``take_back`` what came of it."""
 
-    def __init__(self, services: Sequence[object], counters: LentCounters | None, words: memoryview) -> None:
+    def __init__(
+        self,
+        services: Sequence[object],
+        counters: LentCounters | None,
+        words: memoryview,
+        answers: KeptAnswers,
+    ) -> None:
         """``services`` are agents; the counters are those of a single one."""
         if counters is not None:
             words[at.SERVICE_COUNTER] = counters.position.index
@@ -43,6 +53,8 @@ class LentServices:
         self._inline = [service for service in services if isinstance(service, ClusteredServiceAgent)]
         self._service = services[0] if len(services) == 1 else None
         self._words = words
+        self._answers = answers
+        self._answer_ids = np.zeros(max(SERVICE_ROWS, ANSWER_ROWS), np.int64)
 
     @property
     def _compiled_service(self) -> ClusteredServiceAgent | None:
@@ -57,6 +69,7 @@ class LentServices:
         if service is None:
             return {}
         found = {"service_cursor": service.adapter.cursor.words, "numbers": service.numbers.words}
+        found["answer_ids"] = self._answer_ids
         if service.compiled is not None:
             answers = service.compiled.answers
             found |= {"answers": answers.words, "answer_bytes": answers.buffer}
@@ -84,6 +97,7 @@ class LentServices:
             state.leadership_term_id,
             state.cluster_time,
         )
+        words[at.SERVICE_ID] = service.service_id
         words[at.HAS_SUPERVISED] = service.has_supervised_sessions
         words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
 
@@ -94,6 +108,24 @@ class LentServices:
         if words[at.SERVICE] == at.COMPILED_SERVICE:
             assert isinstance(service, ClusteredServiceAgent)
             service.take_back(words[at.SERVICE_TIME])
+            if count := words[at.UNKEPT]:
+                assert service.compiled is not None
+                self._keep(service.compiled.answers, count)
         elif words[at.SERVICE] == at.REMOTE_SERVICE:
             assert isinstance(service, RemoteService)
             service.take_back()
+
+    def _keep(self, answers: MessageColumns, count: int) -> None:
+        """Keep what a turn had no room for; what it has kept is not kept twice."""
+        answers.count = count
+        self._answers.keep(
+            AnswerColumns(
+                answers.session_ids,
+                answers.timestamps,
+                answers.offsets,
+                answers.lengths,
+                answers.numbers,
+                self._answer_ids[:count],
+                answers.buffer,
+            )
+        )

@@ -8,11 +8,16 @@ from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
 from cluster.log.message_calls import ANSWERED, STATUS, TAKEN, call_rows, set_columns
-from cluster.log.message_columns import EXTRA, LENGTHS, NUMBERS, SESSION_IDS, TIMESTAMPS
-from cluster.log.message_numbers import number_messages, take_back_messages
-from cluster.log.session_table import SUPERVISED, TOUCHED_COUNT, find_slot
+from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, NUMBERS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_numbers import (
+    number_answers,
+    number_messages,
+    take_back_answers,
+    take_back_messages,
+)
+from cluster.log.session_table import TOUCHED_COUNT
 from cluster.member.busy import words as at
-from cluster.member.busy.egress import fits_egress, send_egress
+from cluster.member.busy.egress import fits_egress, keep_answers, send_egress, send_kept
 from cluster.member.busy.remote import give_log
 from cluster.member.log.log_words import BASE
 
@@ -28,16 +33,18 @@ def serve_committed(t):  # type: ignore[no-untyped-def]
         give_log(t)
     if w[at.SERVICE] == at.COMPILED_SERVICE:
         _deliver(t)
-    if w[at.ROLE] == at.LEADER_ROLE and t.sessions[TOUCHED_COUNT] > 0:
-        send_egress(t, t.columns, t.log, 0)
+    if w[at.ROLE] == at.LEADER_ROLE:
+        send_kept(t)
+        if t.sessions[TOUCHED_COUNT] > 0:
+            send_egress(t, t.columns, t.log, 0)
 
 
 @routine
 def _deliver(t):  # type: ignore[no-untyped-def]
     """Deliver it to the compiled service; its answers go out with the acknowledgements.
 
-    What its agent has to see (another entry, a message of a supervised session or one that the service does
-    not take, a long answer, damage) is left to Python by SERVICES.
+    What its agent has to see (another entry, a message that the service does not take, an answer that is long
+    or cannot be kept here, damage) is left to Python by SERVICES.
     """
     w, cursor = t.words, t.service_cursor
     while cursor[TAKEN_POSITION] < w[at.COMMIT_POSITION]:
@@ -47,18 +54,17 @@ def _deliver(t):  # type: ignore[no-untyped-def]
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
-            taken = _unsupervised(t, count) if w[at.HAS_SUPERVISED] else count
-            session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + taken]
-            number_messages(t.numbers, session_ids, t.columns[NUMBERS * rows : NUMBERS * rows + taken])
+            session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + count]
+            number_messages(t.numbers, session_ids, t.columns[NUMBERS * rows : NUMBERS * rows + count])
             if w[at.SERVICE_FUNCTION] == at.ECHO:
-                served = _echo(t, payloads, taken)
+                served = _echo(t, payloads, count)
             else:
-                served = _serve(t, payloads, taken)
+                served = _serve(t, payloads, count)
             if served > 0:
                 w[at.SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
                 cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.columns[EXTRA * rows + served - 1]
             take_back_messages(t.numbers, session_ids[served:])
-            if served < count:
+            if served < count or w[at.UNKEPT] > 0:
                 w[at.REASON] |= at.SERVICES
                 break
             cursor[READ_POSITION] = cursor[TAKEN_POSITION] = base + offset
@@ -72,25 +78,20 @@ def _deliver(t):  # type: ignore[no-untyped-def]
 
 
 @routine
-def _unsupervised(t, count):  # type: ignore[no-untyped-def]
-    """How many of the messages come before one of a supervised session, whose answers Python keeps."""
-    begin = SESSION_IDS * t.words[at.SERVICE_ROWS]
-    for row in range(count):
-        if row == 0 or t.columns[begin + row] != t.columns[begin + row - 1]:
-            slot = find_slot(t.sessions, t.columns[begin + row])
-            if slot >= 0 and t.sessions[slot + SUPERVISED] != 0:
-                return row
-    return count
-
-
-@routine
 def _echo(t, payloads, count):  # type: ignore[no-untyped-def]
     """Answer each message with itself; returns how many are served: none where one of them is too long."""
-    rows = t.words[at.SERVICE_ROWS]
-    if t.words[at.IS_SERVING] and count > 0:
+    w, rows = t.words, t.words[at.SERVICE_ROWS]
+    if w[at.IS_SERVING]:
         for row in range(count):
             if not fits_egress(t, t.columns[LENGTHS * rows + row]):
                 return 0
+    if w[at.HAS_SUPERVISED]:
+        session_ids = t.columns[SESSION_IDS * rows : SESSION_IDS * rows + count]
+        number_answers(t.numbers, session_ids, w[at.SERVICE_ID], t.answer_ids[:count])
+        kept = keep_answers(t, t.columns, t.answer_ids[:count], payloads, count)
+        take_back_answers(t.numbers, session_ids[kept:], t.answer_ids[kept:count])
+        count = kept
+    if w[at.IS_SERVING] and count > 0:
         send_egress(t, t.columns, payloads, count)
     return count
 
@@ -100,11 +101,17 @@ def _serve(t, payloads, count):  # type: ignore[no-untyped-def]
     """Give the messages to the service's function; returns how many are served, before one for Python."""
     w, call = t.words, t.service_call
     set_columns(call, t.columns, w[at.SERVICE_ROWS])
-    served = 0
+    served, rows = 0, t.answers.size // COLUMNS
     while served < count:
         served = call_rows(w[at.SERVICE_FUNCTION], call, payloads, served, count)
-        if w[at.IS_SERVING] and call[ANSWERED] > 0:
-            send_egress(t, t.answers, t.answer_bytes, call[ANSWERED])
-        if call[STATUS] != TAKEN:
+        answered = call[ANSWERED]
+        if w[at.HAS_SUPERVISED] and answered > 0:
+            session_ids = t.answers[SESSION_IDS * rows : SESSION_IDS * rows + answered]
+            number_answers(t.numbers, session_ids, w[at.SERVICE_ID], t.answer_ids[:answered])
+            kept = keep_answers(t, t.answers, t.answer_ids[:answered], t.answer_bytes, answered)
+            w[at.UNKEPT] = answered if kept < answered else 0
+        if w[at.IS_SERVING] and answered > 0:
+            send_egress(t, t.answers, t.answer_bytes, answered)
+        if call[STATUS] != TAKEN or w[at.UNKEPT] > 0:
             break
     return served

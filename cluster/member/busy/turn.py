@@ -67,6 +67,7 @@ _OF_THE_LOG = (
     "deliver",
     "follow",
     "ingress",
+    "kept_frames",
     "runs",
     "scan",
     "session_frames",
@@ -250,7 +251,7 @@ def _stamp(t):  # type: ignore[no-untyped-def]
 def busy_turns(t):  # type: ignore[no-untyped-def]
     """Turn until something is rare; returns why, bits of ``words.py``."""
     w = t.words
-    w[at.REASON] = w[at.UNSENT_END] = w[at.RUN_TURNS] = w[at.LONGEST_GAP_NS] = 0
+    w[at.REASON] = w[at.UNSENT_END] = w[at.RUN_TURNS] = w[at.LONGEST_GAP_NS] = w[at.UNKEPT] = 0
     while True:
         # The last one is Python's.
         w[at.LONGEST_GAP_NS] = max(w[at.LONGEST_GAP_NS], w[at.NOW_NS] - w[at.LAST_NS])

@@ -44,6 +44,8 @@ class Tables(NamedTuple):
     service_call: Words  # log/message_calls.py
     answers: Words  # columns of what the service's function answers
     numbers: Words  # log/message_numbers.py, of a compiled service
+    answer_ids: Words  # of what it answers
+    kept: Words  # log/kept_frames.py
     limits: Words  # member/services/log_limits.py
     ready: Words  # descriptors
     received: Bytes
@@ -120,7 +122,9 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     SERVICE_LEADERSHIP_TERM_ID,
     SERVICE_TIME,
     IS_SERVING,  # its answers go out
-    HAS_SUPERVISED,  # there are sessions whose messages are Python's
+    SERVICE_ID,
+    HAS_SUPERVISED,  # there are sessions whose answers are kept
+    UNKEPT,  # of its last answers, in ``answers``, some have no room and are for Python to keep
     SERVICE_COUNTER,
     # the service in a process of its own
     SERVICE_LINK,  # descriptor
@@ -136,7 +140,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(52)
+) = range(54)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

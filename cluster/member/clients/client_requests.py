@@ -149,7 +149,7 @@ class ClientRequests:
 
     def close_lost(self) -> None:
         """On an active leader: close the sessions whose clients cannot have all their answers any more."""
-        for session_id in self._egress.supervision.lost():
+        for session_id in self._replica.answers.lost():
             self.close_session(session_id, CloseReason.TIMEOUT)
 
     def _report_resumed(self, connection_id: int, request: SessionResume | AnswersTaken) -> None:

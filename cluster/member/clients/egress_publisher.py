@@ -49,7 +49,7 @@ class EgressPublisher:
             while (batch := channel.poll_egress()) is not None:
                 work_count += 1
                 if batch.answer_ids is not None:
-                    batch = self.supervision.keep(batch)
+                    self.supervision.keep(batch)
                 if is_leader and len(batch):
                     self._send(batch)
         if is_leader:

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.kept_answers import KeptAnswer
+from cluster.consensus.kept_answers import AnswerColumns
 from cluster.consensus.replica import ReplicatedState
-from cluster.member.frames import answer_frame
 from cluster.member.ports import Clients, Peers
 from cluster.protocol.link import AnswersTaken, SessionRetained, TakenAnswer, TakenAnswers
 from cluster.service.channel import ServiceEgress
@@ -26,7 +25,7 @@ REPORTED_AT_ONCE = 1000  # numbers in one message
 
 
 class Supervision:
-    """On every member; what sends is for the leader."""
+    """On every member; what sends is for the leader. Compiled turns keep and send, too."""
 
     def __init__(
         self, context: ConsensusModuleContext, replica: ReplicatedState, clients: Clients, peers: Peers
@@ -37,74 +36,56 @@ class Supervision:
         self._table = replica.sessions.table
         self._clients = clients
         self._peers = peers
-        self._connections: dict[int, int] = {}  # session: over which its client has asked for its answers
-        self._touched: dict[int, None] = {}  # sessions that may have answers to be sent
         self._news: dict[tuple[int, int], int] = {}  # session, service: number that followers have not heard
         self._report_all_ns = 0
 
     def reset(self) -> None:
         """The member leads no more, or in another term: clients ask again."""
-        self._connections.clear()
-        self._touched.clear()
+        self._answers.stop_asking()
         self._news.clear()
         self._table.slots["held"] = 0
-
-    @property
-    def has_touched(self) -> bool:
-        """Whether there may be answers to be sent."""
-        return bool(self._touched)
-
-    def prune(self) -> None:
-        """Forget the sessions whose close is committed."""
-        self._answers.prune(self._is_known)
-        for session_id in [known for known in self._connections if not self._is_known(known)]:
-            del self._connections[session_id]
 
     def _is_known(self, session_id: int) -> bool:
         return self._table.slot_of(session_id) >= 0
 
     # ---- answers
 
-    def keep(self, batch: ServiceEgress) -> ServiceEgress:
-        """Keep the answers to supervised sessions; returns the others."""
+    def keep(self, batch: ServiceEgress) -> None:
+        """Keep the answers to supervised sessions. Raises LocalProtocolError for what no answer can be."""
         assert batch.answer_ids is not None
-        for row in np.flatnonzero(batch.answer_ids).tolist():
-            session_id, begin = int(batch.session_ids[row]), int(batch.offsets[row])
-            if self._is_known(session_id):
-                payload = batch.buffer[begin : begin + int(batch.lengths[row])].tobytes()
-                answer_id, answered = int(batch.answer_ids[row]), int(batch.number(row))
-                answer = KeptAnswer(answer_id, int(batch.timestamps[row]), payload, answered)
-                self._answers.keep(session_id, answer)
-                if session_id in self._connections:
-                    self._touched[session_id] = None
-        return batch.rows(batch.answer_ids == 0)
+        self._answers.keep(
+            AnswerColumns(
+                batch.session_ids,
+                batch.timestamps,
+                batch.offsets,
+                batch.lengths,
+                batch.numbers,
+                batch.answer_ids,
+                batch.buffer,
+            )
+        )
 
     def send(self) -> int:
         """Send what clients wait for, and hold the sessions that are full; returns to how many."""
-        touched, self._touched = self._touched, {}
-        return sum(self._send_to(session_id) for session_id in touched)
+        touched = self._answers.take_touched()
+        return sum(self._send_to(session_id) for session_id in touched if self._is_known(session_id))
 
     def _send_to(self, session_id: int) -> bool:
-        connection_id = self._connections.get(session_id, NULL_VALUE)
-        if connection_id == NULL_VALUE or connection_id != self._slot(session_id)["connection_id"]:
+        slot, connection_id = self._slot(session_id), self._answers.asked_over(session_id)
+        if connection_id == NULL_VALUE or connection_id != slot["connection_id"]:
             return False
-        term_id = self._replica.leadership_term_id
-        frames = [answer_frame(term_id, session_id, answer) for answer in self._answers.due(session_id)]
-        if frames:
-            self._clients.send(connection_id, b"".join(frames))
-        slot = self._slot(session_id)
+        term_id, has_sent = self._replica.leadership_term_id, False
+        for frames in self._answers.due(session_id, term_id):
+            self._clients.send(connection_id, frames)
+            has_sent = True
         if not slot["held"] and self._answers.byte_count(session_id) >= self._answers.bytes_max:
             slot["held"] = 1
             self._clients.send(connection_id, link_frame(SessionRetained(session_id, term_id)))
-        return bool(frames)
+        return has_sent
 
     def _slot(self, session_id: int) -> np.void:
         slot: np.void = self._table.slots[self._table.slot_of(session_id)]
         return slot
-
-    def lost(self) -> list[int]:
-        """Sessions whose clients lack an answer that is kept no more."""
-        return [session_id for session_id in self._connections if self._answers.has_lost(session_id)]
 
     # ---- what clients have
 
@@ -125,14 +106,12 @@ class Supervision:
             is_service = 0 <= service_id < self._service_count
             if is_service and self._answers.take(session_id, service_id, number):
                 self._news[session_id, service_id] = number
-        if self._connections.get(session_id) != connection_id:
-            self._connections[session_id] = connection_id
-            self._answers.restart(session_id)
+        self._answers.ask(session_id, connection_id)
         has_room = 2 * self._answers.byte_count(session_id) <= self._answers.bytes_max
         is_released = message.correlation_id != NULL_VALUE and has_room
         if is_released:
             slot["held"] = 0
-        self._touched[session_id] = None
+        self._answers.touch(session_id)
         return is_released
 
     def report_to_followers(self, now_ns: int) -> None:

@@ -465,7 +465,7 @@ class RemoteService:
         assert self._taken is not None
         others = np.flatnonzero(columns[4] == 0)
         known = others[: self._taken.known_answers(len(others))]
-        columns = np.delete(columns, known, axis=1)
+        columns = np.ascontiguousarray(np.delete(columns, known, axis=1))
         if not columns.size:
             return
         session_ids, timestamps, offsets, lengths, answer_ids, numbers = columns

@@ -16,10 +16,12 @@ from cluster.archive import recording_words as of_recording
 from cluster.archive.sync_proof import NO_PROOF
 from cluster.consensus import quorum
 from cluster.consensus.cluster_time import AGREED_NS, NOW_NS, TIME_NS, TIME_WORDS
-from cluster.log import calls
+from cluster.consensus.kept_answers import KeptAnswers
+from cluster.log import calls, message_calls
 from cluster.log.connection_table import CLIENT, CRC, LINK_IN, LINK_OUT, SERVICE_LINK, ConnectionTable
 from cluster.log.deliver import DeliveredMessages
 from cluster.log.frames import SESSION_HEADER_LENGTH, LogParams
+from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import ANSWERED_NUMBER, frame_ingress, join_payloads
 from cluster.log.session_table import SessionTable
 from cluster.member.busy import words as at
@@ -34,7 +36,7 @@ from cluster.protocol.frame import FLAGS_UNFRAGMENTED, HEADER_LENGTH, header_at
 from cluster.protocol.sbe import SCHEMA_ID_AT
 from cluster.protocol.service_link import SERVICE_LINK_SCHEMA, LogLimit, decode_service_link
 from cluster.protocol.session import SessionMessageHeader
-from cluster.testing.python_calls import FileCalls
+from cluster.testing.python_calls import FileCalls, put_call
 from cluster.transport.envelopes import seal, unseal
 from cluster.transport.message_frames import link_frame
 from tests.member.busy.tables import tables_of
@@ -47,6 +49,7 @@ MS = 1_000_000
 NOW = 5_000 * MS
 STAMP = 900_000  # cluster time at NOW, in milliseconds
 SYNC_NS = 60_000
+KEPT_BYTES = 256  # of a supervised session: two short answers and a bit
 # Descriptors: what comes from members 1 and 2, what goes to them, two clients, the service.
 FROM = {1: 3, 2: 4}
 TO = {1: 5, 2: 6}
@@ -82,10 +85,11 @@ class OneMember:
         kinds |= {fd: (CLIENT, connection) for fd, connection in CONNECTIONS.items()}
         for descriptor, (kind, owner) in (kinds | {SERVICE: (SERVICE_LINK, 0)}).items():
             self.table.serve(descriptor, kind, owner, 1 << 20)
-        self.sessions, numbers = SessionTable(8), SessionTable(8)
+        self.sessions, self.numbers = SessionTable(8), SessionTable(8)
+        self.answers = KeptAnswers(KEPT_BYTES, self.sessions)
         for session_id, connection_id in SESSIONS.items():
             self.sessions.open(session_id, connection_id)
-            numbers.open(session_id)
+            self.numbers.open(session_id)
         self.tables = tables_of(
             words=self._words(leads, service),
             calls=self.calls.table,
@@ -110,7 +114,9 @@ class OneMember:
             counters=np.zeros(2048, np.int64),
             columns=(rows := DeliveredMessages(ROWS, 1 << 15)).words,
             side=rows.side,
-            numbers=numbers.words,
+            numbers=self.numbers.words,
+            answer_ids=np.zeros(ROWS, np.int64),
+            kept=self.answers.words,
             limits=np.array([BEGIN, 0, BEGIN, *[0] * (LIMITS_WORDS - 3)], np.int64),
             ready=np.zeros(16, np.int64),
             received=np.zeros(1 << 14, np.uint8),
@@ -212,6 +218,12 @@ class OneMember:
 
     # ---- what a test says and asks
 
+    def supervise(self, session_id: int) -> None:
+        """Have the session's answers kept."""
+        self.tables.words[at.HAS_SUPERVISED] = 1
+        for table in (self.sessions, self.numbers):
+            table.slots["supervised"][table.slot_of(session_id)] = 1
+
     def turn(self, *incoming: tuple[int, bytes], after_ns: int = 0) -> int:
         """Take one turn with what comes over these descriptors; returns the reason."""
         self.now_ns += after_ns
@@ -306,3 +318,42 @@ def log_frames(*payloads: bytes) -> list[bytes]:
     made.turn((CLIENT_A, ingress(1, payloads)))
     ((_, _, frames),) = (done for done in made.done if done[0] == "write")
     return [frames[begin : begin + 96] for begin in range(0, len(frames), 96)]
+
+
+class Function:
+    """A service's: answers each message of a call but ``silent`` ones, and no more at once."""
+
+    def __init__(self, member, at_once, pythons=(), silent=()):
+        self.at_once, self.pythons, self.silent, self.given = at_once, pythons, silent, []
+        self.call = np.zeros(message_calls.CALL_WORDS, np.int64)
+        self.answers, self.bytes = np.ones(COLUMNS * ROWS, np.int64), np.zeros(64, np.uint8)
+        functions = np.zeros(1, np.int64)
+        self.kept = put_call(functions, 0, self, 1)
+        member.tables.words[at.SERVICE_FUNCTION] = functions[0]
+        member.tables = member.tables._replace(
+            service_call=self.call, answers=self.answers, answer_bytes=self.bytes
+        )
+        self.session_id = 1
+        self.member = member
+
+    def __call__(self, address):
+        call, answered = self.call, 0
+        numbers = (ctypes.c_int64 * ROWS).from_address(int(call[message_calls.NUMBERS_OF]))
+        call[message_calls.STATUS] = message_calls.TAKEN
+        end = min(call[message_calls.ROW] + self.at_once, call[message_calls.ROWS_END])
+        for row in range(call[message_calls.ROW], end):
+            if row in self.pythons:
+                call[message_calls.STATUS], end = message_calls.REFUSED, row
+                break
+            self.given.append((row, numbers[row]))
+            if row in self.silent:
+                continue
+            self.answers[SESSION_IDS * ROWS + answered], self.answers[NUMBERS * ROWS + answered] = (
+                self.session_id,
+                numbers[row],
+            )
+            self.answers[TIMESTAMPS * ROWS + answered] = self.answers[OFFSETS * ROWS + answered] = 0
+            self.answers[LENGTHS * ROWS + answered], self.bytes[0] = 1, 65 + row
+            answered += 1
+        call[message_calls.ANSWERED] = answered
+        return int(end)

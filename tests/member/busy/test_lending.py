@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from cluster.archive.recording_words import APPEND_POSITION
+from cluster.consensus.kept_answers import KeptAnswers
 from cluster.log.connection_table import KIND, LINK_IN, OWNER, ROW_WORDS
+from cluster.log.session_table import SessionTable
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
 from cluster.member.busy.envelopes import POSITION_FRAME_LENGTH
@@ -150,8 +152,6 @@ def test_a_leader_counts_no_report_of_an_unrelated_member_in_compiled_turns(monk
         (True, "parts.log.publication.flushed_position", 0),
         (True, "parts.log.publication.input_limit", 0),
         (True, "parts.links.is_full", lambda member_id: True),
-        (True, "parts.supervision._touched", {1: []}),
-        (False, "parts.supervision._touched", {1: []}),
         (False, "parts.log.subscription.has_image", False),
         (False, "parts.log.subscription.stop_position", 1 << 40),
         (False, "parts.log.subscription.leader_member_id", 7),
@@ -354,12 +354,12 @@ def test_a_single_service_in_a_process_of_its_own_is_lent_and_of_several_none():
             self.taken_back += 1
 
     words, process = np.zeros(at.WORDS, np.int64).data, Process()
-    services = LentServices([process], None, words)
+    services = LentServices([process], None, words, KeptAnswers(1, SessionTable()))
     services.lend()
     assert (words[at.SERVICE], words[at.SERVICE_LINK]) == (at.REMOTE_SERVICE, 9)
     services.take_back()
     assert process.taken_back == 1
-    LentServices([process, process], None, words).lend()
+    LentServices([process, process], None, words, KeptAnswers(1, SessionTable())).lend()
     assert words[at.SERVICE] == at.PYTHON_SERVICE
 
 

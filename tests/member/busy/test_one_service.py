@@ -1,12 +1,9 @@
 """A service in whole turns of one member: its answers, and how far it is let into the log."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
 from cluster.archive import recording_words as of_recording
-from cluster.log import message_calls
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_table import APPENDED, find_slot
 from cluster.member.busy import words as at
@@ -15,7 +12,6 @@ from cluster.member.services.log_limits import ANSWERED, FIRST_SENT_NS, LIMIT, S
 from cluster.protocol import streams
 from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition, SnapshotBegin
-from cluster.testing.python_calls import put_call
 from cluster.transport.message_frames import link_frame, message_frame
 from tests.member.busy.one_member import (
     BEGIN,
@@ -28,9 +24,9 @@ from tests.member.busy.one_member import (
     ROWS,
     SERVICE,
     SERVICE_COUNTER,
-    STAMP,
     TERM,
     TERM_BEFORE,
+    Function,
     OneMember,
     committed,
     ingress,
@@ -118,44 +114,6 @@ def test_what_a_process_says_that_is_rare_is_pythons(why):
 # ---- a function in compiled code
 
 
-class Function:
-    """A service's: answers each message of a call but ``silent`` ones, and no more at once."""
-
-    def __init__(self, member, at_once, pythons=(), silent=()):
-        self.at_once, self.pythons, self.silent, self.given = at_once, pythons, silent, []
-        self.call = np.zeros(message_calls.CALL_WORDS, np.int64)
-        self.answers, self.bytes = np.ones(COLUMNS * ROWS, np.int64), np.zeros(64, np.uint8)
-        functions = np.zeros(1, np.int64)
-        self.kept = put_call(functions, 0, self, 1)
-        member.tables.words[at.SERVICE_FUNCTION] = functions[0]
-        member.tables = member.tables._replace(
-            service_call=self.call, answers=self.answers, answer_bytes=self.bytes
-        )
-        self.member = member
-
-    def __call__(self, address):
-        call, answered = self.call, 0
-        numbers = (ctypes.c_int64 * ROWS).from_address(int(call[message_calls.NUMBERS_OF]))
-        call[message_calls.STATUS] = message_calls.TAKEN
-        end = min(call[message_calls.ROW] + self.at_once, call[message_calls.ROWS_END])
-        for row in range(call[message_calls.ROW], end):
-            if row in self.pythons:
-                call[message_calls.STATUS], end = message_calls.REFUSED, row
-                break
-            self.given.append((row, numbers[row]))
-            if row in self.silent:
-                continue
-            self.answers[SESSION_IDS * ROWS + answered], self.answers[NUMBERS * ROWS + answered] = (
-                1,
-                numbers[row],
-            )
-            self.answers[TIMESTAMPS * ROWS + answered] = self.answers[OFFSETS * ROWS + answered] = 0
-            self.answers[LENGTHS * ROWS + answered], self.bytes[0] = 1, 65 + row
-            answered += 1
-        call[message_calls.ANSWERED] = answered
-        return int(end)
-
-
 @pytest.mark.parametrize("leads", [True, False])
 def test_a_function_is_given_each_message_once_and_a_leaders_answers_go_out(leads, log):
     member = OneMember(leads=leads)
@@ -186,17 +144,6 @@ def test_a_function_that_answers_some_is_sent_for_those(leader):
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     leader.turn(leader.report(1, END))
     assert leader.told == [(CLIENT_A, [(TERM_BEFORE, 1, 0, 2, b"B"), CommitAck(1, TERM, 2, END)])]
-
-
-def test_a_message_of_a_supervised_session_is_pythons_with_all_that_follow(leader):
-    leader.sessions.slots["supervised"][leader.sessions.slot_of(3)] = leader.tables.words[
-        at.HAS_SUPERVISED
-    ] = 1
-    leader.turn((CLIENT_A, ingress(1, [b"one"]) + ingress(3, [b"two"])))
-    assert leader.turn(leader.report(1, END)) == at.SERVICES
-    assert leader.tables.service_cursor.tolist() == [BEGIN + 96] * 2
-    assert leader.told[0][1][0] == (TERM_BEFORE, 1, STAMP, 1, b"one")
-    assert leader.tables.numbers[find_slot(leader.tables.numbers, 3) + APPENDED] == 0
 
 
 def test_more_messages_than_rows_are_served_in_one_turn(leader):

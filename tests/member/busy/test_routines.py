@@ -24,7 +24,6 @@ from cluster.log.connection_table import (
     STRANGER,
 )
 from cluster.log.frames import MALFORMED
-from cluster.log.session_table import SUPERVISED
 from cluster.member.busy import (
     buffer,
     egress,
@@ -509,15 +508,6 @@ def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
     assert t.service_cursor[of_recording.READ_POSITION] == 64
     assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[0] == 96
     assert t.words[at.REASON] == 0
-
-
-def test_a_compiled_service_has_what_comes_before_a_message_of_a_supervised_session(monkeypatch):
-    monkeypatch.setattr(serving, "find_slot", lambda sessions, session_id: {7: 0, 8: 32}.get(session_id, -1))
-    t = tables(sessions=np.zeros(64, np.int64))
-    t.sessions[32 + SUPERVISED], t.words[at.SERVICE_ROWS] = 1, 4
-    for session_ids, count in (([7, 7, 8], 2), ([8, 7, 7], 0), ([7, 9, 7], 3)):
-        t.columns = session_ids
-        assert plain(serving._unsupervised)(t, 3) == count
 
 
 def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_python(monkeypatch):
