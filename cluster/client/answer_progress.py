@@ -26,10 +26,16 @@ class AnswerProgress:
 
     def take(self, answer_ids: list[int], lengths: list[int]) -> list[int]:
         """The rows of the answers that did not come before."""
+        if answer_ids and not self.fault:
+            first, end = self._expected(split_answer_id(answer_ids[0])[0]), len(answer_ids)
+            if answer_ids == list(range(first, first + end)):  # as it mostly is: none came before
+                self._last[split_answer_id(first)[0]] = answer_ids[-1]
+                self._unsaid_bytes += sum(lengths) + end
+                return list(range(end))
         fresh = []
         for row, answer_id in enumerate(answer_ids):
             service_id, number = split_answer_id(answer_id)
-            expected = self._last.get(service_id, answer_id_of(service_id, 0)) + 1
+            expected = self._expected(service_id)
             if answer_id == expected and not self.fault:
                 fresh.append(row)
                 self._unsaid_bytes += lengths[row] + 1
@@ -42,6 +48,9 @@ class AnswerProgress:
                     f"answers {split_answer_id(expected)[1]} to {number - 1} of service {service_id} are lost"
                 )
         return fresh
+
+    def _expected(self, service_id: int) -> int:
+        return self._last.get(service_id, answer_id_of(service_id, 0)) + 1
 
     def rest_ns(self, now_ns: int, *, is_held: bool) -> int | None:
         """After how long the leader is to be told, 0 for now; None when there is nothing to tell."""

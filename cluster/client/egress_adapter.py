@@ -78,8 +78,9 @@ class EgressAdapter:
             fresh = self._taken.take(messages.answer_ids.tolist(), lengths.tolist())
             if not fresh:
                 return
-            timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
-            numbers = numbers[fresh]
+            if len(fresh) < messages.count:
+                timestamps, offsets, lengths = timestamps[fresh], offsets[fresh], lengths[fresh]
+                numbers = numbers[fresh]
         buffer = messages.buffer.copy()
         batch = EgressBatch(self._session_id, timestamps.copy(), offsets.copy(), lengths.copy(), buffer)
         if self._requests:
