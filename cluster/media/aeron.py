@@ -127,7 +127,12 @@ class Aeron:
 
     def remove_publication(self, publication: Publication) -> None:
         """Give it back; the driver sends what was offered."""
-        self._proxy.remove_publication(publication.registration_id)
+        self.give_up_publication(publication.registration_id)
+
+    def give_up_publication(self, registration_id: int) -> None:
+        """The same by its id, also of one that the driver has not answered for."""
+        self.conductor.expect_no_more(registration_id)
+        self._proxy.remove_publication(registration_id)
 
     def local_address(self, subscription: Subscription) -> str:
         """``host:port`` that a subscription is bound to whose channel says port 0."""

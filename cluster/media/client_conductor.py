@@ -63,6 +63,11 @@ class ClientConductor:
         """Keep the answer to this command, for ``answer`` or ``await_answer``."""
         self._expected.add(correlation_id)
 
+    def expect_no_more(self, correlation_id: int) -> None:
+        """Nobody will ask for the answer."""
+        self._expected.discard(correlation_id)
+        self._answers.pop(correlation_id, None)
+
     def answer(self, correlation_id: int) -> Answer | None:
         """The driver's answer to an expected command, once it is there. Raises ChannelRefused."""
         answer = self._answers.pop(correlation_id, None)

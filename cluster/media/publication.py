@@ -13,11 +13,29 @@ import numpy as np
 
 from cluster.errors import LocalProtocolError, MediaDriverError
 from cluster.log.kernel import kernel, routine
-from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes, get_i32, put_i32, put_i64, put_u8
+from cluster.log.memory import (
+    BYTES,
+    BYTES_OUT,
+    I64,
+    WORDS_OUT,
+    copy_bytes,
+    get_i32,
+    get_i64,
+    put_i32,
+    put_i64,
+    put_u8,
+)
 from cluster.log.ordered import load_i32, load_i64, store_i32, store_i64
 from cluster.media.cnc_file import CncFile
 from cluster.media.log_buffers import LogBuffers
-from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, FRAME_ALIGNMENT, HEADER_LENGTH, MESSAGE_LENGTH_MAX
+from cluster.protocol.frame import (
+    FLAG_BEGIN,
+    FLAG_END,
+    FRAME_ALIGNMENT,
+    HEADER_LENGTH,
+    MESSAGE_LENGTH_MAX,
+    TYPE_PAD,
+)
 from cluster.protocol.media import DEFAULT_HEADER_OFFSET
 
 NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3  # Publication of Aeron
@@ -25,6 +43,20 @@ MAX_POSITION_EXCEEDED = -5
 _ACTIVE_TERM_COUNT, _IS_CONNECTED = 24, 136  # in the metadata
 _TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
 _MODULES = ("cluster.log.ordered", "cluster.protocol.media")
+
+
+@routine
+def _rotate(log, metadata, term_length, count, state):  # type: ignore[no-untyped-def]
+    """Begin the next term."""
+    if count == 0x7FFFFFFF:
+        return MAX_POSITION_EXCEEDED
+    next_term_id = (((state[_TERM_ID] + 1) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
+    next_count = count + 1
+    store_i64(log, metadata + next_count % 3 * 8, next_term_id << 32)
+    store_i32(log, metadata + _ACTIVE_TERM_COUNT, next_count)
+    state[_TERM_ID], state[_TERM_OFFSET] = next_term_id, 0
+    state[_TERM_BEGIN] += term_length
+    return ADMIN_ACTION
 
 
 @routine
@@ -70,14 +102,7 @@ def _append(log, metadata, term_length, initial_term_id, mtu, state, limit, buff
     if not is_end:
         state[_TERM_OFFSET] = offset
         return begin + offset
-    if count == 0x7FFFFFFF:
-        return MAX_POSITION_EXCEEDED
-    next_term_id = (((term_id + 1) & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000
-    next_count = count + 1
-    store_i64(log, metadata + next_count % 3 * 8, next_term_id << 32)
-    store_i32(log, metadata + _ACTIVE_TERM_COUNT, next_count)
-    state[_TERM_ID], state[_TERM_OFFSET], state[_TERM_BEGIN] = next_term_id, 0, begin + term_length
-    return ADMIN_ACTION
+    return _rotate(log, metadata, term_length, count, state)
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64), modules=_MODULES)
@@ -98,6 +123,44 @@ def _offer_frames(log, metadata, term_length, initial_term_id, mtu, state, limit
             at = message + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
         elif result != ADMIN_ACTION:
             break
+    return at
+
+
+@kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64, I64), modules=_MODULES, nogil=True)
+def _offer_recorded(log, metadata, term_length, initial_term_id, mtu, state, limit, run, at, end):  # type: ignore[no-untyped-def]
+    """Append the frames that begin in ``run[at:end]``, under this session; returns where it stopped."""
+    header = metadata + DEFAULT_HEADER_OFFSET
+    while at < end:
+        count = (state[_TERM_ID] - initial_term_id) & 0x7FFFFFFF
+        if state[_TERM_OFFSET] == term_length and (
+            _rotate(log, metadata, term_length, count, state) == MAX_POSITION_EXCEEDED
+        ):
+            break
+        term_id, offset = state[_TERM_ID], state[_TERM_OFFSET]
+        if state[_TERM_BEGIN] + offset >= limit or at + HEADER_LENGTH > run.size:
+            break
+        length = get_i32(run, at)
+        if length < HEADER_LENGTH or at + length > run.size:
+            break
+        is_padding = (get_i32(run, at + 4) >> 16) & 0xFFFF == TYPE_PAD
+        frame_end = offset + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
+        is_in_place = get_i32(run, at + 8) == offset and get_i32(run, at + 20) == term_id
+        if not is_in_place or frame_end > term_length or (length > mtu and not is_padding):
+            break
+        count = (term_id - initial_term_id) & 0x7FFFFFFF
+        store_i64(log, metadata + count % 3 * 8, (term_id << 32) | frame_end)
+        to = count % 3 * term_length + offset
+        put_i32(log, to + 4, get_i32(run, at + 4))  # version, flags and type
+        put_i32(log, to + 8, offset)
+        put_i32(log, to + 12, get_i32(log, header + 12))  # session id
+        put_i32(log, to + 16, get_i32(log, header + 16))  # stream id
+        put_i32(log, to + 20, term_id)
+        put_i64(log, to + 24, get_i64(run, at + 24))
+        if not is_padding:
+            copy_bytes(log, to + HEADER_LENGTH, run, at + HEADER_LENGTH, length - HEADER_LENGTH)
+        store_i32(log, to, length)
+        at += frame_end - offset
+        state[_TERM_OFFSET] = frame_end
     return at
 
 
@@ -160,6 +223,26 @@ class Publication:
         assert run.dtype == np.uint8
         assert 0 <= start <= end <= run.size
         return int(_offer_frames(*self._place(), run, start, end, self.message_length_max))
+
+    def offer_recorded(self, run: np.ndarray, start: int, end: int) -> int:
+        """Append frames as they are recorded, under this session and stream; ``run`` ends with a whole one.
+
+        Those that begin in ``run[start:end]``, as many as there is room for; returns where the first begins
+        that was not taken. Raises LocalProtocolError for one that does not belong where this publication is.
+        """
+        assert run.dtype == np.uint8
+        assert 0 <= start <= end <= run.size
+        place = self._place()
+        at = int(_offer_recorded(*place, run, start, end))
+        if at < end and self.position < place[-1]:
+            raise LocalProtocolError(f"no frame of position {self.position} is at {at} of a run to replay")
+        return at
+
+    def is_at(self, position: int, term_length: int, initial_term_id: int, mtu_length: int) -> bool:
+        """Whether what is offered next is at this position, in a log of this shape."""
+        log = self._log
+        shape = log.term_length, log.initial_term_id, log.mtu_length
+        return self.position == position and shape == (term_length, initial_term_id, mtu_length)
 
     def _place(self) -> tuple[Any, ...]:
         """What kernels take to append, with how far they may go now."""

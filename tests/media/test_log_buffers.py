@@ -6,6 +6,7 @@ import random
 import socket
 import struct
 import threading
+from bisect import bisect_left
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from cluster.media.image import Image
 from cluster.media.log_buffers import LogBuffers
 from cluster.media.message_reader import MessageReader
 from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, NOT_CONNECTED, Publication
-from cluster.protocol.frame import frame, header_at
+from cluster.protocol.frame import TYPE_PAD, frame, header_at
+from tests.aeron.recorded import recorded
 from tests.media.made_driver import MTU, TERM_LENGTH, MadeDriver, log_buffer
 
 
@@ -236,3 +238,59 @@ def test_messages_are_joined_from_their_frames_when_the_last_has_come(stream):
     assert reader.poll() == []
     stream.log.buffer[last : last + 4] = length
     assert reader.poll() == [sent[7]]
+
+
+@pytest.mark.parametrize("initial_term_id", [9, 2**31 - 2])
+@pytest.mark.conformance("M-47")
+def test_recorded_frames_come_out_as_they_were_but_for_session_and_stream(tmp_path, initial_term_id):
+    frames, _ = recorded(5)
+    frames = frames.copy()
+    begins, at = [], 0
+    while at < frames.size:
+        begins.append(at)
+        terms = at // TERM_LENGTH
+        term_id = (initial_term_id + terms + 2**31) % 2**32 - 2**31
+        frames[at + 20 : at + 24] = np.frombuffer(struct.pack("<i", term_id), np.uint8)
+        at += header_at(frames, at).aligned_length
+    stream = Stream(tmp_path, initial_term_id)
+    heard, at, rng = bytearray(), 0, random.Random(5)
+    while at < frames.size:
+        stream.limit_to(at + rng.randrange(1, 20_000))
+        end = min(at + rng.randrange(1, 30_000), frames.size)
+        taken = stream.publication.offer_recorded(frames, at, end)
+        assert taken in begins or taken == frames.size
+        assert taken < end or begins[bisect_left(begins, end) - 1] < end <= taken
+        at = taken
+        assert stream.publication.position == at
+        heard += stream.out[: stream.image.poll(stream.out)].tobytes()
+        stream.clean()
+    expected = frames.copy()
+    for begin in begins:
+        expected[begin + 12 : begin + 20] = np.frombuffer(struct.pack("<ii", 5, 7), np.uint8)
+        if header_at(frames, begin).type == TYPE_PAD:
+            expected[begin + 32 : begin + header_at(frames, begin).aligned_length] = 0
+    assert heard == expected.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("offset", "value"),
+    [(0, 0), (0, 31), (0, 1440 + 32), (0, 2**31 - 1), (8, 96), (20, 10)],
+    ids=["none", "short", "beyond the MTU", "beyond the run", "another offset", "another term"],
+)
+def test_a_frame_that_does_not_belong_there_is_not_offered(tmp_path, offset, value):
+    stream = Stream(tmp_path, 9)
+    stream.limit_to(2**62)
+    frames, _ = recorded(1)
+    frames = frames.copy()
+    begin = header_at(frames, 0).aligned_length
+    frames[begin + offset : begin + offset + 4] = np.frombuffer(struct.pack("<i", value), np.uint8)
+    with pytest.raises(LocalProtocolError, match=f"no frame of position {begin} is at {begin}"):
+        stream.publication.offer_recorded(frames, 0, frames.size)
+    assert stream.image.poll(stream.out) == begin
+
+
+def test_a_publication_says_whether_it_is_where_a_recording_goes_on(tmp_path):
+    publication = Stream(tmp_path, 9).publication
+    assert publication.is_at(0, TERM_LENGTH, 9, MTU)
+    for place in ((32, TERM_LENGTH, 9, MTU), (0, 2 * TERM_LENGTH, 9, MTU), (0, TERM_LENGTH, 8, MTU)):
+        assert not publication.is_at(*place)
