@@ -10,6 +10,10 @@ sessions of our members:
 
     AeronIngress ── AeronClients ── AeronClientLink ──▶ a member's ClientPort
 
+Its recordings are replayed to them, and to backups of Aeron's:
+
+    ArchiveServer ── ArchiveConductor ── ControlSession, ReplaySession ◀── the member's files
+
 Or one of our members is among Java's, and follows their leader:
 
     AeronLinks ── consensus messages ──▶ consensus endpoints      ◀── FollowedLog, ReplicatedLog

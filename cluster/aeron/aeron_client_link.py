@@ -23,7 +23,7 @@ from cluster.protocol.arrays import np
 from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import frame
 from cluster.protocol.response_channel import parameter
-from cluster.protocol.sbe import kind_at
+from cluster.protocol.sbe import NULL_VALUE, kind_at
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionEvent
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, link_frame
@@ -177,7 +177,7 @@ class AeronClientLink:
             assert isinstance(event, SessionEvent | Challenge | NewLeaderEvent)
             if not self._is_for_client(event):
                 return
-            if event.cluster_session_id >= 0:
+            if event.cluster_session_id != NULL_VALUE:
                 self._sessions[event.cluster_session_id] = self
         if len(message) <= self._publication.message_length_max:
             self._egress.append(message)

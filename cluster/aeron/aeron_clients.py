@@ -1,6 +1,7 @@
 """All clients of Aeron's that a member serves by one client of a media driver: who sent what is whose.
 
 ingress images ── SessionConnectRequest ──▶ a new AeronClientLink
+consensus images ── BackupQuery ──────────▶ the same, of a backup
                └─ by session id ──────────▶ the link of that session
 """
 
@@ -12,7 +13,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cluster.aeron.aeron_client_link import AeronClient, AeronClientLink, egress_channel
 from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
@@ -21,6 +22,7 @@ from cluster.media.client_conductor import ChannelRefused
 from cluster.media.image import Image
 from cluster.media.message_reader import MessageReader
 from cluster.protocol import decode, sbe, streams
+from cluster.protocol.backup import BackupQuery
 from cluster.protocol.session import (
     AdminRequest,
     ChallengeResponse,
@@ -42,13 +44,18 @@ _OF_A_SESSION = frozenset(
         AdminRequest.KIND,
     }
 )
+_OPENING: dict[int, type[sbe.Message]] = {  # first of who comes by the stream
+    streams.INGRESS: SessionConnectRequest,
+    streams.CONSENSUS: BackupQuery,
+}
 _TWO_IDS = struct.Struct("<qq")  # of each, after its header: of a term or request, and of its session
 
 
 class _IngressImage:
     """What one publication sends, of a client or of several that share it."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, stream_id: int, image: Image) -> None:
+        self.stream_id = stream_id
         self.reader = MessageReader(image)
         self.host = image.source_identity.rpartition(":")[0]
         self.links: set[AeronClientLink] = set()  # for which something was read last
@@ -66,23 +73,25 @@ class AeronClients:
     def __init__(
         self,
         aeron: Aeron,
-        channel: str,
+        channels: Mapping[int, str],
         member_id: int,
         connect: Callable[[None, str, int | None], socket.socket],
         message_length_max: int,
         bounds: Bounds,
         on_error: Callable[[ClusterError], None],
     ) -> None:
-        """Take ingress at ``channel``. The rest is as for ``AeronIngress``."""
+        """Take what comes at ``channels``, by stream. The rest is as for ``AeronIngress``."""
         self._aeron = aeron
         self._member_id = member_id
         self._connect = connect
         self._message_length_max = message_length_max
         self._bounds = bounds
         self._on_error = on_error
-        self._subscription = aeron.add_subscription(channel, streams.INGRESS)
+        self._subscriptions = [
+            aeron.add_subscription(channel, stream_id) for stream_id, channel in channels.items()
+        ]
         self._selector = selectors.DefaultSelector()
-        self._images: dict[int, _IngressImage] = {}  # by the session id of its publication
+        self._images: dict[tuple[int, int], _IngressImage] = {}  # by stream, and session of its publication
         self._links: list[AeronClientLink] = []
         self._hosts: Counter[str] = Counter()  # links of each
         self._sessions: dict[int, AeronClientLink] = {}
@@ -127,7 +136,11 @@ class AeronClients:
 
     def served(self) -> list[AeronClient]:
         """Who is served now, by open sessions."""
-        return [link.client._replace(session_id=session_id) for session_id, link in self._sessions.items()]
+        return [
+            link.client._replace(session_id=session_id)
+            for session_id, link in self._sessions.items()
+            if session_id >= 0  # not those of backups
+        ]
 
     def close(self) -> None:
         """End all links."""
@@ -147,16 +160,20 @@ class AeronClients:
     # -- ingress --
 
     def _poll_images(self) -> int:
-        images = self._subscription.images
+        images = {
+            (subscription.stream_id, session_id): image
+            for subscription in self._subscriptions
+            for session_id, image in subscription.images.items()
+        }
         work_count = 0
-        for session_id in self._images.keys() - images.keys():
-            gone = self._images.pop(session_id)
+        for source in self._images.keys() - images.keys():
+            gone = self._images.pop(source)
             while not gone.is_refused and self._poll(gone):  # a client closes its session, and then this
                 work_count += 1
-        for session_id, image in list(images.items()):
-            known = self._images.get(session_id)
+        for source, image in images.items():
+            known = self._images.get(source)
             if known is None or known.reader.image is not image:
-                known = self._images[session_id] = _IngressImage(image)
+                known = self._images[source] = _IngressImage(source[0], image)
             if not known.is_blocked:
                 work_count += self._poll(known)
         return work_count
@@ -172,7 +189,7 @@ class AeronClients:
         image.links.clear()
         for message in messages or ():
             try:
-                link = self._link_of(message, image.host)
+                link = self._link_of(message, image)
             except RemoteProtocolError as error:
                 self._on_error(error)
                 continue
@@ -181,13 +198,13 @@ class AeronClients:
                 image.links.add(link)
         return messages is not None
 
-    def _link_of(self, message: bytes, host: str) -> AeronClientLink | None:
-        """To whom an ingress message goes; None where that is nobody. Raises RemoteProtocolError."""
+    def _link_of(self, message: bytes, image: _IngressImage) -> AeronClientLink | None:
+        """To whom a message goes; None where that is nobody. Raises RemoteProtocolError."""
         if len(message) < sbe.HEADER_LENGTH + _TWO_IDS.size:
             return None
         kind = sbe.kind_at(message)
-        if kind == SessionConnectRequest.KIND:
-            self._on_connect_request(message, host)
+        if kind == _OPENING[image.stream_id].KIND:
+            self._on_request(message, image.host)
         if kind not in _OF_A_SESSION:
             return None
         _, session_id = _TWO_IDS.unpack_from(message, sbe.HEADER_LENGTH)
@@ -200,9 +217,9 @@ class AeronClients:
             )
         return link
 
-    def _on_connect_request(self, message: bytes, host: str) -> None:
+    def _on_request(self, message: bytes, host: str) -> None:
         request = decode(message)
-        assert isinstance(request, SessionConnectRequest)
+        assert isinstance(request, SessionConnectRequest | BackupQuery)
         channel = egress_channel(request.response_channel)
         if not channel:
             told = f"{request.response_channel[:64]!r}, expected aeron:udp?endpoint=host:port"

@@ -1,4 +1,4 @@
-"""Aeron's clients, served by a thread of the member's process that the member does not know.
+"""Aeron's clients and backups, served by a thread of the member's process that the member does not know.
 
 It is a client of a media driver on this host, which the user runs, and it is to the member as many clients as
 it serves, each with a connection made within the process:
@@ -13,19 +13,17 @@ the driver ends, those who were served are dialled again as soon as one runs the
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from cluster.aeron.aeron_client_link import AeronClient, egress_channel
 from cluster.aeron.aeron_clients import AeronClients
+from cluster.aeron.driver_thread import DriverThread
 from cluster.errors import ClusterError
-from cluster.media.aeron import Aeron, default_aeron_dir
+from cluster.media.aeron import Aeron
+from cluster.protocol import streams
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
-
-RETRY_S = 1.0
-STOP_S = 1.0
 
 
 class AeronIngress:
@@ -33,7 +31,7 @@ class AeronIngress:
 
     def __init__(
         self,
-        channel: str,
+        channels: Mapping[int, str],
         aeron_dir: str,
         member_id: int,
         connect: Callable[[None, str, int | None], socket.socket],
@@ -43,57 +41,39 @@ class AeronIngress:
         on_error: Callable[[ClusterError], None],
         on_event: Callable[[str], None],
     ) -> None:
-        """Serve at ``channel``, by the driver of ``aeron_dir``, the user's where that is empty.
+        """Serve at ``channels``, by the driver of ``aeron_dir``, the user's where that is empty.
 
+        They are those of clients and of backups, by the stream of their requests: INGRESS, CONSENSUS.
         ``connect`` is that of a ``ClientPort``. ``on_error`` hears, in this thread, of clients that are
         refused and of a driver that does not run; ``on_event`` of one that serves.
         """
-        self._channel = channel
-        self._aeron_dir = aeron_dir or default_aeron_dir()
+        self._channels = channels
         self._clients_of = partial(
             AeronClients,
-            channel=channel,
+            channels=channels,
             member_id=member_id,
             connect=connect,
             message_length_max=message_length_max,
             bounds=bounds,
             on_error=on_error,
         )
-        self._on_error = on_error
         self._on_event = on_event
         self._dials: deque[AeronClient] = deque()
-        self._is_stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="aeron-ingress", daemon=True)
-
-    def start(self) -> None:
-        """Look for the driver, now and as long as there is none."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End all connections, and the thread; a driver that hangs is not waited for."""
-        self._is_stopped.set()
-        self._thread.join(STOP_S)
+        self._thread = DriverThread("aeron-ingress", aeron_dir, self._serve, on_error)
+        self.start, self.stop = self._thread.start, self._thread.stop
 
     def dial(self, session_id: int, response_channel: str, response_stream_id: int) -> None:
         """Reach the client of an open session, unless its channel is none of Aeron's network."""
-        if channel := egress_channel(response_channel):
+        if streams.INGRESS in self._channels and (channel := egress_channel(response_channel)):
             host = channel.partition("=")[2].rpartition(":")[0]
             self._dials.append(AeronClient(channel, response_stream_id, host, session_id))
 
-    def _run(self) -> None:
-        while not self._is_stopped.is_set():
-            try:
-                with Aeron.connect(self._aeron_dir, 0) as aeron:
-                    self._serve(aeron)
-            except ClusterError as error:
-                self._on_error(error)
-                self._is_stopped.wait(RETRY_S)
-
     def _serve(self, aeron: Aeron) -> None:
         clients = self._clients_of(aeron)
-        self._on_event(f"serves Aeron's clients at {self._channel}, by the media driver of {self._aeron_dir}")
+        where = " and ".join(self._channels.values())
+        self._on_event(f"serves Aeron's clients at {where}, by the media driver of {self._thread.aeron_dir}")
         try:
-            while not self._is_stopped.is_set():
+            while not self._thread.is_stopped:
                 while self._dials:
                     clients.open(self._dials.popleft())
                 clients.do_work()

@@ -17,6 +17,7 @@ from cluster.node.config_types import do_not_fit
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.members import MemberEndpoints, ingress_endpoints, parse_members
 from cluster.protocol.response_channel import parameter, with_parameter
+from cluster.protocol.streams import CONSENSUS, INGRESS
 from cluster.transport.bounds import Bounds
 from cluster.transport.endpoint import LOOPBACK_HOSTS, parse_endpoint
 from cluster.transport.tls import TlsFiles
@@ -62,6 +63,8 @@ class NodeConfig(NodeKeys):
                 self.tcp_ingress,
                 self.metrics_endpoint,
                 parameter(self.ingress_channel, "endpoint"),
+                parameter(self.archive_control_channel, "endpoint"),
+                *((self.member.archive_endpoint,) if self.archive_control_channel != "none" else ()),
             ):
                 if endpoint not in ("auto", "none", ""):
                     _check_port(endpoint)
@@ -103,7 +106,7 @@ class NodeConfig(NodeKeys):
         )
         tls = {bool(path) for path in (self.tls_certificate, self.tls_key, self.tls_ca)}
         _expect(len(tls) == 1, "tls_certificate, tls_key and tls_ca", "all of them or none")
-        for name in ("ingress_channel", "consensus_channel"):
+        for name in ("ingress_channel", "archive_control_channel", "consensus_channel"):
             medium = getattr(self, name).partition("?")[0]
             _expect(medium in ("none", "aeron:udp"), name, "none, or a channel such as aeron:udp")
         _expect(self.may_lead or len(ids) > 1, "consensus_channel", "none for a member alone: it would lead")
@@ -197,13 +200,34 @@ class NodeConfig(NodeKeys):
     @property
     def aeron_ingress(self) -> str:
         """The channel of Aeron's clients with its endpoint; empty for none."""
-        channel = self.ingress_channel
+        channel = self._aeron_channel(self.ingress_channel, self.member.ingress_endpoint)
+        return channel and with_parameter(channel, "rejoin", "false")
+
+    @property
+    def aeron_archive(self) -> str:
+        """The channel of clients of the archive with its endpoint; empty for none."""
+        return self._aeron_channel(self.archive_control_channel, self.member.archive_endpoint)
+
+    @property
+    def aeron_backups(self) -> str:
+        """The channel where backups of Aeron's ask what to copy, as of the links; empty for none."""
+        if self.archive_control_channel == "none":
+            return ""
+        channel = "aeron:udp" if self.may_lead else self.consensus_channel
+        return self._aeron_channel(channel, self.member.consensus_endpoint)
+
+    def _aeron_channel(self, channel: str, endpoint: str) -> str:
         if channel == "none":
             return ""
-        if not parameter(channel, "endpoint"):
-            endpoint = self.listens_at(self.member.ingress_endpoint)
-            channel = with_parameter(channel, "endpoint", endpoint)
-        return with_parameter(channel, "rejoin", "false")
+        if parameter(channel, "endpoint"):
+            return channel
+        return with_parameter(channel, "endpoint", self.listens_at(endpoint))
+
+    @property
+    def aeron_channels(self) -> dict[int, str]:
+        """Where the consensus module is asked by Aeron's medium, by stream."""
+        found = {INGRESS: self.aeron_ingress, CONSENSUS: self.aeron_backups}
+        return {stream_id: channel for stream_id, channel in found.items() if channel}
 
     @property
     def may_lead(self) -> bool:

@@ -99,6 +99,14 @@ class NodeKeys(BaseModel):
         insecure_network.""",
         aeron="aeron.cluster.ingress.channel",
     )
+    archive_control_channel: str = _key(
+        "none",
+        """Where a `ClusterBackup` of Aeron's and other clients of archives replay this member's recordings,
+        over UDP and by that media driver: "aeron:udp" is the archive endpoint of `members`, and
+        "aeron:udp?endpoint=host:port" another. Backups are answered at the consensus endpoint, too. It knows
+        no TLS, either.""",
+        aeron="aeron.archive.control.channel",
+    )
     consensus_channel: str = _key(
         "none",
         """The medium of all that members send each other: "none" is TCP, between members of this project.

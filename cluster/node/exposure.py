@@ -10,6 +10,7 @@ from cluster.node.config import NodeConfig
 from cluster.protocol.response_channel import parameter
 
 INGRESS_CHANNEL, CONSENSUS_CHANNEL = "ingress_channel", "consensus_channel"
+ARCHIVE_CHANNEL = "archive_control_channel"
 
 
 def check_exposure(config: NodeConfig) -> None:
@@ -30,7 +31,7 @@ def check_exposure(config: NodeConfig) -> None:
                 f"{key} {endpoint} is not on loopback, but members is not configured: write the list of "
                 "all members, also of one alone"
             )
-        if key in (INGRESS_CHANNEL, CONSENSUS_CHANNEL):
+        if key in (INGRESS_CHANNEL, ARCHIVE_CHANNEL, CONSENSUS_CHANNEL):
             raise ConfigurationError(
                 f"{key} {endpoint} is not on loopback, and Aeron's medium knows no TLS: set "
                 "insecure_network = true, and let trusted hosts alone reach that port"
@@ -50,6 +51,8 @@ def listening(config: NodeConfig) -> dict[str, str]:
         found["the ingress endpoint"] = config.listens_at(config.member.ingress_endpoint)
     if config.aeron_ingress:
         found[INGRESS_CHANNEL] = parameter(config.aeron_ingress, "endpoint")
+    if config.aeron_archive:
+        found[ARCHIVE_CHANNEL] = parameter(config.aeron_archive, "endpoint")
     if config.tcp_listen:
         found["tcp_ingress"] = config.tcp_listen
     if metrics := config.metrics_address:

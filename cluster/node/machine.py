@@ -42,6 +42,7 @@ from cluster.transport.server import ClientPort
 
 if TYPE_CHECKING:
     from cluster.aeron.aeron_ingress import AeronIngress
+    from cluster.aeron.archive_server import ArchiveServer
     from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
     from cluster.transport.grpc_gateway import GrpcGateway
@@ -73,6 +74,7 @@ class Machine:
     _outsiders: Outsiders = field(default_factory=Outsiders)
     _gateway: GrpcGateway | None = None
     _aeron: AeronIngress | None = None
+    _archive: ArchiveServer | None = None
     _certificates: FileLook | None = None
 
     def __post_init__(self) -> None:
@@ -203,7 +205,8 @@ class Machine:
     @property
     def reader_count(self) -> int:
         """Readers of the log, over all media."""
-        return 0 if self._gateway is None else self._gateway.reader_count
+        replays = 0 if self._archive is None else self._archive.replay_count
+        return replays + (0 if self._gateway is None else self._gateway.reader_count)
 
     # -- certificates --
 
@@ -245,11 +248,11 @@ class Machine:
         return self._gateway
 
     def open_aeron(self) -> AeronIngress:
-        """Serve Aeron's clients from a thread beside the life; it is to be stopped."""
+        """Serve Aeron's clients and backups from a thread beside the life; it is to be stopped."""
         from cluster.aeron.aeron_ingress import AeronIngress
 
         self._aeron = AeronIngress(
-            self._config.aeron_ingress,
+            self._config.aeron_channels,
             self._config.aeron_dir,
             self._config.member_id,
             self._clients.connect,
@@ -260,6 +263,27 @@ class Machine:
         )
         self._aeron.start()
         return self._aeron
+
+    def open_aeron_archive(self) -> ArchiveServer:
+        """Replay recordings to Aeron's clients from a thread beside the life; it is to be stopped."""
+        from cluster.aeron.archive_server import ArchiveServer
+        from cluster.reader.served_archive import ServedArchive
+
+        config = self._config
+        self._archive = ArchiveServer(
+            config.aeron_archive,
+            config.aeron_dir,
+            lambda: ServedArchive(
+                str(config.cluster_path), str(config.archive_path), str(config.driver_path)
+            ),
+            self._ask,
+            config.member_id,
+            self._bounds,
+            on_error=self._on_aeron_error,
+            on_event=self.on_event,
+        )
+        self._archive.start()
+        return self._archive
 
     def _on_aeron_error(self, error: ClusterError) -> None:
         self._log.often("Aeron's medium", str(error), monotonic_ns())
@@ -296,7 +320,11 @@ class Machine:
 
     def _reader_position(self) -> int | None:
         """Where the slowest of the remote readers is."""
-        return None if self._gateway is None else self._gateway.least_reader_position
+        positions = (
+            None if self._gateway is None else self._gateway.least_reader_position,
+            None if self._archive is None else self._archive.least_position,
+        )
+        return min((position for position in positions if position is not None), default=None)
 
     def _hand_over(self, reader: HandedOver) -> None:
         """A reader of the log came to a tcp: or ipc: port: the gateway's thread serves it like its own."""

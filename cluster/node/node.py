@@ -187,8 +187,10 @@ class ClusterNode:
         try:
             if self.config.grpc_gateway == "thread":
                 life.opened.callback(self._machine.open_gateway().stop)
-            if self.config.aeron_ingress:
+            if self.config.aeron_channels:
                 life.opened.callback(self._machine.open_aeron().stop)
+            if self.config.aeron_archive:
+                life.opened.callback(self._machine.open_aeron_archive().stop)
             life.counters.errors.set(self._errors_before)
             self._began_ns = time.monotonic_ns()
             self._trace.follow(life)

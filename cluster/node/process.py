@@ -47,7 +47,7 @@ def warm_up(config: NodeConfig) -> None:
     if config.grpc_gateway == "thread":
         for name in GATEWAY_MODULES:
             importlib.import_module(name)
-    if config.aeron_ingress:
+    if config.aeron_channels:
         importlib.import_module("cluster.aeron.aeron_ingress")
     if config.consensus_channel != "none":
         importlib.import_module("cluster.aeron.aeron_links")

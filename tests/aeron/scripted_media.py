@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from cluster.errors import ClusterError, MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.publication import BACK_PRESSURED
 from cluster.protocol.enums import EventCode
-from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, frame
+from cluster.protocol.frame import FLAG_BEGIN, FLAG_END, frame, header_at
 from cluster.protocol.session import SessionConnectRequest, SessionEvent
 
 MTU_PAYLOAD = 1376
@@ -71,6 +72,23 @@ class ScriptedPublication:
         self.takes = True
         self.message_length_max = 100_000
         self.offered: list[bytes] = []
+        self.registration_id = -1
+        self.session_id = -3
+        self.position = 0
+        self.room = 1 << 30  # for recorded frames
+        self.recorded = bytearray()
+        self.begins_at: tuple[int, ...] | None = None  # as the driver has made it, if not as it was asked
+
+    def is_at(self, *place: int) -> bool:
+        return place == (self.begins_at or place)
+
+    def offer_recorded(self, run: np.ndarray, start: int, end: int) -> int:
+        while start < end and self.room > 0:
+            length = header_at(run, start).aligned_length
+            self.recorded += run[start : start + length].tobytes()
+            self.room -= length
+            start += length
+        return start
 
     def offer(self, message: bytes) -> int:
         if not self.takes:
@@ -80,24 +98,28 @@ class ScriptedPublication:
 
 
 class ScriptedAeron:
-    """``Aeron`` of one thread, which is its own conductor and subscription."""
+    """``Aeron`` of one thread, which is its own conductor."""
 
     def __init__(self) -> None:
         self.conductor = self
         self.images: dict[int, Any] = {}
+        self.others: dict[int, Any] = {}  # of a second subscription
         self.publications: list[ScriptedPublication] = []  # as they were added
         self.removed: list[ScriptedPublication] = []
         self.subscribed: list[tuple[str, int]] = []
         self.is_connecting = True
         self.failure: ClusterError | None = None
+        self.is_answering = True  # the driver has what it was asked for
+        self.room = 1 << 30  # of publications that are asked for
 
     def client(self, session_id: int = 5, source_identity: str = "10.0.0.7:40123") -> ScriptedImage:
         image = self.images[session_id] = ScriptedImage(session_id, source_identity)
         return image
 
-    def add_subscription(self, channel: str, stream_id: int) -> ScriptedAeron:
+    def add_subscription(self, channel: str, stream_id: int) -> Any:
         self.subscribed.append((channel, stream_id))
-        return self
+        images = self.images if len(self.subscribed) == 1 else self.others
+        return SimpleNamespace(stream_id=stream_id, images=images)
 
     def add_exclusive_publication(self, channel: str, stream_id: int) -> ScriptedPublication:
         if "nonsense" in channel:
@@ -106,6 +128,24 @@ class ScriptedAeron:
         publication.is_connected = self.is_connecting
         self.publications.append(publication)
         return publication
+
+    def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
+        number = len(self.publications)
+        publication = ScriptedPublication(channel, stream_id)
+        publication.is_connected = self.is_connecting
+        publication.registration_id = number
+        publication.room = self.room
+        self.publications.append(publication)
+        return number
+
+    def publication_of(self, registration_id: int) -> ScriptedPublication | None:
+        publication = self.publications[registration_id]
+        if "nonsense" in publication.channel:
+            raise ChannelRefused("the media driver refused: nonsense")
+        return publication if self.is_answering else None
+
+    def give_up_publication(self, registration_id: int) -> None:
+        self.removed.append(self.publications[registration_id])
 
     def remove_publication(self, publication: ScriptedPublication) -> None:
         self.removed.append(publication)

@@ -10,7 +10,8 @@ import pytest
 from cluster.aeron import aeron_clients
 from cluster.aeron.aeron_client_link import AeronClient, egress_channel
 from cluster.aeron.aeron_clients import AeronClients
-from cluster.protocol import decode, link
+from cluster.protocol import decode, link, streams
+from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import (
     Challenge,
@@ -28,11 +29,13 @@ from tests.aeron.scripted_media import (
     SESSION,
     TERM,
     ScriptedAeron,
+    ScriptedImage,
     an_event,
     egress,
 )
 from tests.transport.echo_port import DEADLINE_S, MESSAGE_LENGTH_MAX, servers
 
+CONSENSUS_CHANNEL = "aeron:udp?endpoint=localhost:9002"
 BOUNDS = replace(DEFAULT_BOUNDS, address_connections_max=2)
 
 
@@ -49,7 +52,7 @@ class Member:
         self.errors = []
         self.clients = AeronClients(
             self.aeron,
-            "aeron:udp?endpoint=localhost:9000",
+            {streams.INGRESS: "aeron:udp?endpoint=localhost:9000", streams.CONSENSUS: CONSENSUS_CHANNEL},
             MEMBER,
             self.port.connect,
             MESSAGE_LENGTH_MAX,
@@ -276,3 +279,34 @@ def test_a_client_of_a_member_whose_life_has_ended_is_let_go(member):
     while not member.aeron.removed:
         assert time.monotonic() < deadline
         member.clients.do_work()
+
+
+QUERY = BackupQuery(77, 108, 3 << 8, None, "aeron:udp?endpoint=10.0.0.9:9999", b"secret")
+OF_BACKUP = -(1 << 62)  # the least id of a backup's session
+
+
+def test_a_backup_asks_at_the_consensus_endpoint_shows_who_it_is_and_is_answered_where_it_says(member):
+    image = member.aeron.others[3] = ScriptedImage(3, "10.0.0.9:40000")
+    image.sends(QUERY.encode())
+    member.turn_until(lambda: member.heard() == [QUERY.encode()])
+    (publication,) = member.aeron.publications
+    assert (publication.channel, publication.stream_id) == ("aeron:udp?endpoint=10.0.0.9:9999", 108)
+    member.says(Challenge(77, OF_BACKUP, b"who?"))
+    member.turn_until(lambda: member.told())
+    assert member.clients.served() == []  # by the next driver it asks again
+    answer = ChallengeResponse(78, OF_BACKUP, b"me")
+    image.sends(answer.encode())
+    member.turn_until(lambda: member.heard()[1:] == [answer.encode()])
+    response = BackupResponse(78, 0, 1, 2, 3, 4, 5, 0, 1, (), "0,a:1,a:2,a:2,a:2,a:2")
+    member.says(response)
+    member.port.close(1)
+    member.turn_until(lambda: member.aeron.removed)
+    assert member.told()[-1] == response
+
+
+def test_a_session_is_opened_at_the_ingress_endpoint_alone_and_a_backup_asks_at_its_own_alone(member):
+    member.aeron.client().sends(QUERY.encode())
+    image = member.aeron.others[3] = ScriptedImage(3)
+    image.sends(REQUEST.encode())
+    member.turn_until(lambda: image.is_read and member.aeron.images[5].is_read)
+    assert member.aeron.publications == []

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cluster.aeron import aeron_clients, aeron_ingress
+from cluster.aeron import aeron_clients, driver_thread
 from cluster.aeron.aeron_ingress import AeronIngress
 from cluster.errors import MediaDriverError, RemoteProtocolError
+from cluster.protocol import streams
 from cluster.protocol.enums import EventCode
 from tests.aeron.scripted_media import REQUEST, SESSION, ScriptedAeron, an_event, egress
 from tests.transport.echo_port import MESSAGE_LENGTH_MAX, servers
@@ -40,8 +41,8 @@ class Drivers:
 @pytest.fixture
 def drivers(monkeypatch):
     drivers = Drivers()
-    monkeypatch.setattr(aeron_ingress, "Aeron", drivers)
-    monkeypatch.setattr(aeron_ingress, "RETRY_S", 0.005)
+    monkeypatch.setattr(driver_thread, "Aeron", drivers)
+    monkeypatch.setattr(driver_thread, "RETRY_S", 0.005)
     monkeypatch.setattr(aeron_clients, "ALONE_IDLE_S", 0.001)
     return drivers
 
@@ -58,7 +59,7 @@ def server():
 def ingress(drivers, server):
     told = []
     ingress = AeronIngress(
-        CHANNEL,
+        {streams.INGRESS: CHANNEL},
         "",
         2,
         server.port.connect,
@@ -70,7 +71,7 @@ def ingress(drivers, server):
     ingress.start()
     yield ingress
     ingress.stop()
-    assert not ingress._thread.is_alive()
+    assert not ingress._thread.is_alive
 
 
 def test_clients_come_as_soon_as_a_driver_runs_and_those_served_are_dialled_by_the_next(
@@ -91,7 +92,7 @@ def test_clients_come_as_soon_as_a_driver_runs_and_those_served_are_dialled_by_t
     server.turn_until(lambda: ("connect", 2) in server.told)
     assert server.port.dialled_session(2) == SESSION
     assert second.publications[0].channel == first.publications[0].channel
-    assert set(drivers.asked) == {aeron_ingress.default_aeron_dir()}
+    assert set(drivers.asked) == {driver_thread.default_aeron_dir()}
     assert len([line for line in ingress.told if line.startswith("serves Aeron's clients at")]) == 2
 
 

@@ -14,7 +14,7 @@ import resource
 import sys
 import time
 
-from tests.fuzz.media import AeronEgress, AeronIngressImage, MediaDriverFiles
+from tests.fuzz.media import AeronArchiveImage, AeronEgress, AeronIngressImage, MediaDriverFiles
 from tests.fuzz.mutator import Mutator
 from tests.fuzz.ports import PORTS
 from tests.fuzz.targets import TARGETS, Target
@@ -23,6 +23,7 @@ ALL = {
     **TARGETS,
     "media-driver": MediaDriverFiles,
     "aeron-ingress": AeronIngressImage,
+    "aeron-archive": AeronArchiveImage,
     "aeron-egress": AeronEgress,
     **PORTS,
 }

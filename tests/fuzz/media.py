@@ -16,6 +16,7 @@ from cluster.aeron.aeron_client_link import AeronClient
 from cluster.aeron.aeron_clients import AeronClients
 from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron
+from cluster.media.aeron_archive import CONTROL_STREAM
 from cluster.media.broadcast_receiver import BroadcastReceiver
 from cluster.media.cnc_file import CncFile
 from cluster.media.driver_proxy import DriverProxy
@@ -23,6 +24,7 @@ from cluster.media.image import Image
 from cluster.media.log_buffers import LogBuffers
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.media.publication import Publication
+from cluster.protocol import archive_control as control
 from cluster.protocol.cnc import CncHeader, consumer_heartbeat_offset, decode_cnc_header
 from cluster.protocol.enums import EventCode
 from cluster.protocol.frame import frame
@@ -38,6 +40,7 @@ from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.message_frames import message_frame
 from tests.aeron.scripted_cluster import SESSION, ScriptedMembers
 from tests.aeron.scripted_media import ScriptedAeron
+from tests.aeron.served_archive import CONNECT, LOG, Served
 from tests.fuzz.targets import FRAMES, Target, named
 from tests.media.made_driver import TERM_LENGTH, MadeDriver, log_buffer
 
@@ -103,8 +106,8 @@ class MediaDriverFiles(Target):
         self._folder.cleanup()
 
 
-class AeronIngressImage(Target):
-    """The begin of an image, of which a member makes ingress of its clients."""
+class _OfAnImage(Target):
+    """An input is what a publication sends."""
 
     slice = 150
 
@@ -114,15 +117,28 @@ class AeronIngressImage(Target):
         driver = MadeDriver(folder, ring=1024, broadcast=1024, counters=4)
         self._position = driver.counter(4)
         self._cnc, self._log = CncFile(str(folder), 0), folder / "log"
-        request = SessionConnectRequest(1, 102, 768, "aeron:udp?endpoint=a:1", b"name:word", "name=x")
-        self.corpus = [message_frame(request, 101) + data for data in (*FRAMES[:6], FRAMES[-1])]
 
-    def feed(self, data: bytes) -> str:
+    def _image(self, data: bytes) -> Image:
         written = data[:TERM_LENGTH].ljust(TERMS * TERM_LENGTH, b"\0")
         self._log.write_bytes(written + log_buffer()[-LOG_METADATA_LENGTH:])
         at = self._cnc.value_offset(self._position)
         self._cnc.buffer[at : at + 8] = 0
-        image = Image(self._cnc, 2, 5, self._position, LogBuffers(str(self._log)), "10.0.0.7:1")
+        return Image(self._cnc, 2, 5, self._position, LogBuffers(str(self._log)), "10.0.0.7:1")
+
+    def close(self) -> None:
+        self._folder.cleanup()
+
+
+class AeronIngressImage(_OfAnImage):
+    """The begin of an image, of which a member makes ingress of its clients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        request = SessionConnectRequest(1, 102, 768, "aeron:udp?endpoint=a:1", b"name:word", "name=x")
+        self.corpus = [message_frame(request, 101) + data for data in (*FRAMES[:6], FRAMES[-1])]
+
+    def feed(self, data: bytes) -> str:
+        image = self._image(data)
         aeron = ScriptedAeron()
         errors: list[ClusterError] = []
         members: list[socket.socket] = []
@@ -132,7 +148,7 @@ class AeronIngressImage(Target):
             members.append(member)
             return client
 
-        clients = AeronClients(cast(Aeron, aeron), "", 2, connect, 2048, DEFAULT_BOUNDS, errors.append)
+        clients = AeronClients(cast(Aeron, aeron), {101: ""}, 2, connect, 2048, DEFAULT_BOUNDS, errors.append)
         clients.open(AeronClient("aeron:udp?endpoint=b:1", 102, "b", session_id=1))
         clients.do_work()
         aeron.images[5] = image
@@ -144,8 +160,36 @@ class AeronIngressImage(Target):
             member.close()
         return " ".join([*told, *map(named, errors)])
 
-    def close(self) -> None:
-        self._folder.cleanup()
+
+class AeronArchiveImage(_OfAnImage):
+    """What the client of an archive may send next; then an honest one is answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        requests = (
+            control.AuthConnectRequest(1, 20, 0x010B00, "aeron:udp?endpoint=a:1", b"word", "name=x"),
+            control.ListRecordingsRequest(0, 2, 0, 9),
+            control.FindLastMatchingRecordingRequest(0, 3, 0, -3, 100, "a"),
+            control.ReplayRequest(0, 4, LOG, 0, -1, 7, replay_channel="aeron:udp?endpoint=a:2|session-id=7"),
+            control.BoundedReplayRequest(0, 5, LOG, 64, 96, 7, 7, replay_channel="aeron:udp?endpoint=a:2"),
+            control.MaxRecordedPositionRequest(0, 6, LOG),
+            control.StopAllReplaysRequest(0, 7, -1),
+            control.CloseSessionRequest(0),
+        )
+        self.corpus = [message_frame(request, CONTROL_STREAM) for request in requests]
+
+    def feed(self, data: bytes) -> str:
+        served = Served()
+        image = served.aeron.images[7] = self._image(connected := message_frame(CONNECT, CONTROL_STREAM))
+        served.turn()
+        data = data[: TERM_LENGTH - len(connected)]
+        image._log.buffer[len(connected) :][: len(data)] = np.frombuffer(data, np.uint8)
+        served.turn(40)
+        told = [len(each.offered) + len(each.recorded) for each in served.aeron.publications]
+        client = served.connect()
+        assert client.asks(control.ArchiveIdRequest)
+        served.conductor.close()
+        return " ".join(map(str, [*told, *served.errors]))
 
 
 class AeronEgress(Target):

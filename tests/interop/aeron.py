@@ -260,10 +260,12 @@ def media_driver(main: str = "io.aeron.driver.MediaDriver", **more: object) -> I
 
 
 @contextmanager
-def real_backup(directory: Path, *options: str) -> Iterator[RealNode]:
+def real_backup(directory: Path, *options: str, version: str = VERSION) -> Iterator[RealNode]:
     """A real ClusterBackup of ``real_node``, or of a cluster, with the same options."""
     shm = Path("/dev/shm" if Path("/dev/shm").is_dir() else directory.parent)
-    backup = RealNode(directory, shm / f"interop-backup-{os.getpid()}", options, main="Backup")
+    backup = RealNode(
+        directory, shm / f"interop-backup-{os.getpid()}", options, main="Backup", version=version
+    )
     try:
         yield backup
     finally:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.errors import ClusterError
 from cluster.reader import LogReader
 from tests.interop.aeron import (
     START_SECONDS,
@@ -22,6 +23,7 @@ from tests.interop.aeron import (
     cluster_tool,
     entries_as_told,
     media_driver,
+    real_backup,
     real_cluster,
     told_by,
     workload,
@@ -53,6 +55,7 @@ def configuration(directory: Path, aeron_dir: Path, service_mode: str, log_term_
         "members": [f"{member_id},{endpoints(member_id)}" for member_id in range(3)],
         "dir": str(directory / f"member-{OURS}"),
         "consensus_channel": "aeron:udp?term-length=64k",
+        "archive_control_channel": "aeron:udp",
         "aeron_dir": str(aeron_dir),
         "services": [f"{Script.__module__}:Script"],
         "service_mode": [service_mode],
@@ -276,6 +279,37 @@ def test_it_fetches_what_others_have_written_without_it_takes_snapshots_and_give
         cluster.start(0)
         time.sleep(1)
         assert told_by(cluster.record(OURS))[1] == told_by(cluster.record(0))[1]
+
+
+def end_of(copy: Path) -> int:
+    """How far a backup has copied, -1 where it has nothing."""
+    try:
+        with LogReader.open(dir=str(copy)) as reader:
+            return reader.commit_position()
+    except ClusterError:
+        return -1
+
+
+@pytest.mark.timeout(300)
+def test_a_real_backup_of_the_cluster_copies_ours(tmp_path):
+    copy = tmp_path / "copy"
+    with mixed(tmp_path, "inline") as cluster:
+        assert cluster_tool(cluster.member_dir(cluster.leader()) / "cluster", "snapshot").status == 0
+        cluster.await_that(lambda: '"snapshot at ' in cluster.story, "a snapshot")
+        cluster.work(1)
+        cluster.await_level()
+        ours = f"localhost:{PORT + 100 * OURS + 3}"
+        with real_backup(copy, "--member-id", "3", "--consensus-endpoints", ours, *OPTIONS) as backup:
+            cluster.work(2)
+            cluster.await_level()
+            end = cluster.committed(OURS)
+            cluster.await_that(lambda: end_of(copy) >= end, backup.errors())
+        with (
+            LogReader.open(dir=str(copy)) as copied,
+            LogReader.open(dir=str(cluster.member_dir(OURS))) as own,
+        ):
+            assert copied.earliest_position() == 0
+            assert list(copied.entries(0, end)) == list(own.entries(0, end))
 
 
 def accept_that_ours_is_empty(cluster: Mixed) -> None:

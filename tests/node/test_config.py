@@ -17,6 +17,7 @@ from cluster.node.config_keys import KEYS
 from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.protocol.streams import CONSENSUS
 from cluster.transport.bounds import Bounds
 from cluster.transport.server import BYTES_PER_POLL_MAX, UNREAD_BYTES_MAX
 from cluster.transport.tls import TlsFiles
@@ -217,6 +218,12 @@ def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
         ("ingress_channel = 'aeron:udp?endpoint=a:0'", "endpoint 'a:0': expected a port from 1 to 65535"),
         ("ingress_channel = 'aeron:ipc'", "ingress_channel: expected none, or a channel such as aeron:udp"),
         ("consensus_channel = 'aeron:ipc'", "consensus_channel: expected none, or a channel such as"),
+        ("archive_control_channel = 'aeron:ipc'", "archive_control_channel: expected none, or a channel"),
+        ("archive_control_channel = 'aeron:udp?endpoint=a:0'", "endpoint 'a:0': expected a port from 1 to"),
+        (
+            "archive_control_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:4,a:0']",
+            "endpoint 'a:0': expected a port from 1 to 65535",
+        ),
         (
             "consensus_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:0,a:5']",
             "endpoint 'a:0': expected a port from 1 to 65535",
@@ -278,6 +285,7 @@ def test_a_file_that_is_missing_is_named(tmp_path):
 TAKEN_BY_NAME = (ConsensusModuleContext, Bounds, LifeSettings)
 USED_ELSEWHERE = {
     "cluster.node.config": {
+        "archive_control_channel",
         "archive_dir",
         "cluster_clock",
         "cluster_dir",
@@ -367,6 +375,35 @@ def test_the_defaults_of_keys_are_those_of_what_they_configure():
 )
 def test_aeron_s_clients_come_to_the_ingress_endpoint_unless_the_channel_has_another(keys, channel):
     assert config_text.load(overrides=keys, environment={}).aeron_ingress == channel
+
+
+@pytest.mark.parametrize(
+    ("keys", "archive", "backups"),
+    [
+        ({}, "", ""),
+        (
+            {"archive_control_channel": "aeron:udp"},
+            "aeron:udp?endpoint=a:5",
+            "aeron:udp?endpoint=a:2",
+        ),
+        (
+            {
+                "archive_control_channel": "aeron:udp?endpoint=b:7",
+                "consensus_channel": "aeron:udp?mtu=8k",
+                "listen": "0.0.0.0",
+            },
+            "aeron:udp?endpoint=b:7",
+            "aeron:udp?mtu=8k|endpoint=0.0.0.0:2",
+        ),
+    ],
+)
+def test_clients_of_the_archive_come_to_its_endpoint_and_backups_ask_at_the_consensus_endpoint(
+    keys, archive, backups
+):
+    keys |= {"members": ["0,a:1,a:2,a:3,a:4,a:5", "1,b:1,b:2,b:3,b:4,b:5"]}
+    found = config_text.load(overrides=keys, environment={})
+    assert (found.aeron_archive, found.aeron_backups) == (archive, backups)
+    assert found.aeron_channels == ({CONSENSUS: backups} if backups else {})
 
 
 @pytest.mark.parametrize("tcp_ingress, known", [("none", ""), ("a:7000", "1=tcp:a:7000")])

@@ -29,6 +29,7 @@ def config():
         tcp_listen="",
         metrics_address="",
         aeron_ingress="",
+        aeron_archive="",
         may_lead=True,
         listens_at=lambda endpoint: endpoint,
     )

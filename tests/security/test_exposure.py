@@ -42,7 +42,10 @@ def test_where_it_listens_counts_and_not_what_it_tells_others():
     check_exposure(config("192.168.1.7", "192.168.1.7", listen="127.0.0.1"))
 
 
-@pytest.mark.parametrize(("key", "port"), [("ingress_channel", 9000), ("consensus_channel", 9002)])
+@pytest.mark.parametrize(
+    ("key", "port"),
+    [("ingress_channel", 9000), ("archive_control_channel", 9002), ("consensus_channel", 9002)],
+)
 def test_a_channel_of_aeron_s_is_refused_where_all_else_has_tls(key, port):
     tls = {"tls_ca": "ca.pem", "tls_certificate": "m.pem", "tls_key": "m.key"}
     keys = {**tls, "authenticator": "token", "authenticator_file": "tokens", key: "aeron:udp"}
