@@ -133,7 +133,7 @@ class Parts:
         self.replica = ReplicatedState(context, self._outlet, security)
         self.clocks = MemberClocks(context, self.replica, self.peers, self._turn, self.counters, reporter)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
-        self.log_sender = LogSender(self.log, LogStreams(links), links, reporter)
+        self.log_sender = LogSender(self.log, LogStreams(links, self.members), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
         archive = files.archive
         free_bytes = partial(archive.files.free_bytes, archive.directory)

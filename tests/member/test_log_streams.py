@@ -60,7 +60,7 @@ def log():
     """A log of some frames, with its publication and streams."""
     links = Links()
     recording = Recording()
-    streams = LogStreams(links)
+    streams = LogStreams(links, range(5))
     streams.open(recording)
     publication = LogPublication(recording, streams, PARAMS)
     for number in range(20):
@@ -147,7 +147,7 @@ def test_recorded_bytes_wait_while_the_link_has_a_queue(log):
 def test_a_turn_sends_a_bounded_part_of_a_long_log():
     links = Links()
     recording = Recording()
-    streams = LogStreams(links)
+    streams = LogStreams(links, range(5))
     streams.open(recording)
     publication = LogPublication(recording, streams, PARAMS)
     while recording.append_position < 4 * 1024 * 1024:
@@ -214,7 +214,7 @@ def test_the_publication_can_be_read_from_memory_and_from_the_recording(log):
 
 def test_a_message_that_does_not_fit_what_is_left_of_the_buffer_is_appended_all_the_same():
     recording = Recording()
-    streams = LogStreams(Links())
+    streams = LogStreams(Links(), range(5))
     streams.open(recording)
     publication = LogPublication(recording, streams, PARAMS)
     for _ in range(400):  # far more than the buffer holds, without a flush in between
@@ -229,7 +229,7 @@ def test_a_message_that_does_not_fit_what_is_left_of_the_buffer_is_appended_all_
 
 def test_a_log_takes_no_more_input_well_before_its_last_position():
     recording = Recording()
-    publication = LogPublication(recording, LogStreams(Links()), PARAMS)
+    publication = LogPublication(recording, LogStreams(Links(), range(5)), PARAMS)
     limit = (PARAMS.term_length << 31) - 32 * PARAMS.term_length - 64 * 1024 * 1024
     publication.position = limit - 32
     assert not publication.is_full
@@ -239,7 +239,7 @@ def test_a_log_takes_no_more_input_well_before_its_last_position():
 
 
 def test_what_does_not_fit_before_the_last_position_is_not_appended():
-    publication = LogPublication(Recording(), LogStreams(Links()), PARAMS)
+    publication = LogPublication(Recording(), LogStreams(Links(), range(5)), PARAMS)
     last = PARAMS.position_max - PARAMS.batch_length_min
     publication.base = publication.flushed_position = publication.position = last
     assert last < publication.append(b"x" * PARAMS.message_length_max) <= PARAMS.position_max

@@ -15,14 +15,14 @@ TURN_MISTAKES = {
     # what a leader writes, sends and commits
     "log_sent_past_a_gap": _of_a_turn(
         "leading",
-        "t.followers[row + at.STREAM_POSITION] != begin:",
-        "t.followers[row + at.STREAM_POSITION] > begin:",
+        "t.followers[row + STREAM_POSITION] != begin:",
+        "t.followers[row + STREAM_POSITION] > begin:",
         f"{TURN}::test_a_follower_that_lacks_log_is_not_sent_what_follows_it",
     ),
     "piece_that_was_not_taken_counts_as_sent": _of_a_turn(
         "leading",
-        "t.followers[row + at.STREAM_POSITION] = piece",
-        "t.followers[row + at.STREAM_POSITION] = end",
+        "t.followers[row + STREAM_POSITION] = piece",
+        "t.followers[row + STREAM_POSITION] = end",
         "member/busy/test_routines.py::"
         "test_how_far_a_follower_was_sent_the_log_is_the_last_piece_that_it_took",
     ),

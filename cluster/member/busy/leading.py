@@ -30,7 +30,15 @@ from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
-from cluster.member.log.log_words import BASE, FLUSHED, PUBLICATION_POSITION
+from cluster.member.log.log_words import (
+    BASE,
+    FLUSHED,
+    FOLLOWER_WORDS,
+    IS_LIVE,
+    OUT,
+    PUBLICATION_POSITION,
+    STREAM_POSITION,
+)
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.transport.envelopes import piece_end
 
@@ -141,8 +149,8 @@ def flush(t):  # type: ignore[no-untyped-def]
         return False
     t.log_end[FLUSHED] = end
     set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
-    for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
-        if t.followers[row + at.IS_LIVE]:
+    for row in range(0, t.followers.size, FOLLOWER_WORDS):
+        if t.followers[row + IS_LIVE] and t.followers[row + OUT] >= 0:
             if not _send_log(t, row, begin, end):
                 w[at.REASON] |= at.LAGGARD
         elif t.leadership[quorum.IS_COMMIT_UNSENT]:
@@ -156,16 +164,16 @@ def flush(t):  # type: ignore[no-untyped-def]
 def _send_log(t, row, begin, end):  # type: ignore[no-untyped-def]
     """Send a follower the log that was just written; False when it does not take all of it."""
     base = t.log_end[BASE]
-    if t.followers[row + at.STREAM_POSITION] != begin:
+    if t.followers[row + STREAM_POSITION] != begin:
         return False
     has_commit = t.leadership[quorum.IS_COMMIT_UNSENT] != 0
     while begin < end:
         piece = base + piece_end(t.log, begin - base, end - base)
-        if not send_sealed(t, t.followers[row + at.OUT], has_commit, t.log, begin - base, piece - base):
+        if not send_sealed(t, t.followers[row + OUT], has_commit, t.log, begin - base, piece - base):
             return False
         begin = piece
         has_commit = False
-        t.followers[row + at.STREAM_POSITION] = piece
+        t.followers[row + STREAM_POSITION] = piece
     return True
 
 
@@ -181,7 +189,7 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
         return
     quorum.commit(t.leadership, position, w[at.NOW_NS])
     w[at.COMMIT_POSITION] = position
-    if not t.leadership[quorum.IS_COMMIT_UNSENT] and t.followers.size > at.FOLLOWER_WORDS:
+    if not t.leadership[quorum.IS_COMMIT_UNSENT] and t.followers.size > FOLLOWER_WORDS:
         t.leadership[quorum.IS_COMMIT_UNSENT] = 1
         w[at.COMMIT_RISEN_NS] = w[at.NOW_NS]
     t.counters[w[at.COMMIT_COUNTER]] = position
@@ -203,15 +211,15 @@ def send_commit_position(t):  # type: ignore[no-untyped-def]
     """Send the followers CommitPosition, without log."""
     t.leadership[quorum.IS_COMMIT_UNSENT] = 0
     set_position(t, t.leadership[quorum.LEADERSHIP_TERM_ID], t.leadership[quorum.QUORUM_POSITION])
-    for row in range(0, t.followers.size, at.FOLLOWER_WORDS):
+    for row in range(0, t.followers.size, FOLLOWER_WORDS):
         _send_position(t, row)
 
 
 @routine
 def _send_position(t, row):  # type: ignore[no-untyped-def]
     """Send one member the position that lies ready."""
-    if t.followers[row + at.OUT] >= 0:
-        send_sealed(t, t.followers[row + at.OUT], True, t.log, 0, 0)
+    if t.followers[row + OUT] >= 0:
+        send_sealed(t, t.followers[row + OUT], True, t.log, 0, 0)
 
 
 @routine

@@ -96,7 +96,6 @@ class BusyTurns:
         words[at.COMMIT_COUNTER] = agent.counters.commit_position.index
         words[at.SYNC_TIME] = agent.counters.sync_time.index
         words[at.COMMIT_TIME] = agent.counters.commit_time.index
-        self._followers = np.zeros(len(agent.parts.members) * at.FOLLOWER_WORDS, np.int64)
         sessions = agent.replica.sessions.table
         self._messages = DeliveredMessages(SERVICE_ROWS)
         self._follower_end = LogInMemory(0, FOLLOWER_LOG_BYTES)
@@ -122,7 +121,7 @@ class BusyTurns:
             time=NO_WORDS,
             leadership=NO_WORDS,
             follower=NO_WORDS,
-            followers=self._followers,
+            followers=agent.parts.log_sender.streams.words,
             sessions=sessions.words,
             ranges=sessions.ranges,
             params=NO_WORDS,
@@ -197,28 +196,16 @@ class BusyTurns:
         ):
             return False
         self._use(params=publication.params.words, leadership=leader.leadership.words)
-        outgoing = self._serve_links()
+        streams.serve(self._serve_links())
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = publication.input_limit
         words[at.COMMIT_POSITION] = leader.commit_position
         words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
-        for row, member in zip(self._rows(), parts.members.values(), strict=True):
-            stream = streams.get(member.id)
-            is_live = stream is not None and stream.stop_position == NULL_POSITION
-            self._followers[row : row + at.FOLLOWER_WORDS] = (
-                outgoing.get(member.id, -1),
-                stream.position if stream is not None else -1,
-                is_live and member.id in outgoing,
-            )
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
         return True
 
     def _take_back_leading(self, phase: Leading) -> None:
-        parts, words, streams = self._agent.parts, self._words, self._agent.parts.log_sender.streams
-        for row, member in zip(self._rows(), parts.members.values(), strict=True):
-            _, stream_position, is_live = self._followers[row : row + at.FOLLOWER_WORDS].tolist()
-            if is_live and (stream := streams.get(member.id)) is not None:
-                stream.position = stream_position
+        words, streams = self._words, self._agent.parts.log_sender.streams
         streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
         phase.take_back(words[at.COMMIT_POSITION])
 
@@ -254,9 +241,6 @@ class BusyTurns:
             parts.log.on_committed(words[at.COMMIT_POSITION])
 
     # ---- what both lend
-
-    def _rows(self) -> range:
-        return range(0, len(self._followers), at.FOLLOWER_WORDS)
 
     def _lend_log(self, end: LogInMemory, recording: Recording) -> bool:
         """Have what is recorded and not processed in memory; False where it is too much."""

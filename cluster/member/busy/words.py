@@ -35,7 +35,7 @@ class Tables(NamedTuple):
     time: Words  # a leader's, consensus/cluster_time.py
     leadership: Words  # a leader's, consensus/quorum.py
     follower: Words  # a follower's, of the same
-    followers: Words  # rows of FOLLOWER_WORDS, one for each of ``members``
+    followers: Words  # rows of the same, one for each of ``members``
     sessions: Words  # log/session_table.py
     ranges: Words  # of frame_egress
     params: Words  # LogParams.words
@@ -148,10 +148,6 @@ TOGGLE_NEUTRAL = int(ClusterControlToggle.NEUTRAL)  # above it something is aske
 ECHO = 0
 NEVER = (1 << 63) - 1
 PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
-
-# A row of followers: the descriptor that sends to it, -1: none, and how far it was sent the log.
-OUT, STREAM_POSITION, IS_LIVE = range(3)
-FOLLOWER_WORDS = 3
 
 # Places in scratch.
 TIME_AT = 0  # struct timespec

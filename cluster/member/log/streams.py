@@ -6,11 +6,14 @@ A follower whose link does not take a batch falls back to recorded bytes by itse
 waits for a slow one. In Aeron these are archive replays, replications and a multi-destination publication.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 import numpy as np
 
 from cluster.consensus.context import NULL_POSITION
+from cluster.log.words import Word
+from cluster.member.log.log_words import FOLLOWER_WORDS, IS_LIVE, OUT, STREAM_POSITION
 from cluster.member.ports import Links
 
 CHUNK_BYTES = 512 * 1024
@@ -24,9 +27,10 @@ class Readable(Protocol):
 
 
 class LogStream:
-    """What one follower gets; ``position`` is the end of what its link has taken."""
+    """What one follower gets; ``position`` is the end of what its link has taken, in a word of its row."""
 
     __slots__ = (
+        "_words",
         "correlation_id",
         "has_canvassed",
         "is_catchup",
@@ -34,13 +38,20 @@ class LogStream:
         "is_suspended",
         "member_id",
         "merge_position",
-        "position",
         "stop_position",
     )
+    position = Word(STREAM_POSITION)
 
     def __init__(
-        self, member_id: int, correlation_id: int, position: int, stop_position: int, is_catchup: bool
+        self,
+        words: memoryview,
+        member_id: int,
+        correlation_id: int,
+        position: int,
+        stop_position: int,
+        is_catchup: bool,
     ) -> None:
+        self._words = words
         self.member_id = member_id
         self.correlation_id = correlation_id
         self.position = position
@@ -56,10 +67,18 @@ class LogStream:
 
 
 class LogStreams:
-    """At most one stream a follower, in ascending member id."""
+    """At most one stream a follower, in ascending member id.
 
-    def __init__(self, links: Links) -> None:
+    ``words`` has a row a member for compiled turns, which send the live log, too.
+    """
+
+    def __init__(self, links: Links, member_ids: Iterable[int]) -> None:
         self._links = links
+        ids = list(member_ids)
+        self.words = np.zeros(len(ids) * FOLLOWER_WORDS, np.int64)
+        memory = self.words.data
+        begins = range(0, len(self.words), FOLLOWER_WORDS)
+        self._rows = {id_: memory[at : at + FOLLOWER_WORDS] for id_, at in zip(ids, begins, strict=True)}
         self._recording: Readable | None = None
         self._streams: dict[int, LogStream] = {}
         self._live: list[LogStream] = []  # those that follow, for the hot path
@@ -78,8 +97,7 @@ class LogStreams:
 
     def clear(self) -> None:
         self._streams.clear()
-        self._live = []
-        self.has_laggards = self.has_suspended = False
+        self._changed()
 
     def get(self, member_id: int) -> LogStream | None:
         return self._streams.get(member_id)
@@ -94,7 +112,10 @@ class LogStreams:
         is_catchup: bool = False,
     ) -> None:
         """Serve a follower from ``position`` on; replaces what it got before."""
-        self._streams[member_id] = LogStream(member_id, correlation_id, position, stop_position, is_catchup)
+        row = self._rows[member_id]
+        self._streams[member_id] = LogStream(
+            row, member_id, correlation_id, position, stop_position, is_catchup
+        )
         self._streams = dict(sorted(self._streams.items()))
         self._changed()
 
@@ -121,8 +142,17 @@ class LogStreams:
         self._live = [
             stream for stream in streams if stream.stop_position == NULL_POSITION and not stream.is_suspended
         ]
+        for row in self._rows.values():
+            row[IS_LIVE] = 0
+        for stream in self._live:
+            self._rows[stream.member_id][IS_LIVE] = 1
         self.has_laggards = bool(streams)
         self.has_suspended = any(stream.is_suspended for stream in streams)
+
+    def serve(self, descriptors: Mapping[int, int]) -> None:
+        """Compiled turns send over these, by member."""
+        for member_id, row in self._rows.items():
+            row[OUT] = descriptors.get(member_id, -1)
 
     def on_batch(self, position: int, end_position: int, batch: np.ndarray) -> None:
         """Send what was just written to those who have all before it."""

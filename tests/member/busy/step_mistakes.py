@@ -47,7 +47,7 @@ MISTAKES = (
     # what is sent
     Mistake("envelopes", "    t.connections[row + CRC] = crc\n    return True", "    return True"),
     Mistake("envelopes", "length = POSITION_FRAME_LENGTH if has_position else 0", "length = 0"),
-    Mistake("leading", "        t.followers[row + at.STREAM_POSITION] = piece\n", ""),
+    Mistake("leading", "        t.followers[row + STREAM_POSITION] = piece\n", ""),
     Mistake("egress", "t.egress, begin, end - begin, t", "t.egress, begin, end - begin - 32, t"),
     # what is taken and committed
     Mistake("turn", "        t.connections[row + CRC] = crc\n        offset", "        offset"),

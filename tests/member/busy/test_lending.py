@@ -117,10 +117,10 @@ def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypat
     sent = {}
 
     def turn(tables):
-        rows = tables.followers.reshape(-1, at.FOLLOWER_WORDS)
+        rows = tables.followers.reshape(-1, log_words.FOLLOWER_WORDS)
         for member_id, row in zip(parts.members, rows):
-            row[at.STREAM_POSITION] += 64
-            sent[member_id] = int(row[at.STREAM_POSITION])
+            row[log_words.STREAM_POSITION] += 64
+            sent[member_id] = int(row[log_words.STREAM_POSITION])
         tables.words[at.REASON] |= at.LAGGARD
 
     border.run(turn)
@@ -180,12 +180,12 @@ def test_a_follower_is_sent_the_log_where_it_can_be_and_follows_on_and_on(monkey
         case "it is of another cluster":
             monkeypatch.setattr(parts, "unrelated", {other})
         case "it asked for a part":
-            monkeypatch.setattr(stream, "stop_position", stream.position + 4096)
-    border.run(lambda tables: lent.extend(tables.followers.reshape(-1, at.FOLLOWER_WORDS).tolist()))
+            parts.log_sender.streams.start(other, 1, stream.position, stream.position + 4096)
+    border.run(lambda tables: lent.extend(tables.followers.reshape(-1, log_words.FOLLOWER_WORDS).tolist()))
 
     out, position, is_live = lent[list(parts.members).index(other)]
     assert (out >= 0) == (why in ("", "it asked for a part"))
-    assert (position, is_live) == (stream.position, why == "")
+    assert (position, is_live) == (stream.position, why != "it asked for a part")
 
 
 @pytest.mark.parametrize("ahead", [0, 32])

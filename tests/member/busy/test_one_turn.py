@@ -69,7 +69,7 @@ def test_what_clients_send_is_written_sent_and_synced_in_this_order(leader):
     tables, recording = leader.tables, leader.tables.recording.words
     assert tables.log_end.tolist() == [BASE, END, END]
     assert recording[[of_recording.APPEND_POSITION, of_recording.SYNCED_POSITION]].tolist() == [END, END]
-    assert tables.followers.reshape(-1, 3)[1:, at.STREAM_POSITION].tolist() == [END, END]
+    assert tables.followers.reshape(-1, 3)[1:, log_words.STREAM_POSITION].tolist() == [END, END]
     assert tables.counters[POSITION_COUNTER] == END
     assert leader.word(at.COMMIT_POSITION) == tables.leadership[quorum.COMMIT_POSITION] == BEGIN
     assert counted(leader, SYNC_TIME) == (1, SYNC_NS)
@@ -194,7 +194,7 @@ def test_what_a_link_takes_in_part_is_left_to_python_and_nothing_is_sent_past_it
     assert leader.word(at.UNSENT_END) == 16 + (length + 7) // 8 * 8
     assert leader.table.get(TO[1], STATE) == IS_QUEUED
     assert leader.table.get(TO[1], CRC) == leader.table.get(TO[2], CRC)
-    assert leader.tables.followers.reshape(-1, 3)[1:, at.STREAM_POSITION].tolist() == [BEGIN + 96] * 2
+    assert leader.tables.followers.reshape(-1, 3)[1:, log_words.STREAM_POSITION].tolist() == [BEGIN + 96] * 2
 
 
 def test_clients_whose_session_it_is_not_and_other_terms_are_not_taken(leader):
@@ -223,7 +223,7 @@ def test_a_service_of_pythons_is_served_by_it_after_the_turn():
 
 
 def test_a_follower_that_lacks_log_is_not_sent_what_follows_it(leader):
-    leader.tables.followers[3 + at.STREAM_POSITION] = BEGIN - 96
+    leader.tables.followers[3 + log_words.STREAM_POSITION] = BEGIN - 96
     leader.tables.leadership[quorum.IS_COMMIT_UNSENT] = 1
     assert leader.turn((CLIENT_A, ingress(1, [b"one"]))) == at.LAGGARD
     assert leader.told == [

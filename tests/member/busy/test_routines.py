@@ -76,7 +76,7 @@ def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_follow
     for name in ("poll_log", "read_clock", "serve_committed"):
         monkeypatch.setattr(leading, name, lambda *_: 7_000)
     for members in (1, 3):
-        followers = np.zeros(members * at.FOLLOWER_WORDS, np.int64)
+        followers = np.zeros(members * log_words.FOLLOWER_WORDS, np.int64)
         t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
         t.counters, t.followers, t.words[at.NOW_NS] = [0] * 4, followers, 6_000
         t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
@@ -162,34 +162,40 @@ def test_a_commit_goes_with_the_first_piece_of_log_and_alone_to_who_is_sent_none
     assert flushed.flush()
     assert flushed.sent == [(4, True), (4, False), (5, True)]
     assert not flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.words[at.REASON] == 0
-    assert flushed.followers[at.STREAM_POSITION] == 192
+    assert flushed.followers[log_words.STREAM_POSITION] == 192
     assert flushed.words[at.MEASURED_POSITION] == 1, "what is measured is measured to its end"
 
 
 def test_a_commit_that_no_log_came_for_is_told_alone_to_all_that_are_up(flushed):
-    flushed.is_up, flushed.followers[at.OUT] = True, -1
+    flushed.is_up, flushed.followers[log_words.OUT] = True, -1
     plain(leading.send_commit_position)(flushed)
     assert flushed.sent == [(5, True)] and not flushed.leadership[quorum.IS_COMMIT_UNSENT]
 
 
 def test_who_lacks_log_of_before_is_not_sent_what_follows_it(flushed):
-    flushed.is_up, flushed.followers[at.STREAM_POSITION] = True, 96
+    flushed.is_up, flushed.followers[log_words.STREAM_POSITION] = True, 96
     assert flushed.flush()
     assert flushed.sent == [(5, True)] and flushed.words[at.REASON] == at.LAGGARD
+
+
+def test_a_follower_whose_link_is_down_is_sent_nothing(flushed):
+    flushed.is_up, flushed.followers[log_words.OUT] = True, -1
+    assert flushed.flush()
+    assert flushed.sent == [(5, True)] and flushed.words[at.REASON] == 0
 
 
 def test_of_a_follower_that_does_not_take_its_log_python_hears(flushed):
     flushed.is_up = False
     assert flushed.flush()
     assert flushed.words[at.REASON] == at.LAGGARD
-    assert flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.followers[at.STREAM_POSITION] == 0
+    assert flushed.leadership[quorum.IS_COMMIT_UNSENT] and flushed.followers[log_words.STREAM_POSITION] == 0
 
 
 def test_how_far_a_follower_was_sent_the_log_is_the_last_piece_that_it_took(flushed, monkeypatch):
     taken = iter((True, False, True))
     monkeypatch.setattr(leading, "send_sealed", lambda *_: next(taken))
     assert flushed.flush()
-    assert flushed.followers[at.STREAM_POSITION] == 96 and flushed.words[at.REASON] == at.LAGGARD
+    assert flushed.followers[log_words.STREAM_POSITION] == 96 and flushed.words[at.REASON] == at.LAGGARD
 
 
 def test_cluster_time_does_not_fall(monkeypatch):
