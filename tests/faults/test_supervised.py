@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from cluster import ClusterClient
-from tests.faults.conftest import SHORT_TIMEOUTS
+from tests.faults.conftest import SHORT_TIMEOUTS, STEADY_TIMEOUTS
 from tests.node.counting_service import COUNTING, REPEATING, pid_of
 
 pytestmark = pytest.mark.faults
@@ -53,7 +53,7 @@ def test_every_answer_comes_once_whoever_is_killed(members_of, services):
 
 @pytest.mark.timeout(300)
 def test_a_plain_client_of_a_leader_that_lives_gets_every_answer_once_whenever_its_service_dies(members_of):
-    members = members_of(keys={"services": [REPEATING], **SHORT_TIMEOUTS})
+    members = members_of(keys={"services": [REPEATING], **STEADY_TIMEOUTS})
     members.start()
     leader = members.await_leader()
     answers: list[bytes] = []
