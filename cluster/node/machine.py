@@ -66,6 +66,7 @@ class Machine:
     _tls: MemberTls | None
     _ask: Ask
     on_service_error: Callable[[ServiceError, int], None]
+    on_error: Callable[[str, Exception], None]  # counts it, too
     restart: Callable[[], None]
     passes_max: int = 0
     cut_off_count: int = 0  # peers
@@ -85,7 +86,7 @@ class Machine:
         self.idle_spin_ns = self._config.idle_spin_ns
         self._message_length_max = message_length_max(self._config.log_term_length)
         if tls is not None:
-            on_error = partial(self.record, self.mark_file, "certificates, of which the old ones stay in use")
+            on_error = partial(self.on_error, "certificates, of which the old ones stay in use")
             self._certificates = tls.look(log.on_certificates_read, on_error)
             if tls.exposure:
                 log.warning(tls.exposure)
@@ -193,7 +194,7 @@ class Machine:
         needed: list[NeededPosition] = [self._reader_position]
         if self._config.log_export_watermark:
             directory = str(self._config.cluster_path)
-            on_error = partial(self.record, self.mark_file, "export watermark")
+            on_error = partial(self.on_error, "export watermark")
             needed.append(ExportWatermark(self.files, directory, on_error).position)
         return needed
 

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import fields
+from functools import partial
 from typing import Any, Self
 
 from cluster.archive.files import OsFiles
@@ -149,7 +150,8 @@ class ClusterNode:
 
         self._audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(self._audit.close)
-        security = load_security(config, self._on_security_error, self._on_refused, self._audit.administered)
+        on_error = partial(self._on_error, "authentication")
+        security = load_security(config, on_error, self._on_refused, self._audit.administered)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
         self._bounds, told = fit_descriptors(config.bounds)
         if told:
@@ -178,6 +180,7 @@ class ClusterNode:
             tls,
             self._readers.ask,
             on_service_error=on_service_error,
+            on_error=self._on_error,
             restart=self.restart,
         )
 
@@ -435,11 +438,11 @@ class ClusterNode:
 
     # -- errors --
 
-    def _on_security_error(self, error: Exception) -> None:
-        """A file of principals or rights has become wrong, or a user's class has raised."""
+    def _on_error(self, where: str, error: Exception) -> None:
+        """A file that is read again has become wrong, or a user's class has raised."""
         if self._life is not None:
             self._life.counters.errors.get_and_add(1)
-        self._machine.record(self._mark_file, "authentication", error)
+        self._machine.record(self._mark_file, where, error)
 
     def _on_refused(self, peer: str, encoded_principal: bytes, what: str, why: str) -> None:
         self._refused_count += 1

@@ -37,9 +37,8 @@ def made(warned: Warnings) -> Machine:
     keys = {"members": members, "member_id": 1, "leader_heartbeat_timeout": "30s"}
     config: Any = config_text.load(overrides=keys, environment={})
     part: Any = SimpleNamespace(on_administered=None, calls=None)
-    return Machine(
-        config, part, part, part, part, warned, part, tls, part, on_service_error=part, restart=part
-    )
+    told = {"on_service_error": part, "on_error": print, "restart": part}
+    return Machine(config, part, part, part, part, warned, part, tls, part, **told)
 
 
 def test_links_go_by_the_intervals_of_the_members(monkeypatch, made):
