@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 import subprocess
 import time
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -43,6 +45,13 @@ def scrape(text: str, **labels: str) -> Page:
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
+
+
+def scraped(address: str, context: ssl.SSLContext | None = None) -> Page:
+    """What a member serves there."""
+    scheme = "http" if context is None else "https"
+    with urllib.request.urlopen(f"{scheme}://{address}/metrics", timeout=30, context=context) as response:
+        return scrape(response.read().decode(), job="c", instance=address)
 
 
 def names_in(text: str) -> set[str]:
