@@ -84,7 +84,10 @@ def why_delayed(pid: int) -> str:
     """Of a member whose process lives and takes no turns."""
     if was_stopped(pid):
         return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"
-    return f"process {pid} lives and takes no turns, as while its disk is full or fails: see node.log"
+    return (
+        f"process {pid} lives and takes no turns, as while its disk is full or fails, or while an inline "
+        "service is in one callback: see node.log"
+    )
 
 
 def was_stopped(pid: int) -> bool:

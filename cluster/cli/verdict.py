@@ -202,7 +202,11 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
         if "dir" in member:
             fix += f"; that of `cluster up` is {member['dir']}/node.toml"
         return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
-    return [*_about_its_part(member, who, committed_before), *_about_its_host(member, who, now)]
+    return [
+        *_about_its_part(member, who, committed_before),
+        *_about_its_services(member, who, committed_before),
+        *_about_its_host(member, who, now),
+    ]
 
 
 def _fix_of(member: Member) -> str:
@@ -234,15 +238,32 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
     elif _lags(member, "commitPosition", committed_before):
         text = f"{who} lags by {committed_before - member['commitPosition']:,} bytes or more"  # type: ignore[operator]
         messages.append(Finding("lags", WARNING, member_id, text, "See its disk and its network."))
+    if errors := member.get("errors"):
+        text = f"{who} has counted {errors:,} error{'s' * (errors != 1)} since its start"
+        where = f" --dir {member['dir']}" if "dir" in member else ", on its host"
+        messages.append(Finding("errors", INFO, member_id, text, f"See them: cluster tool errors{where}."))
+    return messages
+
+
+def _about_its_services(member: Member, who: str, committed_before: int | None) -> list[Finding]:
+    """Which of its services do not come along with the log."""
+    messages, member_id = [], member["memberId"]
+    for service_id, stands_ms in enumerate(member.get("serviceStandstillsMs") or ()):
+        if stands_ms:
+            text = (
+                f"service {service_id} of {who} stands still: for {stands_ms / 1_000:,.0f} s its process has "
+                "not answered, or has been in one callback"
+            )
+            fix = (
+                f"The last `service {service_id} runs in process PID` in node.log names it. Was it "
+                "stopped (kill -CONT PID)? Else see what it waits for (py-spy dump --pid PID)."
+            )
+            messages.append(Finding("service-stands-still", WARNING, member_id, text, fix))
     service_lag = member.get("serviceLag")
     if service_lag and _lags({"at": member["commitPosition"] - service_lag}, "at", committed_before):
         text = f"a service of {who} lags by {service_lag:,} bytes"
         fix = "Find what its callbacks wait for, or why its process ends: node.log, cluster tool errors."
         messages.append(Finding("service-lags", WARNING, member_id, text, fix))
-    if errors := member.get("errors"):
-        text = f"{who} has counted {errors:,} error{'s' * (errors != 1)} since its start"
-        where = f" --dir {member['dir']}" if "dir" in member else ", on its host"
-        messages.append(Finding("errors", INFO, member_id, text, f"See them: cluster tool errors{where}."))
     return messages
 
 

@@ -37,12 +37,13 @@ ServiceAgent = ClusteredServiceAgent | RemoteService
 
 
 class ServiceCounters(NamedTuple):
-    """Counters 215, 218, 219 and 1113 of one service; two names are those that the stall tracker sets."""
+    """Counters 215, 218, 219, 1113, 1130 of one service; two have the names that the stall tracker sets."""
 
     errors: Counter
     max_cycle_time_ns: Counter
     cycle_time_exceeded: Counter
     position: Counter
+    standstill_ns: Counter
 
     @classmethod
     def allocate(cls, file: CountersFile, settings: ServiceSettings, service_id: int) -> Self:
@@ -56,12 +57,17 @@ class ServiceCounters(NamedTuple):
                 CounterTypeId.CONTAINER_CYCLE_TIME_EXCEEDED, threshold_ns=settings.service_cycle_threshold_ns
             ),
             allocate(CounterTypeId.SERVICE_POSITION),
+            allocate(CounterTypeId.SERVICE_STANDSTILL),
         )
 
     def show(self, position: ServicePosition) -> None:
         """What a service in a process of its own tells of its turns."""
         self.max_cycle_time_ns.set(position.max_cycle_time_ns)
         self.cycle_time_exceeded.set(position.cycle_time_exceeded)
+
+    def show_standstill(self, stands_ns: int) -> None:
+        """Of one in a process of its own."""
+        self.standstill_ns.set(stands_ns)
 
 
 @dataclass(frozen=True, slots=True)

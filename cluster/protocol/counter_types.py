@@ -91,6 +91,7 @@ class CounterTypeId(IntEnum):
     LINK_QUEUED_BYTES = 1127
     LOG_ROOM = 1128
     CLUSTER_TIME_OFFSET = 1129
+    SERVICE_STANDSTILL = 1130
 
 
 class Scope(Enum):
@@ -155,6 +156,7 @@ TEXTS: Final = {
     _T.AWAITED_MEMBERS: CounterText("Cluster members waited for, a bit each"),
     _T.CERTIFICATE_END: CounterText("End of the TLS certificate, ms since the epoch"),
     _T.SERVICE_POSITION: CounterText("Cluster service-pos:", Scope.SERVICE),
+    _T.SERVICE_STANDSTILL: CounterText("Cluster service ns at a standstill", Scope.SERVICE),
     _T.LEADER_MEMBER_ID: CounterText("Cluster leader member id"),
     _T.INGRESS_MESSAGES: CounterText("Cluster messages of clients taken"),
     _T.CLIENT_CONNECTIONS: CounterText("Cluster connections of clients"),

@@ -28,7 +28,7 @@ _COUNTS = (
     "diskTotal", "logBytes", "logRoom", "snapshotPosition", "snapshotTimestamp", "replayBytes",
     "logBytesPerDay", "clusterTimeMs", "clusterTimeOffsetMs",
 )  # fmt: skip
-_LISTS = ("syncTimes", "commitTimes", "servicePositions")
+_LISTS = ("syncTimes", "commitTimes", "servicePositions", "serviceStandstillsMs")
 _OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int}
 KEYS: dict[str, type] = {
     **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_LISTS, "links"), list),
@@ -47,6 +47,9 @@ def by_counters(types: Sequence[int], values: Sequence[int], now_ms: int | None)
     return {
         "serviceLag": max(0, commit_position - min(positions)) if has_lag else None,  # type: ignore[operator]
         "servicePositions": positions,
+        "serviceStandstillsMs": [
+            ns // 1_000_000 for type_id, ns in pairs if type_id == Id.SERVICE_STANDSTILL
+        ],
         **_cluster_time(value_of, now_ms),
         "clockOffsetMs": None if offset_ns is None else round(offset_ns / 1_000_000),
         "elections": value_of.get(Id.ELECTION_COUNT),

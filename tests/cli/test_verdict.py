@@ -200,6 +200,7 @@ def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
         ({"logRoom": 0}, "log-full"),
         ({"certificateEnds": soon}, "certificate-ends"),
         ({"serviceLag": 600}, "service-lags"),
+        ({"serviceStandstillsMs": [0, 12_300]}, "service-stands-still"),
     ):
         assert judged(a_cluster(3, **what)) == ("degraded", 1, [name])
     for free, total, found in (
@@ -210,6 +211,14 @@ def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
     ):
         assert judged(a_cluster(3, diskFree=free, diskTotal=total))[2] == found
     assert judged(a_cluster(3, diskFree=100 << 30, diskTotal=1 << 40, serviceLag=0)) == ("healthy", 1, [])
+
+
+def test_which_service_stands_still_is_said_and_for_how_long():
+    [message] = judge_members(a_cluster(3, serviceStandstillsMs=[0, 12_300]), 3, NOW).messages
+    assert message.text.startswith(
+        "service 1 of member 2 stands still: for 12 s its process has not answered"
+    )
+    assert "`service 1 runs in process PID`" in message.fix
 
 
 def test_remarks_come_last_and_change_no_verdict():

@@ -173,6 +173,9 @@ class Gauges:
     def show(self, position: ServicePosition) -> None:
         self.shown = position
 
+    def show_standstill(self, stands_ns: int) -> None:
+        self.stands_ns = stands_ns
+
 
 class Module:
     """The consensus module's side of one service, and its log in a real archive."""

@@ -68,5 +68,8 @@ def test_a_leader_whose_service_process_stands_still_hands_over_and_answers_come
         await_that(leads_another, "another leader")
         client.send(b"last")
         assert client.await_answers(2)[-1] == b"last"
+        stands = f"service 0 of member {leader.config.member_id} stands still"
+        for where in (("--dir", str(tmp_path)), ("--endpoints", cluster.endpoints)):
+            assert stands in run("status", *where).stdout
         assert "service 0 is away, and those of member" in said(leader)
         assert all(said(node).count("hands leadership over") == (node is leader) for node in cluster.nodes)

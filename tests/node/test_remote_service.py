@@ -285,10 +285,13 @@ def test_a_service_that_stands_still_is_away_and_one_that_lags_or_has_nothing_to
         leader.remote._position += 1  # it goes on, slowly
         leader.turn()
         assert not leader.channel.is_away
+        assert leader.gauges.stands_ns == 0
     leader.turn(5, elapsed_ns=SECOND // 4)
     assert leader.channel.is_away
+    assert leader.gauges.stands_ns == 5 * SECOND // 4
     leader.process.is_stuck = False
     assert not leader.settle().channel.is_away
+    assert leader.gauges.stands_ns == 0
 
 
 class Raising(Numbering):

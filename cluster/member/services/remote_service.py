@@ -91,6 +91,9 @@ class ServiceGauges(Protocol):
 
     def show(self, position: ServicePosition) -> None: ...
 
+    def show_standstill(self, stands_ns: int) -> None:
+        """For how long it has gone no further, with log to read; 0 while it goes on."""
+
 
 @dataclass(frozen=True, slots=True)
 class RemotePorts:
@@ -216,7 +219,10 @@ class RemoteService:
         if not self._unreached or self._position != self._seen_position:
             self._seen_position, self._seen_ns = self._position, self._now_ns
         is_back = self._is_started and self._position >= self._taken_position
-        return not is_back or self._now_ns - self._seen_ns >= STANDSTILL_NS
+        stands_ns = self._now_ns - self._seen_ns
+        stands_ns = stands_ns if stands_ns >= STANDSTILL_NS else 0
+        self._ports.gauges.show_standstill(stands_ns)
+        return not is_back or stands_ns > 0
 
     def close(self) -> None:
         """End the service's process."""
