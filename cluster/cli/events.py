@@ -199,6 +199,7 @@ class EventLog:
         self._member = member_id
         self._time = EPOCH
         self._rest = b""
+        self._why_not = ""  # it could not be read the last time
 
     @property
     def member_ids(self) -> set[int]:
@@ -206,8 +207,25 @@ class EventLog:
         return {self._member} - {-1}
 
     def lines(self) -> Iterator[Event]:
-        """What has come since the last call, in the order in which it was written."""
-        return self._events(self._read(self._request))
+        """What has come since the last call, in the order in which it was written; once why it cannot be."""
+        return self._with_failure(self._events(self._read(self._request)))
+
+    def _with_failure(self, events: Iterator[Event]) -> Iterator[Event]:
+        why_not = ""
+        try:
+            yield from events
+        except OSError as error:
+            why_not = f"{self._name} cannot be read, its events are missing: {error.strerror or error}"
+        if why_not and why_not != self._why_not:
+            now = datetime.now(UTC)
+            fields = {
+                "member": self._member,
+                "event": why_not,
+                "level": "error",
+                "timestamp": now.isoformat(),
+            }
+            yield Event(now, self._member, "error", why_not, {**fields, "file": self._name})
+        self._why_not = why_not
 
     def _events(self, blocks: Iterable[EventLines]) -> Iterator[Event]:
         """A line that is not whole is kept until its rest has come, or its file was replaced."""
@@ -305,14 +323,24 @@ def log_ends(endpoints: str, size: int) -> dict[int, dict[str, bytes] | ClusterE
             found = [read(EventsRequest(0, 0, -size, 0, log)) for log in range(len(LOG_NAMES))]
         except ClusterError as error:
             return error
-        ends = (b"".join(block.lines for block in blocks) for blocks in found)
+        ends = map(_text_of, found)
         return {name: end for name, end in zip(LOG_NAMES, ends, strict=True) if end}
 
     with ThreadPoolExecutor(len(answers)) as pool:
         return dict(zip(answers, pool.map(ends_of, answers), strict=True))
 
 
-def _reader(endpoint: Endpoint) -> Callable[[EventsRequest], list[EventLines]]:
+def _text_of(blocks: Iterable[EventLines]) -> bytes:
+    """What they have; why the log cannot be read beside it."""
+    found: list[bytes] = []
+    try:
+        found.extend(block.lines for block in blocks)
+    except OSError as error:
+        found.append(f"{error}\n".encode())
+    return b"".join(found)
+
+
+def _reader(endpoint: Endpoint) -> Callable[[EventsRequest], Iterable[EventLines]]:
     """Asks the member there for its logs."""
     from cluster.transport.member_status import log_client_opener
     from cluster.transport.tls import tls_in
@@ -320,16 +348,25 @@ def _reader(endpoint: Endpoint) -> Callable[[EventsRequest], list[EventLines]]:
     return partial(_asked, log_client_opener(None)(endpoint, TIMEOUT_S, tls_in(os.environ)))
 
 
-def _asked(client: LogClient, request: EventsRequest) -> list[EventLines]:
-    """All of the answer: a member does not wait while what others have said is printed."""
+def _asked(client: LogClient, request: EventsRequest) -> Iterable[EventLines]:
+    """All of the answer: a member does not wait while what others have said is printed.
+
+    Raises OSError in the end, of a log that the member cannot read.
+    """
     from cluster.protocol.link import EndOfStream, LinkErrorCode
 
     answers = list(client.read_events(request))
     end = answers.pop()
     assert isinstance(end, EndOfStream)
-    if end.code is not LinkErrorCode.OK:
+    if end.code not in (LinkErrorCode.OK, LinkErrorCode.FAILED):
         raise ClusterError(end.text)
-    return cast(list[EventLines], answers)
+    return _whole(cast(list[EventLines], answers), end.text)
+
+
+def _whole(answers: list[EventLines], why_not: str) -> Iterator[EventLines]:
+    yield from answers
+    if why_not:
+        raise OSError(why_not)
 
 
 def _said(fields: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import datetime
 from typing import BinaryIO
 
@@ -24,18 +24,25 @@ class EventLogs:
         self._member_id = member_id
 
     def lines(self, request: EventsRequest) -> Iterator[EventLines]:
-        """What has come since the request's place. Raises OSError."""
+        """What has come since the request's place. Raises OSError at its end, of what cannot be read."""
         if not 0 <= request.log < len(LOG_NAMES):
             return
         path = os.path.join(self._folder, LOG_NAMES[request.log])
         with ExitStack() as opened:
             files: list[BinaryIO] = []
+            failures: list[OSError] = []
             for name in (path, f"{path}.1"):  # in this order none is missed that is renamed meanwhile
-                with suppress(FileNotFoundError):
+                try:
                     files.insert(0, opened.enter_context(open(name, "rb")))
+                except FileNotFoundError:
+                    pass
+                except OSError as error:
+                    failures.append(error)
             for inode, file in _since(request, {os.fstat(file.fileno()).st_ino: file for file in files}):
                 while data := file.read(BLOCK_BYTES):
                     yield EventLines(request.correlation_id, inode, file.tell(), self._member_id, data)
+        for failure in failures:
+            raise failure
 
 
 def _since(request: EventsRequest, files: dict[int, BinaryIO]) -> Iterator[tuple[int, BinaryIO]]:

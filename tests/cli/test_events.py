@@ -183,12 +183,17 @@ class Elsewhere:
                 if client.host in self.gone:
                     raise Unreachable(f"{client.host}:9000: Connection refused")
                 member = ids[client.host]
-                yield from EventLogs(str(self.directory / f"member-{member}"), member).lines(request)
-                yield EndOfStream(0, 0, LinkErrorCode.OK)
+                code, text = LinkErrorCode.OK, ""
+                try:
+                    yield from EventLogs(str(self.directory / f"member-{member}"), member).lines(request)
+                except OSError as error:
+                    code, text = LinkErrorCode.FAILED, str(error)
+                yield EndOfStream(0, 0, code, text)
 
         def answers(known):
             known[0] = known.pop(-1)
             known[1] = parse_endpoint("db1:9000")  # as each member says of the others
+            return known
 
         monkeypatch.setattr(events, "ask_members", answers)
         monkeypatch.setattr(
@@ -209,6 +214,25 @@ def test_members_elsewhere_have_the_same_story(run, elsewhere):
     assert ended == 2 and "no member 7 here: 0, 1" in told
     files = [json.loads(text)["file"] for text in run("--endpoints", "db0:9000", "--json")[1].splitlines()]
     assert files[:2] == ["db0:9000/node.log", "db1:9000/node.log"]
+
+
+def test_a_log_that_cannot_be_read_is_named_once_and_the_others_are_shown(run, here, elsewhere, monkeypatch):
+    (here / "member-0/node.log").unlink()
+    (here / "member-0/node.log").mkdir()
+    why = "0  ERROR: cluster-data/member-0/node.log cannot be read, its events are missing: Is a directory"
+    others = ["starts pid=17", "starts", "refused a login", "refused StatusRequest", "member 0 leads"]
+
+    ended, out, _ = run()
+    assert (ended, out.splitlines()[-1][28:]) == (0, why)
+    assert all(said in text for said, text in zip(others, out.splitlines(), strict=False))
+    assert out.count("\n") == len(others) + 1
+    assert run("--level", "error", "--since", "1m")[1][28:] == f"{why}\n"
+    told = run("--endpoints", "db0:9000")[1]
+    assert told.count("\n") == len(others) + 1 and "ERROR: db0:9000/node.log cannot be read" in told
+    assert b"Is a directory" in events.log_ends("db0:9000", 99)[0]["node.log"]
+
+    play_while_it_waits(monkeypatch, [lambda: None, lambda: None])
+    assert run("--follow")[1].count("cannot be read") == 1
 
 
 def test_a_member_that_does_not_answer_is_named_and_when_it_does_nothing_was_missed(
