@@ -326,6 +326,7 @@ class TlsFailed(RemoteProtocolError):
 
     code: ClassVar[str] = "CLUSTER_TLS"
     fix: ClassVar[str] = "Check the certificates of both sides: authority, names, days."
+    refused: int = 0  # RefusedCertificate, of the side that has the error
 
 
 # What a member's turn is meant to raise: it ends a life of the member. All else is an UnexpectedError.

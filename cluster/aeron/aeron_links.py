@@ -33,7 +33,7 @@ from cluster.protocol.consensus import (
     StopCatchup,
     sender_of,
 )
-from cluster.protocol.enums import Offer
+from cluster.protocol.enums import Offer, RefusedCertificate
 from cluster.protocol.link import EndOfStream, LinkErrorCode, ReplicationRequest
 from cluster.protocol.members import MemberEndpoints
 from cluster.protocol.response_channel import with_parameter
@@ -143,6 +143,10 @@ class AeronLinks:
 
     def is_full(self, member_id: int) -> bool:
         return False
+
+    def refused_certificate(self, member_id: int) -> RefusedCertificate:
+        """None: a media driver speaks no TLS."""
+        return RefusedCertificate.NONE
 
     def serve(self, member_id: int) -> None:
         """No kernel receives here."""

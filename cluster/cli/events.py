@@ -374,7 +374,9 @@ def _said(fields: dict[str, Any]) -> str:
     if "event" not in fields and "what" in fields:  # of an audit.log
         who = fields.get("principal") or "somebody"
         return f"refused {fields['what']} to {who} at {fields.get('peer')}: {fields.get('why')}"
-    known = ("event", "level", "timestamp", "time", "member", "file", "trace", "stacks")
+    known = ["event", "level", "timestamp", "time", "member", "file", "trace", "stacks"]
+    if "more" in fields:
+        known.append("kind")  # ``why`` is an example of it
     texts = (_field_text(key, value) for key, value in fields.items() if key not in known)
     return f"{fields.get('event')}{''.join(texts)}"
 

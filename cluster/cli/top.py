@@ -140,7 +140,7 @@ class Directories:
         from cluster.counters import CountersReader
         from cluster.protocol.counter_types import CounterTypeId as Id
         from cluster.protocol.counter_types import members_of
-        from cluster.reader.standing import by_counters, by_label, by_links
+        from cluster.reader.standing import LINK_COUNTERS, by_counters, by_label, by_links
 
         reader = self._readers.get(folder)
         if reader is not None and reader.is_replaced():
@@ -191,7 +191,7 @@ class Directories:
             **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
             "uptimeMs": now_ms - reader.header.start_timestamp if is_alive else None,
             **by_label(next(iter(of_type(Id.CONSENSUS_MODULE_ERRORS)), "")),
-            **(by_links(of_type(Id.LINK_IS_UP), of_type(Id.LINK_QUEUED_BYTES)) if is_alive else {}),
+            **(by_links(*map(of_type, LINK_COUNTERS)) if is_alive else {}),
             "counters": [
                 {
                     "id": record.counter_id,

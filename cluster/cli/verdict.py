@@ -62,7 +62,7 @@ def judge_members(
     about_each = [message for member in members for message in _about(member, now, committed_before)]
     if not any(member["isAlive"] for member in members):  # that each of them does not run is said
         about_each = [message for message in about_each if message.name == "not-readable"]
-    messages += about_each
+    messages += about_each + _about_certificates(members)
     level = [member for member in members if _is_level(member, leader, committed_before)]
     may_stop = max(0, len(level) - quorum) if leader else 0
     copies = sum(_has_all(member, members, committed_before) for member in members)
@@ -185,6 +185,28 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
         text = f"the leader's state is {leader['moduleState']}: it takes no message"
         messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))
     return messages
+
+
+def _about_certificates(members: Sequence[Member]) -> list[Finding]:
+    """Whose certificate keeps members without links to others, by what both sides of each say."""
+    refusing: dict[int, set[int]] = {}  # by whose it is
+    for member in members:
+        for link in member.get("links", ()):
+            pair = {"theirs": (link["peer"], member["memberId"]), "ours": (member["memberId"], link["peer"])}
+            if not link["isUp"] and (found := pair.get(link.get("refusedCertificate", ""))):
+                refusing.setdefault(found[0], set()).add(found[1])
+    fix = "See why: cluster events --level warning. Renew it, or give all the same authorities."
+    return [
+        Finding(
+            "certificate-refused",
+            WARNING,
+            member_id,
+            f"member {member_id} has no link to member{'s' * (len(others) > 1)} "
+            f"{', '.join(map(str, sorted(others)))}: its certificate is refused there",
+            fix,
+        )
+        for member_id, others in sorted(refusing.items())
+    ]
 
 
 def _about(member: Member, now: datetime, committed_before: int | None) -> list[Finding]:

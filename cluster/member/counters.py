@@ -21,6 +21,7 @@ from cluster.protocol.enums import (
     ConsensusModuleState,
     ElectionState,
     NodeControlToggle,
+    RefusedCertificate,
     Role,
 )
 from cluster.protocol.versions import PACKAGE_VERSION
@@ -101,6 +102,7 @@ class MemberCounters:
         names = [f"peer={peer}" for peer in peers]
         self.links_up = dict(zip(peers, parts(types.LINK_IS_UP, names), strict=True))
         self.link_queued_bytes = dict(zip(peers, parts(types.LINK_QUEUED_BYTES, names), strict=True))
+        self.links_refused = dict(zip(peers, parts(types.LINK_REFUSED, names), strict=True))
 
     def show_table(self, table: SessionTable) -> None:
         """What kernels have counted of clients' messages, since this member began to lead."""
@@ -108,10 +110,13 @@ class MemberCounters:
         for counter, word in zip(self.dropped_messages, DROP_REASONS.values(), strict=True):
             counter.set(int(table.words[word]))
 
-    def show_link(self, peer: int, *, is_up: bool, queued_bytes: int) -> None:
+    def show_link(
+        self, peer: int, *, is_up: bool, queued_bytes: int, refused: int = RefusedCertificate.NONE
+    ) -> None:
         """How the link to another member is."""
         self.links_up[peer].set(is_up)
         self.link_queued_bytes[peer].set(queued_bytes)
+        self.links_refused[peer].set(refused)
 
 
 class SessionCounters:

@@ -15,7 +15,7 @@ from cluster.archive.files import Files
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import Security
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, ServiceError
+from cluster.errors import ClusterError, ServiceError, TlsFailed
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
@@ -98,7 +98,8 @@ class Machine:
     def _on_peer_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread too."""
         self.cut_off_count += 1
-        self._log.often("a peer was cut off", str(error), monotonic_ns())
+        is_of_tls = isinstance(error, TlsFailed)  # and keeps somebody out who may be wanted
+        self._log.often("a peer was cut off", str(error), monotonic_ns(), is_warning=is_of_tls)
 
     epoch_ms = staticmethod(epoch_ms)
     monotonic_ns = staticmethod(monotonic_ns)

@@ -395,7 +395,8 @@ class ClusterNode:
         counters.show_table(life.consensus_module.replica.sessions.table)
         for peer in counters.links_up:
             is_up, queued_bytes = life.links.is_up(peer), life.links.queued_bytes(peer)
-            counters.show_link(peer, is_up=is_up, queued_bytes=queued_bytes)
+            refused = life.links.refused_certificate(peer)
+            counters.show_link(peer, is_up=is_up, queued_bytes=queued_bytes, refused=refused)
 
     def _turn_busily(self) -> bool | None:
         """Take turns in compiled code; whether a socket may have what ended them, None: there were none."""

@@ -12,6 +12,7 @@ import re
 import threading
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -41,6 +42,7 @@ class _Repeated:
 
     since_ns: int
     why: str
+    is_warning: bool = False
     count: int = 0
 
 
@@ -139,7 +141,7 @@ class NodeLog:
         """The answer to a signal, whatever the level; that nothing was done is a warning."""
         (self._unfiltered.warning if is_refused else self._unfiltered.info)(event, **fields)
 
-    def often(self, event: str, why: str, now_ns: int) -> None:
+    def often(self, event: str, why: str, now_ns: int, *, is_warning: bool = False) -> None:
         """From any thread: the first of a kind (but for numbers) that strangers cause, then how many more."""
         kind = event, _NUMBERS.sub("#", why)
         with self._repeated_lock:
@@ -152,8 +154,11 @@ class NodeLog:
                 kind = event, OTHER_KINDS
                 self._repeated.setdefault(kind, _Repeated(now_ns, why)).count += 1
                 return
-            self._repeated[kind] = _Repeated(now_ns, why)
-        self._logger.info(event, why=why)
+            self._repeated[kind] = _Repeated(now_ns, why, is_warning)
+        self._often(is_warning)(event, why=why)
+
+    def _often(self, is_warning: bool) -> Callable[..., Any]:
+        return self._logger.warning if is_warning else self._logger.info
 
     def report_repeated(self, now_ns: int) -> None:
         """Write the counts of ``often`` whose interval is over; a kind that came no more is new again."""
@@ -162,8 +167,9 @@ class NodeLog:
                 if now_ns - repeated.since_ns < REPEATED_INTERVAL_NS:
                     continue
                 if repeated.count:
-                    self._logger.info(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
-                    self._repeated[kind] = _Repeated(now_ns, repeated.why)
+                    tell = self._often(repeated.is_warning)
+                    tell(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
+                    self._repeated[kind] = _Repeated(now_ns, repeated.why, repeated.is_warning)
                 else:
                     del self._repeated[kind]
 

@@ -18,6 +18,7 @@ from cluster.member.busy.lend import ServedSockets
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import Clients, FetchedRecordings, Links
 from cluster.member.services.remote_service import ServiceProcess
+from cluster.protocol.enums import RefusedCertificate
 from cluster.service.clustered_service import ClusteredService
 
 
@@ -57,6 +58,9 @@ class OpenLinks(Links, Protocol):
     """Links of one life."""
 
     incarnation: int
+
+    def refused_certificate(self, member_id: int) -> RefusedCertificate:
+        """Whose certificate keeps this member without a link to that one."""
 
     def close(self) -> None: ...
 

@@ -92,6 +92,7 @@ class CounterTypeId(IntEnum):
     LOG_ROOM = 1128
     CLUSTER_TIME_OFFSET = 1129
     SERVICE_STANDSTILL = 1130
+    LINK_REFUSED = 1131
 
 
 class Scope(Enum):
@@ -230,6 +231,7 @@ PARTS: Final = {
     CounterTypeId.DROPPED_MESSAGES: "Cluster messages of clients dropped",
     CounterTypeId.LINK_IS_UP: "Cluster link is up",
     CounterTypeId.LINK_QUEUED_BYTES: "Cluster bytes queued on a link",
+    CounterTypeId.LINK_REFUSED: "Cluster certificate refused on a link",
 }
 
 

@@ -162,6 +162,14 @@ class Role(IntEnum):
     LEADER = 2
 
 
+class RefusedCertificate(IntEnum):
+    """Value of counter 1131: whose certificate keeps two members without a link."""
+
+    NONE = 0
+    THEIRS = 1  # the peer's, by this member
+    OURS = 2  # this member's, by the peer
+
+
 class ClusterControlToggle(IntEnum):
     """Value of counter 202: what an operator asks the leader to do."""
 

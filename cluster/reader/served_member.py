@@ -16,7 +16,15 @@ from cluster.protocol.counter_types import CounterTypeId, consumer_group_of, mem
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.member_directory import MemberDirectory, counters_paths
 from cluster.reader.served_recordings import ServedRecordings
-from cluster.reader.standing import by_counters, by_disk, by_label, by_links, by_log, standing_text
+from cluster.reader.standing import (
+    LINK_COUNTERS,
+    by_counters,
+    by_disk,
+    by_label,
+    by_links,
+    by_log,
+    standing_text,
+)
 from cluster.transport.clock import epoch_ms
 from cluster.transport.committed_log import BlockOptions
 
@@ -125,10 +133,7 @@ class ServedMember:
                     consumers = counters.labels_and_values(CounterTypeId.CONSUMER_POSITION)
                     uptime_ms = epoch_ms() - counters.header.start_timestamp
                     named = counters.labels_and_values(CounterTypeId.CONSENSUS_MODULE_ERRORS)
-                    links = by_links(
-                        counters.labels_and_values(CounterTypeId.LINK_IS_UP),
-                        counters.labels_and_values(CounterTypeId.LINK_QUEUED_BYTES),
-                    )
+                    links = by_links(*map(counters.labels_and_values, LINK_COUNTERS))
             except ClusterError:
                 continue
             by_type = dict(zip(types, values, strict=True))

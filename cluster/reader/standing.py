@@ -14,13 +14,15 @@ from typing import Any
 
 from cluster.protocol.counter_types import BUCKETS_NS, part_of
 from cluster.protocol.counter_types import CounterTypeId as Id
-from cluster.protocol.enums import ClusterTimeUnit, Role
+from cluster.protocol.enums import ClusterTimeUnit, RefusedCertificate, Role
 from cluster.protocol.recording_log import SNAPSHOT
 from cluster.reader.directory import DirectoryLog
 
 UNITS_PER_SECOND = {
     ClusterTimeUnit.MILLIS: 10**3, ClusterTimeUnit.MICROS: 10**6, ClusterTimeUnit.NANOS: 10**9
 }  # fmt: skip
+LINK_COUNTERS = (Id.LINK_IS_UP, Id.LINK_QUEUED_BYTES, Id.LINK_REFUSED)  # as ``by_links`` takes them
+REFUSED: dict[int, str] = {RefusedCertificate.THEIRS: "theirs", RefusedCertificate.OURS: "ours"}
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
 _COUNTS = (
     "serviceLag", "clockOffsetMs", "elections", "errors", "timedOutClients", "maxCycleNs", "diskFree",
@@ -29,7 +31,7 @@ _COUNTS = (
     "logBytesPerDay", "clusterTimeMs", "clusterTimeOffsetMs",
 )  # fmt: skip
 _LISTS = ("syncTimes", "commitTimes", "servicePositions", "serviceStandstillsMs")
-_OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int}
+_OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int, "refusedCertificate": str}
 KEYS: dict[str, type] = {
     **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_LISTS, "links"), list),
     "snapshotTime": str, "version": str,
@@ -85,12 +87,20 @@ def by_label(label: str) -> dict[str, str]:
     return {"version": version} if version else {}
 
 
-def by_links(are_up: Mapping[str, int], queued: Mapping[str, int]) -> dict[str, Any]:
+def by_links(
+    are_up: Mapping[str, int], queued: Mapping[str, int], refused: Mapping[str, int]
+) -> dict[str, Any]:
     """Of the counters of links by their labels: whether each is up, and how many bytes wait on each."""
     waiting = {part_of(label)[1]: count for label, count in queued.items()}
+    whose = {part_of(label)[1]: REFUSED.get(value, "") for label, value in refused.items()}
     peers = {part_of(label)[1]: is_up for label, is_up in are_up.items()}
     links = [
-        {"peer": int(peer), "isUp": bool(is_up), "queuedBytes": waiting.get(peer, 0)}
+        {
+            "peer": int(peer),
+            "isUp": bool(is_up),
+            "queuedBytes": waiting.get(peer, 0),
+            "refusedCertificate": whose.get(peer, ""),
+        }
         for peer, is_up in peers.items()
     ]
     return {"links": links} if links else {}

@@ -64,5 +64,8 @@ class LinkHellos:
         if self._tls is not None and not connection.is_local:
             shown, expected = connection.certificate_name, self._tls.name_of(hello.member_id)
             if shown != expected:
-                return link.LinkErrorCode.REFUSED, f"its certificate is of {shown!r}, expected {expected}"
+                return (
+                    link.LinkErrorCode.UNAUTHORISED,
+                    f"its certificate is of {shown!r}, expected {expected}",
+                )
         return link.LinkErrorCode.OK, ""

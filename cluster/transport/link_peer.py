@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cluster.log.connection_table import LINK_IN, LINK_OUT
+from cluster.protocol.enums import RefusedCertificate
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection
 
@@ -44,6 +45,7 @@ class LinkPeer:
         "outgoing",
         "outgoing_incarnation",
         "refusals",
+        "refused_certificate",
         "sent_crc",
         "sent_ns",
         "up_since_ns",
@@ -67,6 +69,7 @@ class LinkPeer:
         self.up_since_ns = 0
         self.lost_ns: int | None = None  # when it was up last
         self.refusals = 0
+        self.refused_certificate = RefusedCertificate.NONE  # by the last dial that was answered
         self.first_dial_ns = now_ns
         self.next_dial_ns = now_ns
         self.dial_ns = 0
@@ -75,6 +78,7 @@ class LinkPeer:
         """Frames can be sent, and come."""
         self.is_up = True
         self.is_gone = False
+        self.refused_certificate = RefusedCertificate.NONE
         incoming, outgoing = self._connections()
         self.up_since_ns = incoming.heard_ns = self.sent_ns = now_ns
         self.sent_crc = outgoing.crc

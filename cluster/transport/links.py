@@ -48,7 +48,7 @@ import numpy as np
 from cluster.errors import ClusterError, RemoteProtocolError, TlsFailed
 from cluster.log.connection_table import NOT_SERVED
 from cluster.protocol import link
-from cluster.protocol.enums import Offer
+from cluster.protocol.enums import Offer, RefusedCertificate
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
 from cluster.transport.clock import NEVER_NS
 from cluster.transport.dial import dial
@@ -59,7 +59,7 @@ from cluster.transport.link_peer import LinkClaim, LinkPeer
 from cluster.transport.listener import Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.poller import Poller
-from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer
+from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, peer_host_of
 from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
@@ -208,6 +208,10 @@ class MemberLinks:
         outgoing = self._peers[member_id].outgoing
         return 0 if outgoing is None else outgoing.queued_bytes
 
+    def refused_certificate(self, member_id: int) -> RefusedCertificate:
+        """Whose certificate keeps this member without a link to that one."""
+        return self._peers[member_id].refused_certificate
+
     def is_full(self, member_id: int) -> bool:
         """Whether so much is queued for the member that recorded bytes wait."""
         return self.queued_bytes(member_id) > QUEUED_BYTES_MAX
@@ -347,6 +351,8 @@ class MemberLinks:
         interval_ns = DIAL_INTERVAL_OF_LOST_NS if is_just_lost else DIAL_INTERVAL_NS
         peer.next_dial_ns = max(now_ns, peer.dial_ns + interval_ns)
         peer.refusals = peer.refusals + 1 if was_refused else 0
+        if was_refused:
+            peer.refused_certificate = RefusedCertificate.NONE  # nobody is there
         if peer.refusals >= REFUSALS_OF_GONE * self._poller.names.count(peer.endpoint) and (
             peer.incarnation is not None or now_ns - peer.first_dial_ns >= FIRST_CONTACT_TIMEOUT_NS
         ):
@@ -380,7 +386,9 @@ class MemberLinks:
             if reply.member_id != peer.member_id or reply.cluster_id != self.cluster_id:
                 raise RemoteProtocolError(f"is member {reply.member_id} of cluster {reply.cluster_id}")
         except RemoteProtocolError as error:
-            self._report(f"member {peer.member_id} at {peer.endpoint}: {error}")
+            if isinstance(error, TlsFailed):
+                peer.refused_certificate = RefusedCertificate(error.refused)
+            self._report(f"member {peer.member_id} at {peer.endpoint}: {error}", type(error))
             dialled.close(str(error))
             return None
         return reply.incarnation
@@ -436,7 +444,9 @@ class MemberLinks:
         make: Callable[..., Connection] = Connection
         if self._tls is not None and sock.family != socket.AF_UNIX:
             refusal = b"".join(map(bytes, self._hellos.reply(link.LinkErrorCode.TLS_REQUIRED, SPEAKS_TLS)))
-            make = partial(TlsConnection, tls=self._tls.accept_member(), plain_refusal=refusal)
+            make = partial(
+                TlsConnection, tls=self._tls.accept_member(peer_host_of(sock)), plain_refusal=refusal
+            )
         return make(
             sock,
             self._poller,
@@ -445,8 +455,10 @@ class MemberLinks:
             check_header=check_header,
         )
 
-    def _turn_away(self, connection: Connection, why: str) -> None:
-        self._report(f"an unknown peer: {why}")
+    def _turn_away(
+        self, connection: Connection, why: str, kind: type[RemoteProtocolError] = RemoteProtocolError
+    ) -> None:
+        self._report(f"an unknown peer: {why}", kind)
         connection.close(why)
 
     def _take_hello(self, connection: Connection, now_ns: int, handler: LinksHandler) -> bool:
@@ -455,7 +467,7 @@ class MemberLinks:
             if not connection.receive():
                 return connection.is_closed
         except TlsFailed as error:
-            self._turn_away(connection, str(error))
+            self._turn_away(connection, str(error), TlsFailed)
             return True
         except RemoteProtocolError as error:
             self._turn_away(connection, f"{error} (greeting_length_max)")
@@ -469,7 +481,8 @@ class MemberLinks:
             return True
         code, detail = self._hellos.judge(hello, connection)
         if code is not link.LinkErrorCode.OK:
-            self._report(f"a peer that calls itself member {hello.member_id}: {detail}")
+            kind = TlsFailed if code is link.LinkErrorCode.UNAUTHORISED else RemoteProtocolError
+            self._report(f"a peer that calls itself member {hello.member_id}: {detail}", kind)
             connection.offer(*self._hellos.reply(code, detail))
             connection.close(detail)
             return True
@@ -560,9 +573,9 @@ class MemberLinks:
                 peer.claim.question.close()
         peer.claim = None
 
-    def _report(self, what: str) -> None:
+    def _report(self, what: str, kind: type[RemoteProtocolError] = RemoteProtocolError) -> None:
         if self._on_error is not None:
-            self._on_error(RemoteProtocolError(what))
+            self._on_error(kind(what))
 
     def close(self) -> None:
         """Close every connection and stop listening; the handler hears nothing of it."""

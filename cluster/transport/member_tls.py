@@ -128,8 +128,9 @@ class MemberTls(ServerTls):
             )
         super()._check(facts)
 
-    def accept_member(self) -> TlsSession:
-        return TlsSession(self._accepting, "the peer")
+    def accept_member(self, host: str) -> TlsSession:
+        """Of whoever comes from there."""
+        return TlsSession(self._accepting, f"the peer at {host}")
 
     def dial_member(self, member_id: int, endpoint: object) -> TlsSession:
         """To ``endpoint``, where nobody but that member of this cluster will do."""

@@ -30,7 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cluster.errors import FATAL, ClusterError, RemoteProtocolError
+from cluster.errors import FATAL, ClusterError, RemoteProtocolError, TlsFailed
 from cluster.log.connection_table import CLIENT, STRANGER
 from cluster.protocol import link
 from cluster.protocol.enums import Offer
@@ -365,7 +365,8 @@ class ClientPort:
                 has_frames = connection.has_frames
         except RemoteProtocolError as error:
             connection.close(str(error))
-            self._report(f"client {connection.connection_id} was cut off: {error}")
+            at = f" at {client.address}" if isinstance(error, TlsFailed) else ""
+            self._report(f"client {connection.connection_id}{at} was cut off: {error}", type(error))
             has_frames = False
         taken = 0
         if has_frames and takes_frames:
@@ -576,6 +577,6 @@ class ClientPort:
         self._queued.clear()
         self._ready.clear()
 
-    def _report(self, what: str) -> None:
+    def _report(self, what: str, kind: type[RemoteProtocolError] = RemoteProtocolError) -> None:
         if self._on_error is not None:
-            self._on_error(RemoteProtocolError(what))
+            self._on_error(kind(what))

@@ -68,6 +68,14 @@ class ReceiveBuffer:
 Explanation = tuple[str, type[RemoteProtocolError] | None]
 
 
+def peer_host_of(sock: socket.socket) -> str:
+    """Of the other end over TCP; empty when it is gone."""
+    try:
+        return str(sock.getpeername()[0])
+    except OSError:
+        return ""
+
+
 class Connection:
     """One connected (or connecting) stream socket.
 
@@ -268,12 +276,7 @@ class Connection:
     @property
     def peer_host(self) -> str:
         """Host of the other end of a TCP connection; empty on a Unix socket, or when it is gone."""
-        if self.is_local:
-            return ""
-        try:
-            return str(self._sock.getpeername()[0])
-        except OSError:
-            return ""
+        return "" if self.is_local else peer_host_of(self._sock)
 
     def receive(self, bytes_max: int = RECEIVE_BUFFER_LENGTH) -> bool:
         """Take what the socket holds, in one call; True when whole frames are in ``buffer[start:end]``.

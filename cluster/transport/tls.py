@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.errors import ConfigurationError, TlsFailed
+from cluster.protocol.enums import RefusedCertificate
 from cluster.transport.named_file import read_named_file
 
 # The clients' variables.
@@ -150,7 +151,7 @@ class TlsSession:
         except ssl.SSLWantReadError:
             return False
         except ssl.SSLError as error:
-            raise TlsFailed(describe_failure(error, self.peer, self._object)) from None
+            raise tls_failure(error, self.peer, self._object) from None
         certificate = self._object.getpeercert() or {}
         self.certificate_name = dict(_flat(certificate.get("subject", ()))).get("commonName")
         return True
@@ -171,7 +172,7 @@ class TlsSession:
             except ssl.SSLZeroReturnError:
                 return count or None
             except ssl.SSLError as error:
-                raise TlsFailed(describe_failure(error, self.peer, self._object)) from None
+                raise tls_failure(error, self.peer, self._object) from None
             if not received:
                 return count or None
             count += received
@@ -187,6 +188,16 @@ class TlsSession:
             self._object.unwrap()
         except ssl.SSLError:
             return  # the peer has not said so yet, and need not
+
+
+def tls_failure(error: ssl.SSLError, peer: str, session: ssl.SSLObject) -> TlsFailed:
+    """Why TLS with ``peer`` failed, and whose certificate is refused, if one is."""
+    failure = TlsFailed(describe_failure(error, peer, session))
+    if isinstance(error, ssl.SSLCertVerificationError):
+        failure.refused = RefusedCertificate.THEIRS
+    elif "our certificate" in str(failure):
+        failure.refused = RefusedCertificate.OURS
+    return failure
 
 
 def describe_failure(error: OSError, peer: str, session: Any) -> str:
@@ -206,21 +217,25 @@ def broken_off(peer: str) -> str:
 
 def _describe_certificate(error: ssl.SSLCertVerificationError, peer: str, session: Any) -> str:
     # Public as get_unverified_chain from Python 3.13 on; there is no other way to a refused certificate.
+    # The accepting side has none, as OpenSSL keeps no certificate of a client that it refuses.
     chain = session._sslobj.get_unverified_chain() or ()
     shown = chain[0].get_info() if chain else {}
     match error.verify_code:
         case code if code in _ISSUER_UNKNOWN:
-            issuer = dict(_flat(shown.get("issuer", ()))).get("commonName", "an unknown authority")
-            what = f"was issued by {issuer!r}, which is none of the authorities that are believed here"
+            issuer = dict(_flat(shown.get("issuer", ()))).get("commonName")
+            by = "" if issuer is None else f"{issuer!r}, which is "
+            what = f"was issued by {by}none of the authorities that are believed here"
         case code if code in _OTHER_NAME:
             names = ", ".join(name for _, name in shown.get("subjectAltName", ()))
             what = f"is for {names or 'no host'}, not for {session.server_hostname}"
         case code if code == _HAS_EXPIRED:
-            what = f"has expired on {shown.get('notAfter')}"
+            what = f"has expired on {shown['notAfter']}" if shown else "has expired"
         case code if code == _NOT_YET_VALID:
-            what = f"is not valid before {shown.get('notBefore')}"
+            what = f"is not valid before {shown['notBefore']}" if shown else "is not valid yet"
         case _:
             what = f"is not accepted: {error.verify_message}"
+    if error.verify_code not in _OTHER_NAME and (subject := dict(_flat(shown.get("subject", ())))):
+        what += f"; it is of {subject.get('commonName')!r}"
     return f"the certificate of {peer} {what}"
 
 

@@ -75,7 +75,7 @@ def test_lines_are_chosen_by_time_level_and_member_and_stay_as_they_were_in_json
     [
         ({"event": "ends", "in_order": True}, "ends in order"),
         ({"event": "ends", "in_order": False}, "ends"),
-        ({"event": "refused", "why": "x", "more": 46}, "refused why=x (46 more)"),
+        ({"event": "refused", "why": "x 1", "more": 46, "kind": "x #"}, "refused why=x 1 (46 more)"),
     ],
 )
 def test_fields_that_are_words_are_read_as_words(run, here, fields, told):

@@ -278,12 +278,12 @@ def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeyp
     member = look(standing_text({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
     assert (member["diskFree"], member["version"], member["lag"]) == (7, "0.2.0", 0)
     assert "snapshotPosition" not in member
-    links = [{"peer": 1, "isUp": True, "queuedBytes": 9}]
+    links = [{"peer": 1, "isUp": True, "queuedBytes": 9, "refusedCertificate": ""}]
     assert look(standing_text({"links": links}))["links"] == links
     for junk in ("", "{", "[1]", '{"memberId": 5, "diskFree": "much", "links": [5]}', "[" * 50_000):
         member = look(junk)
         assert member["memberId"] == 0 and "diskFree" not in member and "links" not in member
-    for junk in ({"peer": 1}, {"peer": "<b>", "isUp": True, "queuedBytes": 9}):
+    for junk in ({"peer": 1}, {"peer": "<b>", "isUp": True, "queuedBytes": 9, "refusedCertificate": ""}):
         assert "links" not in look(standing_text({"links": [junk]}))
 
 

@@ -168,6 +168,24 @@ def test_an_election_names_the_links_that_are_missing():
     assert "certificate" in found.messages[0].fix
 
 
+def test_a_member_whose_certificate_others_refuse_is_named_once_by_what_both_sides_say():
+    def links(**refused):
+        return [
+            {"peer": int(peer[1:]), "isUp": not whose, "queuedBytes": 0, "refusedCertificate": whose}
+            for peer, whose in refused.items()
+        ]
+
+    members = [
+        member(0, "LEADER", links=links(m1="theirs", m2="")),
+        member(1, electionState="CANVASS", links=links(m0="ours", m2="ours")),
+        member(2, links=links(m0="", m1="")),
+    ]
+    found = [m for m in judge_members(members, 3, NOW).messages if m.name == "certificate-refused"]
+    assert [(m.member, m.text) for m in found] == [
+        (1, "member 1 has no link to members 0, 2: its certificate is refused there")
+    ]
+
+
 def test_of_two_members_that_say_they_lead_the_one_of_the_newer_term_does():
     found = judge_members([member(0, "LEADER", leadershipTermId=3), member(1, "LEADER"), member(2)], 3, NOW)
     assert found.leader is not None and found.leader["memberId"] == 1

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cluster.errors import RemoteProtocolError, TlsFailed
 from cluster.node import config_text, control, machine
 from cluster.node.machine import DAY_MS, Machine
 from cluster.transport.endpoint import Medium
@@ -20,6 +21,10 @@ class Warnings(list[str]):
         self.append(event)
 
     info = on_certificates_read = None
+
+    def often(self, event: str, why: str, now_ns: int, *, is_warning: bool) -> None:
+        if is_warning:
+            self.append(why)
 
 
 @pytest.fixture
@@ -58,6 +63,12 @@ def test_administrators_hear_of_the_members_by_the_medium_that_they_came_by(monk
     endpoints = next(each for each in made._control_port() if isinstance(each, dict))
     assert endpoints[Medium.GRPC].startswith("0=a:9000,")
     assert endpoints[Medium.TCP].startswith("0=tcp:a:9001,")
+
+
+def test_of_peers_that_are_cut_off_those_are_a_warning_that_failed_at_a_certificate(made, warned):
+    made._on_peer_error(RemoteProtocolError("no frame"))
+    made._on_peer_error(TlsFailed("has expired"))
+    assert (warned, made.cut_off_count) == (["has expired"], 2)
 
 
 def test_in_the_last_14_days_of_a_certificate_each_day_has_one_warning(monkeypatch, made, warned):

@@ -28,6 +28,18 @@ def test_what_repeats_is_written_once_and_then_counted_by_the_interval(tmp_path)
     assert rest["why"].startswith("client 29999 was cut off")
 
 
+def test_what_keeps_out_who_may_be_wanted_is_a_warning_each_time(tmp_path):
+    log = NodeLog(tmp_path / "node.log", "warning")
+    for number in range(3):
+        log.often("a peer was cut off", f"member {number}: its certificate has expired", 0, is_warning=True)
+    log.often("a peer was cut off", "no frame", 0)
+    for beat in range(2):
+        log.report_repeated((1 + beat) * REPEATED_INTERVAL_NS)
+    assert [(line["level"], line.get("more")) for line in lines(tmp_path / "node.log")] == [
+        ("warning", None), ("warning", 2)
+    ]  # fmt: skip
+
+
 def test_a_kind_that_came_no_more_is_new_when_it_comes_again(tmp_path):
     path = tmp_path / "node.log"
     log = NodeLog(path, "info")

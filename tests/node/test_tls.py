@@ -14,7 +14,7 @@ from cluster.errors import ClusterError
 from cluster.node.authority import CertificateRequest
 from cluster.node.config_text import write
 from cluster.transport.certificates import read_certificate
-from tests.node.processes import ask, await_that, keys_of
+from tests.node.processes import ask, await_that, free_base_port, keys_of, run
 from tests.transport.authorities import Certificates
 
 
@@ -150,3 +150,31 @@ def test_the_principal_of_a_session_is_the_name_in_its_certificate_over_each_med
     with LogReader.open(dir=str(node.config.path)) as reader:
         opened = [entry for entry in reader.entries() if entry["entryType"] == "SESSION_OPEN"]
     assert [bytes(entry["encodedPrincipal"]) for entry in opened] == [b"alice", b"alice"]
+
+
+@pytest.mark.slow
+def test_of_a_member_without_links_it_is_said_that_the_others_refuse_its_certificate(
+    tmp_path, certificates, opened
+):
+    """Its authority is not one that the other believes."""
+    (tmp_path / "others").mkdir()
+    files = [certificates.member(0), Certificates(tmp_path / "others").member(1)]
+    authorities = [Path(each.ca).read_text() for each in files]
+    (tmp_path / "both.pem").write_text("".join(authorities))
+    trusted = [files[0].ca, str(tmp_path / "both.pem")]
+    port = free_base_port(ports=20)
+    members = [f"{i},127.0.0.1:{port + 10 * i}" + f",127.0.0.1:{port + 10 * i + 2}" * 4 for i in (0, 1)]
+    for i in (0, 1):
+        where = {"members": members, "member_id": i, "dir": str(tmp_path / f"cluster/member-{i}")}
+        opened.enter_context(ClusterNode.launch(**where, **tls_keys(files[i]) | {"tls_ca": trusted[i]}))
+
+    def finding():
+        said = json.loads(run("status", "--dir", str(tmp_path / "cluster"), "--json").stdout)["messages"]
+        return next((each for each in said if each["name"] == "certificate-refused"), None)
+
+    assert await_that(finding, "the message")["text"] == (
+        "member 1 has no link to member 0: its certificate is refused there"
+    )
+    warned = run("events", "--dir", str(tmp_path / "cluster"), "--level", "warning").stdout
+    assert "WARNING: a peer was cut off why=member 1 at tcp:127.0.0.1" in warned
+    assert "it is of 'member-1.cluster-0'" in warned

@@ -9,7 +9,7 @@ from cluster.counters import CountersFile
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.counter_types import CounterTypeId, bits_of, counter_key, part_label
 from cluster.reader.served_member import ServedMember
-from cluster.reader.standing import said_of_itself
+from cluster.reader.standing import LINK_COUNTERS, said_of_itself
 from cluster.transport.clock import epoch_ms
 from tests.archive.logs import a_log
 from tests.archive.members import live_counters, write_member
@@ -44,7 +44,7 @@ def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(t
     write_member(tmp_path, a_log(50), is_clean=False)
     with live_counters(tmp_path) as counters:
         counters.allocate_cluster_counter(CounterTypeId.CLOCK_OFFSET, 0, -7_000_000)
-        for type_id, value in ((CounterTypeId.LINK_IS_UP, 1), (CounterTypeId.LINK_QUEUED_BYTES, 300)):
+        for type_id, value in zip(LINK_COUNTERS, (1, 300, 2), strict=True):
             counters.allocate(type_id, counter_key(0), part_label(type_id, 0, "peer=2"), value)
         served = ServedMember(
             cluster_dir=str(tmp_path / "cluster"),
@@ -56,6 +56,6 @@ def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(t
         said = said_of_itself(served.status(0).standing)
         served.close()
     assert (said["clockOffsetMs"], said["errors"]) == (-7, 0)
-    assert said["links"] == [{"peer": 2, "isUp": True, "queuedBytes": 300}]
+    assert said["links"] == [{"peer": 2, "isUp": True, "queuedBytes": 300, "refusedCertificate": "ours"}]
     assert said["diskTotal"] > said["diskFree"] > 0
     assert said["logBytes"] == said["replayBytes"] <= a_log(50).position

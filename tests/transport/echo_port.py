@@ -24,6 +24,7 @@ class Server:
     def __init__(self, endpoints, **options):
         self.poller = Poller()
         self.errors = []
+        self.kinds = []  # of these
         self.port = ClientPort(
             endpoints,
             poller=self.poller,
@@ -31,7 +32,7 @@ class Server:
             cluster_id=0,
             incarnation=1,
             message_length_max=MESSAGE_LENGTH_MAX,
-            on_error=lambda error: self.errors.append(str(error)),
+            on_error=self._on_error,
             **options,
         )
         self.trust = None  # of a client, with TLS
@@ -40,6 +41,10 @@ class Server:
         self.frames = defaultdict(bytes)
         self.bytes_per_call = None
         self.is_echo = True
+
+    def _on_error(self, error):
+        self.errors.append(str(error))
+        self.kinds.append(type(error))
 
     def on_connect(self, connection_id):
         self.told.append(("connect", connection_id))

@@ -5,6 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 
+from cluster.errors import TlsFailed
 from cluster.protocol import link
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.endpoint import Endpoint
@@ -42,7 +43,8 @@ class LinkedMember:
     ):
         self.member_id = member_id
         self.poller = Poller()
-        self.errors = []
+        self.errors: list[str] = []
+        self.of_tls: list[str] = []
         self.links = MemberLinks(
             member_id,
             endpoints[member_id],
@@ -51,13 +53,18 @@ class LinkedMember:
             cluster_id=cluster_id,
             poller=self.poller,
             clock_ns=clock_ns,
-            on_error=lambda error: self.errors.append(str(error)),
+            on_error=self._on_error,
             bounds=bounds,
             local=self.local,
             tls=tls,
         )
         self.told = []
         self.frames = defaultdict(bytes)
+
+    def _on_error(self, error):
+        self.errors.append(str(error))
+        if isinstance(error, TlsFailed):
+            self.of_tls.append(str(error))
 
     def on_link_up(self, member_id, incarnation):
         self.told.append(("up", member_id, SECRET_OF[incarnation]))

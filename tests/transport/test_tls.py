@@ -17,6 +17,8 @@ from cluster.transport.member_tls import MemberTls
 from cluster.transport.tls import TlsFiles
 from tests.client.leader import Leader
 from tests.transport.authorities import Certificates
+from tests.transport.echo_port import servers
+from tests.transport.tls_peer import TlsPeer
 
 DEADLINE_S = 20
 
@@ -232,3 +234,15 @@ def test_a_reader_is_told_what_a_client_is(certificates, others, lead, medium):
         with pytest.raises(TlsFailed, match=text):
             client.status()
         client.close()
+
+
+def test_who_fails_at_its_certificate_is_named_by_address_and_as_a_failure_of_tls(certificates):
+    with servers() as make:
+        server = make(Endpoint(Medium.TCP, "127.0.0.1", 0), tls=certificates.tls_of(2, asks_clients=True))
+        files = certificates.expired(CertificateRequest.of_client("late"))
+        sock = socket.create_connection(("127.0.0.1", server.port.endpoints[0].port))
+        with TlsPeer(sock, files, server.turn, "127.0.0.1"):
+            server.turn_until(lambda: server.errors)
+        [error] = server.errors
+        assert str(error) == "client 1 at 127.0.0.1 was cut off: the certificate of the client has expired"
+        assert server.kinds == [TlsFailed]

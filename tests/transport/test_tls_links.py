@@ -3,10 +3,12 @@
 import contextlib
 import shutil
 import socket
+from pathlib import Path
 
 import pytest
 
 from cluster.protocol import link
+from cluster.protocol.enums import RefusedCertificate
 from cluster.protocol.frame import frame
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.certificates import member_name
@@ -100,7 +102,7 @@ def test_who_shows_another_certificate_is_no_member_whatever_it_says(
     assert a.errors == [
         f"a peer that calls itself member 1: its certificate is of {shown!r}, expected member-1.cluster-0"
     ]
-    assert a.told == []
+    assert a.told == [] and a.of_tls == a.errors
 
 
 def test_who_shows_no_certificate_or_one_of_another_authority_gets_nowhere(
@@ -109,7 +111,7 @@ def test_who_shows_no_certificate_or_one_of_another_authority_gets_nowhere(
     a = members(0, certificates.tls_of(0))
     stranger = others.member(1)
     for files, told in (
-        (certificates.trust, "the peer showed no certificate"),
+        (certificates.trust, "the peer at 127.0.0.1 showed no certificate"),
         (TlsFiles(certificates.trust.ca, stranger.certificate, stranger.key), "was issued by"),
     ):
         a.errors.clear()
@@ -123,9 +125,38 @@ def test_who_shows_no_certificate_or_one_of_another_authority_gets_nowhere(
     assert a.told == []
 
 
+def test_both_sides_say_whose_certificate_keeps_them_apart_until_they_have_a_link(
+    certificates, others, members
+):
+    theirs, ours, none = RefusedCertificate.THEIRS, RefusedCertificate.OURS, RefusedCertificate.NONE
+    a = members(0, certificates.tls_of(0))
+    assert a.links.refused_certificate(1) is none
+    trusting = MemberTls(both_authorities(certificates, others.member(1)), 1, 0, asks_clients=False)
+    b = members(1, trusting)
+    turn_until(lambda: a.links.refused_certificate(1) is theirs, a, b)
+    turn_until(lambda: b.links.refused_certificate(0) is ours, a, b)
+    assert a.of_tls[0].startswith(f"member 1 at {a.links._peers[1].endpoint}: the certificate of member 1 at")
+    assert "was issued by 'cluster certificate" in a.of_tls[0]
+    assert a.of_tls[0].endswith("; it is of 'member-1.cluster-0'")
+    who = "an unknown peer: the certificate of the peer at 127.0.0.1 was issued by none of the authorities"
+    turn_until(lambda: any(text.startswith(who) for text in a.of_tls), a, b)
+    b.stop()
+    turn_until(lambda: a.links.refused_certificate(1) is none, a)
+    again = members(1, certificates.tls_of(1), incarnation=2)
+    turn_until(lambda: linked(a, again), a, again)
+    assert again.links.refused_certificate(0) is none
+
+
+def both_authorities(certificates, files):
+    """The same certificate, of somebody who believes the authority of the others as well."""
+    trusted = certificates.folder / "both.pem"
+    trusted.write_text(Path(certificates.trust.ca).read_text() + Path(files.ca).read_text())
+    return TlsFiles(str(trusted), files.certificate, files.key)
+
+
 def test_a_hello_in_the_clear_is_answered_that_tls_is_spoken(certificates, members):
     a, plain = members(0, certificates.tls_of(0)), members(1, None)
-    turn_until(lambda: "an unknown peer: the peer does not speak TLS" in a.errors, a, plain)
+    turn_until(lambda: "an unknown peer: the peer at 127.0.0.1 does not speak TLS" in a.errors, a, plain)
     turn_until(lambda: any("this port speaks TLS" in error for error in plain.errors), a, plain)
     turn_until(lambda: any("expected a port that speaks TLS" in error for error in a.errors), a, plain)
     assert not a.links.is_up(1)
