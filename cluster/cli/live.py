@@ -32,7 +32,8 @@ Examples:
   cluster live --buttons
 
 The page is served on loopback, loads nothing from the network, and asks for the status twice a second. If
-the cluster has stopped, the page plays the roles, elections and terms in the members' logs. --out writes a
+the cluster has stopped, the page plays the roles, elections and terms in the members' logs, and how far the
+log had come by then. --out writes a
 story instead: a single file that can be mailed, with --seconds of a running cluster or the logs of a stopped
 one. --story serves such a file, or one of `cluster story --out`. With --buttons, anyone who has the printed
 address can kill, stop and start the members, and see their messages on the page.
@@ -88,7 +89,7 @@ def live(
     frames = None
     if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):
         try:
-            frames = frames_of_events(directory, first["status"])
+            frames = frames_of_events(directory, first["status"], open_log)
         except NotAClusterDirectory:  # a copy without its logs
             frames = [first]
     if out is None:

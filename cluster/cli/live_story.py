@@ -1,7 +1,8 @@
 """What the page of ``cluster live`` is fed with: frames, each a status document with what happened since.
 
 a running cluster     a frame a look
-a stopped directory   a frame an event, as its logs tell of roles, elections and terms
+a stopped directory   a frame an event, as its logs tell of roles, elections and terms; how far the log went
+                      by then say the times of its entries
 a story               all frames within the page: one file, which needs nothing else
 """
 
@@ -13,7 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -22,7 +25,9 @@ from cluster.cli.events import Event, Lines, by_time, event_text, logs_in
 from cluster.cli.live_clients import ClientRates
 from cluster.cli.live_messages import moved_messages
 from cluster.cli.status_document import SECOND_LOOK_S
-from cluster.errors import ConfigurationError, StorageErrors
+from cluster.errors import ClusterError, ConfigurationError, StorageErrors
+from cluster.reader.log_reader import LogReader
+from cluster.reader.search import first_entry, first_value
 
 # "status"; and since the frame before: "events", lines for people, "messages", "clients" that have sent.
 Frame = dict[str, Any]
@@ -35,6 +40,7 @@ _STORY = re.compile(r"^const STORY = [\[{]", re.MULTILINE)  # of any release
 _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
 _TERM = re.compile(r"\bterm (\d+)")
+_OWN_LOG = re.compile(r"; has a log to (\d+)")  # of who follows; before "which has", another's
 
 
 @dataclass
@@ -73,22 +79,68 @@ def _frame(
     }
 
 
-def frames_of_events(directory: Path, last: dict[str, Any]) -> list[Frame]:
-    """What a directory's logs say, a frame an event, then ``last``. Raises NotAClusterDirectory."""
+def frames_of_events(
+    directory: Path, last: dict[str, Any], open_log: Callable[[], LogReader] | None = None
+) -> list[Frame]:
+    """What a directory's logs say, a frame an event, then ``last``. Raises NotAClusterDirectory.
+
+    How far members had the log by then is known from what ``open_log`` opens.
+    """
     members = {
         member["memberId"]: {"memberId": member["memberId"], "isAlive": False} for member in last["members"]
     }
+    ends = {member["memberId"]: member.get("appendPosition") for member in last["members"]}
     frames: list[Frame] = []
     happened: deque[Event] = deque(maxlen=MESSAGES_MAX)
-    for event in by_time(logs_in(directory)):
-        if event.member not in members:
-            continue
-        happened.append(event)
-        if event.level != "debug":
+    with ExitStack() as opened:
+        log = None
+        if open_log is not None:
+            with suppress(ClusterError):  # which the last frame says
+                log = _LogInTime(opened.enter_context(open_log()))
+        for event in by_time(logs_in(directory)):
+            if event.member not in members:
+                continue
+            happened.append(event)
+            if event.level == "debug":
+                continue
             members[event.member] = _after(members[event.member], event)
-            frames.append(_frame(_document(last, list(members.values()), event), happened))
+            position = None if log is None else log.position_at(event.time)
+            if position is not None:
+                members = {id_: _up_to(member, position, ends[id_]) for id_, member in members.items()}
+            frames.append(_frame(_document(last, list(members.values()), event, position), happened))
             happened.clear()
     return [*frames, _frame(last, happened)]
+
+
+class _LogInTime:
+    """How far a log went at a time, by the times of its entries; to be asked for times that do not fall."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._position, self._end = reader.start_position, reader.end_position()
+        self._next_us: float = -1.0  # the time of the entry at the position
+
+    def position_at(self, time: datetime) -> int | None:
+        """None where the log cannot be read."""
+        time_us = int(time.timestamp() * 1_000_000)
+        try:
+            while self._next_us < time_us:
+                reader, end = self._reader, self._end
+                found = first_entry(reader, "timestamp", time_us, self._position, end)
+                self._position = end if found is None else found
+                next_us = first_value(reader, "timestamp", self._position, end)
+                self._next_us = float("inf") if next_us is None else next_us
+        except ClusterError:
+            return None
+        return self._position
+
+
+def _up_to(member: dict[str, Any], position: int, end: int | None) -> dict[str, Any]:
+    """The member when the log went as far; one in an election, or that does not run, gets no further."""
+    if not member["isAlive"] or member.get("electionState") != "CLOSED" or end is None:
+        return member
+    position = min(position, end)
+    return {**member, "appendPosition": position, "commitPosition": position}
 
 
 def _after(member: dict[str, Any], event: Event) -> dict[str, Any]:
@@ -101,12 +153,16 @@ def _after(member: dict[str, Any], event: Event) -> dict[str, Any]:
     for key, pattern in (("role", _ROLE), ("electionState", _ELECTION)):
         if match := pattern.match(text):
             member = {**member, key: match[1]}
+    if match := _OWN_LOG.search(text):
+        member = {**member, "appendPosition": int(match[1]), "commitPosition": int(match[1])}
     if match := _TERM.search(text):
         member = {**member, "leadershipTermId": int(match[1])}
     return member
 
 
-def _document(last: dict[str, Any], members: list[dict[str, Any]], event: Event) -> dict[str, Any]:
+def _document(
+    last: dict[str, Any], members: list[dict[str, Any]], event: Event, position: int | None
+) -> dict[str, Any]:
     leaders = [member for member in members if member["isAlive"] and member.get("role") == "LEADER"]
     leader = max(leaders, key=lambda member: member.get("leadershipTermId", -1), default=None)
     return {
@@ -118,6 +174,7 @@ def _document(last: dict[str, Any], members: list[dict[str, Any]], event: Event)
             **last["cluster"],
             "leader": None if leader is None else leader["memberId"],
             "leadershipTermId": max((m.get("leadershipTermId", -1) for m in members), default=-1),
+            "commitPosition": last["cluster"]["commitPosition"] if position is None else position,
         },
         "members": members,
     }

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
@@ -96,6 +97,52 @@ def test_the_logs_of_a_stopped_cluster_become_a_frame_an_event(tmp_path):
         [{"from": "member 1", "to": "member 0", "text": "CanvassPosition", "count": 1}]
     ]
     assert frames[4]["events"] == ["2026-01-31T11:59:05.000Z    0  role FOLLOWER -> LEADER"]
+
+
+def test_frames_of_a_stopped_cluster_say_how_far_its_members_had_the_log_by_then(tmp_path):
+    made = a_log(0)
+    begins = []
+    for second in (4, 6, 8):
+        made.time = 1000 * int(datetime(2026, 1, 31, 11, 59, second, tzinfo=UTC).timestamp())
+        begins.append(made.position)
+        made.message(b"x" * 100)
+    write_member(tmp_path / "member-0", made)
+    log(
+        tmp_path / "member-0", 0,
+        (1, "starts"), (2, "election CANVASS -> CLOSED: leads"), (5, "x"), (7, "x"), (9, "x"), (10, "ends"),
+    )  # fmt: skip
+    follows = (
+        "election FOLLOWER_BALLOT -> FOLLOWER_REPLAY: follows member 0, leader of term 0; has a log to 32"
+    )
+    log(tmp_path / "member-1", 1, (3, "starts"), (5, follows), (7, "election FOLLOWER_READY -> CLOSED: x"))
+    ends = {0: made.position, 1: begins[2] - 32}
+    members = [{"memberId": id_, "isAlive": False, "appendPosition": end} for id_, end in ends.items()]
+    last = STATUS | {"members": members}
+
+    frames = frames_of_events(tmp_path, last, lambda: LogReader.open(dir=str(tmp_path / "member-0")))
+    seen = [
+        (frame["status"]["cluster"]["commitPosition"], *(m.get("appendPosition") for m in members))
+        for frame in frames[:-1]
+        for members in [frame["status"]["members"]]
+    ]
+    assert seen == [
+        (begins[0], None, None),
+        (begins[0], begins[0], None),
+        (begins[0], begins[0], None),
+        (begins[1], begins[1], None),
+        (begins[1], begins[1], 32),
+        (begins[2], begins[2], 32),
+        (begins[2], begins[2], begins[2] - 32),
+        (made.position, made.position, begins[2] - 32),
+        (made.position, made.position, begins[2] - 32),
+    ]
+    assert all(
+        m.get("appendPosition") == m.get("commitPosition")
+        for f in frames[:-1]
+        for m in f["status"]["members"]
+    )
+    without = frames_of_events(tmp_path, last, lambda: LogReader.open(dir=str(tmp_path / "member-1")))
+    assert len(without) == len(frames) and "appendPosition" not in without[1]["status"]["members"][0]
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_no_text_of_a_story_ends_its_script():
