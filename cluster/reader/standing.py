@@ -31,7 +31,7 @@ _COUNTS = (
     "logBytesPerDay", "clusterTimeMs", "clusterTimeOffsetMs",
 )  # fmt: skip
 _LISTS = ("syncTimes", "commitTimes", "servicePositions", "serviceStandstillsMs")
-_OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int, "refusedCertificate": str}
+OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int, "refusedCertificate": str}
 KEYS: dict[str, type] = {
     **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_LISTS, "links"), list),
     "snapshotTime": str, "version": str,
@@ -164,8 +164,8 @@ def _is_well_formed(key: str, value: Any) -> bool:
     if key == "links":
         return all(
             isinstance(link, dict)
-            and link.keys() == _OF_LINK.keys()
-            and all(type(link[name]) is kind for name, kind in _OF_LINK.items())
+            and link.keys() == OF_LINK.keys()
+            and all(type(link[name]) is kind for name, kind in OF_LINK.items())
             for link in value
         )
     return key not in _LISTS or all(isinstance(count, int) for count in value)

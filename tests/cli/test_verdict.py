@@ -10,6 +10,7 @@ import pytest
 from cluster.cli import status_document, verdict
 from cluster.cli.verdict import Judgement, judge_members
 from cluster.errors import AuthenticationRejected
+from cluster.reader import standing
 from tests.tree import ROOT
 
 NOW = datetime(2026, 11, 27, tzinfo=UTC)
@@ -254,10 +255,16 @@ def test_every_message_and_every_key_is_in_the_page():
     names = set(re.findall(r'Finding\(\s*"([a-z-]+)"', source))
     assert len(names) > 10
     assert names == set(re.findall(r"^\| `([a-z-]+)` \| (?:error|warning|info)", PAGE, re.MULTILINE))
-    keys = set(re.findall(r'"([a-zA-Z]+)":', (ROOT / "cluster/cli/status_document.py").read_text()))
-    assert keys - {"error"} <= set(re.findall(r"`([a-zA-Z]+)`", PAGE)), keys
+    keys = {key for name in ("status_document", "top") for key in keys_in(f"cluster/cli/{name}.py")}
+    keys |= set(standing.KEYS) | set(standing.OF_LINK)
+    not_in_it = {"counters", "typeId", "label", "value"}  # with --counters, of cluster top alone
+    assert keys - not_in_it - {"error"} - set(re.findall(r"`([a-zA-Z]+)`", PAGE)) == set()
     assert all(f"`{word}`" in PAGE for word in (verdict.HEALTHY, verdict.DEGRADED, verdict.AT_RISK))
     assert f'"v": {status_document.STATUS_VERSION}' in PAGE
+
+
+def keys_in(source):
+    return re.findall(r'"([a-zA-Z]+)":', (ROOT / source).read_text())
 
 
 @pytest.mark.parametrize(
