@@ -33,10 +33,11 @@ taken, in virtual time. In the end every member must have the same state, and cl
 single instance that processes the whole log. Each seed runs in two processes with different string hashes.
 
 --messages names a file with one message per line, or a function that takes a random.Random and returns bytes.
-Without it the messages are short texts, which a service may refuse; the output says how many callbacks raised
-an exception. If a service fails, the output names the log entry at which its state first differs. Where it
-can, it also says what the service depends on: a clock or chance, its member, a buffer that it kept, a
-snapshot that lacks some state, or how messages are batched.
+Without it the messages are short texts, which a service may refuse; the output says how many callbacks
+raised an exception. If a service fails, the output names the log entry at which its state first differs;
+the page of --story marks how that entry came into the services. Where it can, it also says what the service
+depends on: a clock or chance, its member, a buffer that it kept, a snapshot that lacks some state, or how
+messages are batched.
 """
 
 

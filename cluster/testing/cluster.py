@@ -19,7 +19,7 @@ from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import SnapshotRecords
 from cluster.service.service_context import ServiceContext
 from cluster.testing.client import SimulatedCaller, SimulatedClient
-from cluster.testing.diagnosis import MakeService, why_apart
+from cluster.testing.diagnosis import Cause, MakeService, why_apart
 from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
 from cluster.testing.network import Network
@@ -117,6 +117,7 @@ class SimulatedCluster:
         assert services, "expected at least one service"
         self.make_services = services
         self.service_errors: list[tuple[int, ServiceError]] = []  # (member id, what a callback raised)
+        self.causes: list[Cause] = []  # of members that have come apart
         self.world = VirtualWorld(seed, keeps_story=watched)
         self._network = Network(self.world, self.world.random("network"))
         self._network.wire = Wire() if watched else None
@@ -368,11 +369,12 @@ class SimulatedCluster:
 
     def explained(self, error: MembersApart) -> MembersApart:
         """The error, with what its service does wrong, as far as that is found (``diagnosis.py``)."""
-        why = (
+        found = (
             why_apart(make, *self._committed_log(), self._replay_context(service_id))
             for service_id, make in enumerate(self.make_services)
         )
-        return MembersApart(". ".join([str(error), *filter(None, why)]))
+        self.causes = [cause for cause in found if cause is not None]
+        return MembersApart(". ".join([str(error), *(cause.text for cause in self.causes)]))
 
     def _check_states(self) -> None:
         for service_id in range(len(self.make_services)):

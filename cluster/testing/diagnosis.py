@@ -25,6 +25,7 @@ from cluster.service.channel import RecoveryState
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import Saved, Sent, ServiceReplay
 from cluster.service.service_context import ServiceContext
+from cluster.testing.backwards import LogEntry
 
 MakeService = Callable[[], ClusteredService]
 
@@ -72,6 +73,11 @@ class _Log:
         context = replace(self.context, member_id=member_id, log_fragment_limit=batch)
         return ServiceReplay(self.make(), source or self.source, context, recovery=recovery, image=image)
 
+    def shown(self, entry: _Entry) -> LogEntry:
+        before = (each.content for each in self.entries if each.end < entry.end)
+        text = _name_of(entry.content)
+        return LogEntry(text, sum(_name_of(content) == text for content in before))
+
     def told(self, replay: ServiceReplay) -> Iterator[tuple[_Entry, _Reported]]:
         """By entry, from where the replay begins."""
         for entry in self.entries:
@@ -90,8 +96,15 @@ class _Log:
         return self.replay()
 
 
-def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceContext) -> str:
-    """The first mistake that explains it, with the first entry that shows it; "" where none does."""
+class Cause(NamedTuple):
+    """A mistake, for people, and the first entry that shows it."""
+
+    text: str
+    entry: LogEntry
+
+
+def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceContext) -> Cause | None:
+    """The first mistake that explains it, with the first entry that shows it; None where none does."""
     log = _Log(make, source, list(_entries(source, end)), context)
     expected = {entry.end: told for entry, told in log.told(log.replay())}
     for mistake, replay in (
@@ -102,7 +115,8 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
     ):
         for entry, found in log.told(replay):
             if found != expected[entry.end]:
-                return f"{mistake}. {_difference_at(entry, expected[entry.end], found)}"
+                text = f"{mistake}. {_difference_at(entry, expected[entry.end], found)}"
+                return Cause(text, log.shown(entry))
 
     def in_batches(entry: _Entry) -> _Reported:
         replay = log.replay(batch=context.log_fragment_limit)
@@ -112,9 +126,10 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
     # States that have come apart stay so: the first entry after which they are apart is searched for.
     first = bisect_left(log.entries, True, key=lambda entry: in_batches(entry) != expected[entry.end])
     if first == len(log.entries):
-        return ""
+        return None
     entry = log.entries[first]
-    return f"{BATCHES}. {_difference_at(entry, expected[entry.end], in_batches(entry))}"
+    text = f"{BATCHES}. {_difference_at(entry, expected[entry.end], in_batches(entry))}"
+    return Cause(text, log.shown(entry))
 
 
 class _Copies:
@@ -163,10 +178,13 @@ def _shown(sent: Sent) -> str:
     return " ".join([sent.kind.value, *told, *payload])
 
 
+def _name_of(content: bytes) -> str:
+    """As stories show it, but for the log that it is of."""
+    return readable_message(content, streams.LOG, payload_text).removeprefix("Log: ")
+
+
 def _difference_at(entry: _Entry, expected: _Reported, found: _Reported) -> str:
-    name = (
-        readable_message(entry.content, streams.LOG, payload_text).removeprefix("Log: ") or "a long message"
-    )
+    name = _name_of(entry.content) or "a long message"
     where = f"First after the entry that ends at {entry.end}, {name}"
     for what, one, other in (("sent", expected.sent, found.sent), ("record", expected.state, found.state)):
         for number, pair in enumerate(zip_longest(one, other, fillvalue="nothing")):

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from cluster.errors import ClusterError
+from cluster.testing.backwards import led_to
 from cluster.testing.client import SimulatedClient
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.diagnosis import MakeService
@@ -138,9 +139,14 @@ def play(
 
 
 def _document(cluster: SimulatedCluster, seed: int, failure: str) -> dict[str, Any]:
-    """The story, with how it ended as the last sentence."""
-    said = cluster.happenings[-LINES_MAX:]
-    lines = [StoryLine(happening, "", cluster.heard_ns(happening)) for happening in said]
+    """The story, with what led to its end, if that is known, and how it ended as the last sentence."""
+    said = cluster.happenings
+    sentences = {place: text for cause in cluster.causes for place, text in led_to(cause.entry, said).items()}
+    first = max(0, len(said) - LINES_MAX)
+    lines = [
+        StoryLine(happening, sentences.get(i, ""), cluster.heard_ns(happening))
+        for i, happening in enumerate(said[first:], first)
+    ]
     lines[-1] = replace(
         lines[-1], sentence=failure or "All members have the same state, and all clients its answers."
     )

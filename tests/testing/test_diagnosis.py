@@ -5,7 +5,9 @@ import pytest
 from cluster.errors import MembersApart
 from cluster.service.service_context import ServiceContext
 from cluster.testing import SimulatedCluster
+from cluster.testing.backwards import LogEntry, led_to
 from cluster.testing.diagnosis import BATCHES, BUFFER, CHANCE, MEMBER, SNAPSHOT, why_apart
+from cluster.testing.wire import Happening
 from tests.testing import services
 
 
@@ -24,7 +26,8 @@ def log():
 
 
 def why(service, log):
-    return why_apart(service, *log, ServiceContext(client_id=1))
+    found = why_apart(service, *log, ServiceContext(client_id=1))
+    return "" if found is None else found.text
 
 
 @pytest.mark.parametrize(
@@ -48,9 +51,32 @@ def test_of_a_sound_service_nothing_is_said(log):
     assert why(services.Counter, log) == ""
 
 
-def test_who_finds_members_apart_says_why():
-    cluster = SimulatedCluster(services.GoesByItsMember)
-    cluster.connect("alice").offer(b"hello")
+def test_who_finds_members_apart_says_why_and_what_led_there():
+    cluster = SimulatedCluster(services.GoesByItsMember, watched=True)
+    alice = cluster.connect("alice")
+    alice.offer(b"hello")
     cluster.settle()
     with pytest.raises(MembersApart, match=MEMBER[:40]):
         cluster.check()
+    [cause] = cluster.causes
+    told = cluster.happenings
+    led = [(told[i].sender, told[i].receiver, told[i].name) for i in sorted(led_to(cause.entry, told))]
+    leader = led[0][1]
+    followers = sorted({f"member {i}" for i in range(3)} - {leader})
+    assert led[0] == ("alice", leader, "SessionMessageHeader")
+    assert sorted(led[1:3]) == [(leader, follower, "SessionMessageHeader") for follower in followers]
+    assert sorted(led[3:]) == [(f"service 0 of member {i}", "", "onSessionMessage") for i in range(3)]
+
+
+def test_of_entries_that_look_the_same_the_one_that_led_there_is_found():
+    def said(*steps):
+        return [Happening(number, *step) for number, step in enumerate(steps)]
+
+    text = "SessionMessageHeader clusterSessionId=1 'it\\'s'"
+    call = ("service 0 of member 1", "", "onSessionMessage 'it\\'s'")
+    log = ("member 0", "member 1", f"Log: {text}")
+    told = said(("alice", "member 0", text), log, call, ("alice", "member 0", text), log, call)
+    assert list(led_to(LogEntry(text, 1), told)) == [3, 4, 5]
+    assert list(led_to(LogEntry(text, 0), told)) == [0, 1, 2]
+    timer = said(("member 0", "member 1", "Log: TimerEvent correlationId=1"), (call[0], "", "onTimerEvent 1"))
+    assert list(led_to(LogEntry("TimerEvent correlationId=1", 0), timer)) == [0, 1]
