@@ -244,7 +244,8 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
     messages = []
     member_id = member["memberId"]
     if waits_for := member.get("waitsFor"):
-        text = f"{who} has lost its promises and waits for members {', '.join(map(str, waits_for))}"
+        others = f"member{'s' * (len(waits_for) > 1)} {', '.join(map(str, waits_for))}"
+        text = f"{who} waits for {others}: it is new, or has lost its promises"
         messages.append(Finding("waits", WARNING, member_id, text, "Start those members."))
     elif not _takes_part(member):
         text = f"{who} is in an election: {member.get('electionState')}"

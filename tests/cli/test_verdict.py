@@ -66,6 +66,11 @@ def test_a_member_that_runs_and_cannot_replace_the_leader_is_not_counted(what, n
     assert judged(a_cluster(3, **what)) == ("at-risk", 0, [name])
 
 
+def test_of_a_member_that_waits_it_is_not_said_that_it_has_lost_what_a_new_one_never_had():
+    [message] = judge_members(a_cluster(3, waitsFor=[0], electionState="CANVASS"), 3, NOW).messages
+    assert message.text == "member 2 waits for member 0: it is new, or has lost its promises"
+
+
 def test_a_member_that_lacks_only_what_was_committed_since_a_moment_ago_is_level():
     members = [member(0, "LEADER", commitPosition=9_000), member(1), member(2, commitPosition=5_000)]
     assert judged(members, committed=1_000) == ("healthy", 1, [])
