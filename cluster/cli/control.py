@@ -16,7 +16,7 @@ from cluster.cli.connecting import connects
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import AsJson, example, print_result
-from cluster.errors import ClusterError, NotLeader, TimedOut
+from cluster.errors import ClusterError, NotLeader, RemoteProtocolError, TimedOut
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
 
@@ -241,7 +241,7 @@ def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlO
         endpoint = pending.pop(0)
         try:
             outcome = _request(endpoint, action)
-        except Unreachable as error:
+        except (Unreachable, RemoteProtocolError) as error:
             answers[endpoint] = str(error)
             continue
         if outcome.code is LinkErrorCode.OK:

@@ -72,8 +72,8 @@ class RemoteLog(LogOfOthers):
         """Find the members. Raises TimedOut when none answers within ``give_up_s``, naming each reason, and
         AuthenticationRejected when all refuse.
 
-        TlsFailed when TLS, or the lack of ``tls``, keeps all of them from it, and ConfigurationError for
-        files that will not do.
+        TlsFailed when TLS, or the lack of ``tls``, keeps all of them from it, RemoteProtocolError when
+        something else is spoken at every endpoint, and ConfigurationError for files that will not do.
         Without ``tls`` the environment is asked (CLUSTER_TLS_CA, CLUSTER_TLS_CERTIFICATE, CLUSTER_TLS_KEY).
         Without ``credentials`` the token is shown that the environment names (CLUSTER_TOKEN_FILE).
         Where all is not wanted by ``entry_filter``, padding may stand for the rest.
@@ -123,8 +123,9 @@ class RemoteLog(LogOfOthers):
                 found, failures = self._ask_all()  # those too that the first ones named
             if found:
                 return found[self._order[0]]
-            if all(isinstance(error, TlsFailed) for error in failures.values()):
-                raise TlsFailed(f"no member answers: {_describe(failures)}")
+            for kind in (TlsFailed, RemoteProtocolError):
+                if all(isinstance(error, kind) for error in failures.values()):
+                    raise kind(f"no member answers: {_describe(failures)}")
             if all(isinstance(error, AuthenticationRejected) for error in failures.values()):
                 raise AuthenticationRejected(_describe(failures))
             now_ns = self._now_ns()

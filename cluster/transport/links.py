@@ -477,6 +477,7 @@ class MemberLinks:
             if not isinstance(hello, link.Hello) or hello.kind not in KINDS:
                 raise RemoteProtocolError("the first frame is not a member's Hello")
         except RemoteProtocolError as error:
+            connection.offer(*self._hellos.reply(link.LinkErrorCode.REFUSED, str(error)))
             self._turn_away(connection, str(error))
             return True
         code, detail = self._hellos.judge(hello, connection)

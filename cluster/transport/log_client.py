@@ -40,7 +40,7 @@ from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.forks import check_grpc, keep_for_ever, leave_to_parent, refuse_grpc
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_service import CONTROL_METHOD, CREDENTIALS_KEY, READ_LOG_METHOD, STATUS_METHOD
-from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.message_frames import decode_first, each_frame, link_frame
 from cluster.transport.names import connect_within
 from cluster.transport.sockets import FRAME_LENGTH_MAX
 from cluster.transport.tls import TlsFiles, describe_failure
@@ -151,14 +151,16 @@ def _refusal(endpoint: Endpoint, error: link.LinkError) -> ClusterError:
     return (AuthenticationRejected if is_unauthorised else Unreachable)(f"{endpoint}: {error.text}")
 
 
-def _first_in(data: bytes) -> Message | None:
-    _, offset, length = next(each_frame(np.frombuffer(data, np.uint8), 0, len(data)))
-    return decode(data, offset, length)
+def _first_in(endpoint: Endpoint, data: bytes) -> Message | None:
+    try:
+        return decode_first(np.frombuffer(data, np.uint8), 0, len(data))[0]
+    except RemoteProtocolError as error:
+        raise RemoteProtocolError(f"{endpoint}: {error}") from None
 
 
 def _only(kind: type[Kind], endpoint: Endpoint, data: bytes) -> Kind:
     """The one message that a request is answered with."""
-    message = _first_in(data)
+    message = _first_in(endpoint, data)
     if isinstance(message, kind):
         return message
     if isinstance(message, link.LinkError):
@@ -274,7 +276,9 @@ class _GrpcLogClient(_ReadingClient):
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
             return Unreachable(f"{self._endpoint}: silent for {self._timeout_s:g} s")
         why, incompatibility = diagnose_call(self._endpoint, self._tls, error)
-        return TlsFailed(why) if incompatibility is TlsFailed else Unreachable(f"{self._endpoint}: {why}")
+        if incompatibility is TlsFailed:
+            return TlsFailed(why)
+        return (incompatibility or Unreachable)(f"{self._endpoint}: {why}")
 
     def close(self) -> None:
         if self._channel is not None:
@@ -423,7 +427,7 @@ class _Exchange:
             if tls is not None:
                 self._sock = wrap(self._sock, tls, endpoint)
             self.send(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.READER))
-            reply = _first_in(self.receive())
+            reply = _first_in(endpoint, self.receive())
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError(f"{endpoint}: the first frame is not a HelloReply")
             if reply.code is link.LinkErrorCode.TLS_REQUIRED:

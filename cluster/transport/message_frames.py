@@ -10,6 +10,7 @@ from cluster.log.runs import headers
 from cluster.protocol import Message, decode, streams
 from cluster.protocol.arrays import np
 from cluster.protocol.frame import HEADER_LENGTH, align, frame
+from cluster.transport.other_protocols import spoken_by
 
 
 class Received(Protocol):
@@ -40,10 +41,18 @@ def each_frame(buffer: np.ndarray, start: int, end: int) -> Iterator[tuple[int, 
 
 def decode_first_frame(connection: Received) -> Message | None:
     """Decode and release the first frame; None of an unknown message. Raises RemoteProtocolError."""
-    start = connection.start
-    stream_id, offset, length = next(each_frame(connection.buffer, start, connection.end))
-    if stream_id != streams.LINK:
-        raise RemoteProtocolError(f"the first frame is of stream {stream_id}, expected {streams.LINK}")
-    message = decode(connection.buffer, offset, length)
-    connection.release(start + align(HEADER_LENGTH + length))
+    message, end = decode_first(connection.buffer, connection.start, connection.end)
+    connection.release(end)
     return message
+
+
+def decode_first(buffer: np.ndarray, start: int, end: int) -> tuple[Message | None, int]:
+    """The message of the first of these whole frames (None: unknown), and the end of its frame.
+
+    Raises RemoteProtocolError, which says what the other side speaks where that can be known.
+    """
+    stream_id, offset, length = next(each_frame(buffer, start, end))
+    if stream_id != streams.LINK:
+        of_another = f"the first frame is of stream {stream_id}, expected {streams.LINK}"
+        raise RemoteProtocolError(spoken_by(bytes(buffer[start:offset])) or of_another)
+    return decode(buffer, offset, length), align(offset + length)

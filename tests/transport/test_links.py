@@ -5,10 +5,12 @@ import os
 import signal
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cluster.errors import PortInUse
+from cluster import ClusterClient
+from cluster.errors import PortInUse, RemoteProtocolError
 from cluster.protocol import decode, link
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
@@ -251,6 +253,17 @@ def test_while_a_member_does_not_answer_who_says_that_it_is_it_waits_a_second_or
     last.socket.close()
 
     assert a.told == [("up", 1, 1)]
+
+
+def test_a_client_that_dials_the_members_own_port_hears_so_at_once(members, endpoints):
+    a = members(0, endpoints)
+    where = endpoints[0]
+    with ThreadPoolExecutor() as pool:
+        for endpoint in (str(where), f"{where.host}:{where.port}"):
+            connect = pool.submit(ClusterClient.connect, endpoint, message_timeout_s=10 * DEADLINE_S)
+            turn_until(connect.done, a)
+            with pytest.raises(RemoteProtocolError, match="speaks as members do to each other"):
+                connect.result()
 
 
 def test_a_flood_of_strangers_does_not_keep_a_member_out(members, endpoints):

@@ -1,12 +1,13 @@
 """At a wrong port the error says what the other side speaks, and where nobody listens, why it failed."""
 
 import contextlib
+import re
 import socket
 import threading
 
 import pytest
 
-from cluster import ClusterClient
+from cluster import ClusterClient, LogReader
 from cluster.errors import ClusterError, RemoteProtocolError, TimedOut
 from cluster.protocol import link
 from cluster.transport import tls_socket
@@ -16,6 +17,7 @@ from cluster.transport.log_client import open_log_client
 from cluster.transport.message_frames import link_frame
 from cluster.transport.other_protocols import spoken_by
 from tests.transport.echo_port import DEADLINE_S
+from tests.transport.linked_members import sealed
 
 HELLO_REPLY = link_frame(
     link.HelloReply(0, 1, 0, link.LINK_PROTOCOL_VERSION, link.LinkErrorCode.OK, 1024, "")
@@ -23,6 +25,7 @@ HELLO_REPLY = link_frame(
 SETTINGS = bytes.fromhex("00001e0400000000000003000004400004004000000005004000000006000040")
 SIDE = "the other side speaks"
 TCP, GRPC, HTTP = f"{SIDE} tcp:", f"{SIDE} gRPC (HTTP/2)", f"{SIDE} HTTP/1"
+MEMBERS = f"{SIDE} as members do"
 
 
 @pytest.fixture
@@ -58,6 +61,7 @@ def port():
     ("answer", "end", "says"),
     [
         (HELLO_REPLY, b"", TCP),
+        (sealed(HELLO_REPLY), b"", MEMBERS),
         (b"HTTP/1.1 400 Bad Request\r\nServer: of files\r\n\r\n", b"\r\n\r\n", HTTP),
         (b"", b"", "closed the connection"),
     ],
@@ -78,7 +82,12 @@ def test_over_grpc_both_a_session_and_a_reader_say_what_else_is_spoken_there(por
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"), [(SETTINGS, GRPC), (b"HTTP/1.1 400 Bad Request\r\nServer: of files\r\n\r\n", HTTP)]
+    ("answer", "says"),
+    [
+        (SETTINGS, GRPC),
+        (b"HTTP/1.1 400 Bad Request\r\nServer: of files\r\n\r\n", HTTP),
+        (sealed(HELLO_REPLY), MEMBERS),
+    ],
 )
 def test_over_tcp_a_reader_says_what_else_is_spoken_there(port, answer, says):
     where = f"tcp:{port(answer)}"
@@ -102,10 +111,19 @@ def test_requests_of_other_protocols_are_known_too():
 
 
 @pytest.mark.parametrize(
-    ("medium", "answer", "says"), [("", HELLO_REPLY, TCP), ("tcp:", SETTINGS, GRPC)], ids=["grpc", "tcp"]
+    ("medium", "answer", "says"),
+    [
+        ("", HELLO_REPLY, TCP),
+        ("tcp:", SETTINGS, GRPC),
+        ("", sealed(HELLO_REPLY), MEMBERS),
+        ("tcp:", sealed(HELLO_REPLY), MEMBERS),
+    ],
+    ids=["grpc to tcp", "tcp to grpc", "grpc to members", "tcp to members"],
 )
-def test_a_client_tries_no_longer_where_something_else_is_spoken_at_all_endpoints(port, medium, answer, says):
+def test_nobody_tries_any_longer_where_something_else_is_spoken_at_all_endpoints(port, medium, answer, says):
     where = f"{medium}{port(answer)}"
+    with pytest.raises(RemoteProtocolError, match=f"no member answers: {where}: .*{re.escape(says)}"):
+        LogReader.open(endpoints=where)
     with pytest.raises(RemoteProtocolError, match=f"no session: {where}: ") as raised:
         ClusterClient.connect(where, message_timeout_s=60 * DEADLINE_S)
     assert says in str(raised.value)
