@@ -15,7 +15,7 @@ from cluster.transport.message_frames import decode_first_frame, each_frame, lin
 from cluster.transport.sockets import Buffer
 
 DIAL_INTERVAL_NS = 100_000_000
-SILENT_MEMBER = "connected, but not answered: a busy member, or another program"
+SILENT_MEMBER = "connected, but not answered: a member without a leader, a busy one, or another program"
 SILENT_DRIVER = "neither the media driver nor a member has answered yet"
 DIAL_TIMEOUT_NS = 3_000_000_000  # then the next address of its name is tried
 

@@ -42,7 +42,7 @@ from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.grpc_service import CONTROL_METHOD, CREDENTIALS_KEY, READ_LOG_METHOD, STATUS_METHOD
 from cluster.transport.message_frames import decode_first, each_frame, link_frame
 from cluster.transport.names import connect_within
-from cluster.transport.sockets import FRAME_LENGTH_MAX
+from cluster.transport.sockets import FRAME_LENGTH_MAX, reason_of
 from cluster.transport.tls import TlsFiles, describe_failure
 from cluster.transport.tls_socket import wrap
 
@@ -476,7 +476,7 @@ class _Exchange:
         if isinstance(error, ssl.SSLError):
             return TlsFailed(describe_failure(error, str(self._endpoint), self._sock))
         silent = f"silent for {self._timeout_s:g} s"
-        why = silent if isinstance(error, TimeoutError) else error.strerror or str(error)
+        why = silent if isinstance(error, TimeoutError) else reason_of(error)
         return Unreachable(f"{self._endpoint}: {why}")
 
     def close(self) -> None:

@@ -50,8 +50,15 @@ BUFFERS_PER_SEND_MAX = 512  # below the kernel's IOV_MAX of 1,024
 _DISCARDED = memoryview(bytearray(64 * 1024))  # what nobody wants to read
 _ERROR_OR_HANG_UP = 0x008 | 0x010  # EPOLLERR, EPOLLHUP
 
+PEER_CLOSED = "the peer closed the connection"
+
 # A dial that ends with one of these met nobody; any other end says nothing about the peer's process.
 REFUSALS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+
+
+def reason_of(error: OSError) -> str:
+    """Why a connection ended: what the system says, unless it speaks of pipes."""
+    return PEER_CLOSED if error.errno == errno.EPIPE else error.strerror or str(error)
 
 
 class ReceiveBuffer:
@@ -367,7 +374,7 @@ class Connection:
             return 0
         if received == 0:
             why, self.incompatibility = self._explain()
-            self.close(why or "the peer closed the connection")
+            self.close(why or PEER_CLOSED)
         return received
 
     def _keep(self, offset: int, follows: int) -> None:
@@ -526,7 +533,7 @@ class Connection:
         """Close for what the system says."""
         self.error_number = error.errno or 0
         why, self.incompatibility = self._explain()
-        self.close(why or error.strerror or str(error))
+        self.close(why or reason_of(error))
 
     @property
     def is_finishing(self) -> bool:

@@ -134,7 +134,10 @@ def test_that_nobody_can_be_reached_is_said_once_before_it_is_given_up(cluster):
 @pytest.mark.parametrize(
     ("endpoints", "why"),
     [
-        ("tcp:a:1", "tcp:a:1: connected, but not answered: a busy member, or another program"),
+        (
+            "tcp:a:1",
+            "tcp:a:1: connected, but not answered: a member without a leader, a busy one, or another program",
+        ),
         ("aeron:a:1", "aeron:a:1: neither the media driver nor a member has answered yet"),
     ],
 )

@@ -153,6 +153,14 @@ def test_end_of_file_in_the_middle_of_a_frame_closes_the_connection(poller, pair
     assert connection.offer(a_frame(b"y")) == Offer.CLOSED
 
 
+def test_a_write_that_finds_the_peer_gone_says_so_as_a_read_does(pair):
+    connection, theirs = pair
+    theirs.close()
+
+    assert connection.offer(a_frame(b"y")) == Offer.CLOSED
+    assert connection.why_closed == "the peer closed the connection"
+
+
 @pytest.mark.conformance("S-57")
 def test_half_a_frame_of_a_connection_that_ended_is_no_part_of_the_next_one(poller):
     """A client has one buffer for all leaders."""
