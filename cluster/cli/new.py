@@ -100,9 +100,11 @@ QUERY = '''"""Reads the log of $type in Spark: which words came, how often, and 
 from __future__ import annotations
 
 import os
+import sys
 
 from pyspark.sql import SparkSession
 
+os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else Spark's workers run the first python3 of PATH
 spark = SparkSession.builder.getOrCreate()
 log = (
     spark.read.format("cluster")

@@ -135,15 +135,17 @@ def test_commits_of_others_do_not_count_as_versions_of_the_log(spark, place):
     assert versions(spark, table) == before
 
 
-def test_the_examples_of_the_page_run_as_they_stand(spark, kept, member_dir, capsys, decoded):
+def test_the_examples_of_the_page_run_as_they_stand(spark, kept, member_dir, capsys, decoded, tmp_path):
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
+    assert len(blocks) == 5
     there = {"spark": spark}
     for block in blocks:
-        exec(block.replace("/data/all", kept).replace("c1/member-0", member_dir), there)
+        block = block.replace("/data/all", kept).replace("c1/member-0", member_dir)
+        exec(re.sub(r'"((?:delta|checkpoints)/)', rf'"{tmp_path}/\1', block), there)
     printed = capsys.readouterr().out
     assert "bytes of their payloads" in printed
     counted = Counter(entry["entryType"] for entry in decoded)
+    assert f"\n{counted['SESSION_OPEN']} sessions were opened\n" in printed
     assert dict(re.findall(r"^│ ([A-Z_]+) +│ +(\d+) │$", printed, re.MULTILINE)) == {
         name: str(count) for name, count in counted.items()
     }
