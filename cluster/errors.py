@@ -50,12 +50,11 @@ def printable(text: str) -> str:
 
 
 class ClusterError(Exception):
-    """Base of all: ``str(error)`` is one line that names the thing, its value and what was expected.
+    """The base of all errors. ``str(error)`` is one line: the thing, its value, and what was expected.
 
-    It is ``printable``: Python and Spark show errors by themselves.
-
-    ``code`` is the same in every release, ``fix`` says what to do. A traceback has both below the line, so
-    they are in what Spark tells of a query that failed, too. docs/errors.md lists them.
+    The text is ``printable``, because Python and Spark print errors by themselves. ``code`` is the same in
+    every release, and ``fix`` says what to do. A traceback has both below the line, so Spark's report of a
+    failed query has them, too. docs/errors.md lists them.
     """
 
     exit_status: ClassVar[int] = 1
@@ -68,7 +67,7 @@ class ClusterError(Exception):
 
 
 class ConfigurationError(ClusterError):
-    """An option, key or argument cannot be what was given."""
+    """An option, key or argument has a value that is not allowed."""
 
     exit_status: ClassVar[int] = 2
     code: ClassVar[str] = "CLUSTER_CONFIGURATION"
@@ -76,9 +75,9 @@ class ConfigurationError(ClusterError):
 
 
 class NotAClusterDirectory(ClusterError):
-    """The directory holds no member, or lacks the file that was asked for.
+    """The directory has no member, or lacks a file that was asked for.
 
-    ``directory`` and ``member`` are set where it is a whole cluster's: the path, and that of a member in it.
+    For the directory of a whole cluster, ``directory`` is its path, and ``member`` that of a member in it.
     """
 
     code: ClassVar[str] = "CLUSTER_NO_DIRECTORY"
@@ -91,24 +90,24 @@ class NotAClusterDirectory(ClusterError):
 
 
 class DirectoryInUse(ClusterError):
-    """A live process holds the directory (its mark file is fresh, or its lock is taken)."""
+    """A running process uses the directory: its mark file is fresh, or it has the lock."""
 
     code: ClassVar[str] = "CLUSTER_DIRECTORY_IN_USE"
     fix: ClassVar[str] = "Stop the process that is named, or take another directory."
 
 
 class PortInUse(ClusterError):
-    """An address that should be listened on is taken."""
+    """Another process listens at this address already."""
 
     code: ClassVar[str] = "CLUSTER_PORT_IN_USE"
     fix: ClassVar[str] = "Stop the process that listens there, or configure another address."
 
 
 class LogDamaged(ClusterError):
-    """Bytes on disk are not what their format demands.
+    """Bytes on disk do not have the format that they should have.
 
-    ``offset`` counts bytes from the start of the file (None: not tied to one place). Pure decoders do not
-    know their file and leave ``path`` None; whoever read the file raises ``error.at(path)`` instead.
+    ``offset`` is in bytes from the start of the file, or None if there is no single place. Decoders do not
+    know the file and leave ``path`` None; whoever reads the file raises ``error.at(path)`` instead.
     """
 
     code: ClassVar[str] = "CLUSTER_LOG_DAMAGED"
@@ -130,14 +129,14 @@ class LogDamaged(ClusterError):
 
 
 class DataLoss(ClusterError):
-    """A position that was promised cannot be read any more, or belongs to another cluster's log."""
+    """A position that was acknowledged cannot be read any more, or is in another cluster's log."""
 
     code: ClassVar[str] = "CLUSTER_DATA_LOSS"
     fix: ClassVar[str] = "Read the log that the position belongs to, or start again where this one begins."
 
 
 class LogPurged(DataLoss):
-    """A reader asked for what lies before ``start_position``, where the log begins now."""
+    """The requested part of the log is before ``start_position``, where the log now begins."""
 
     code: ClassVar[str] = "CLUSTER_LOG_PURGED"
     fix: ClassVar[str] = "Read a copy that has it, or go on where the log begins: failOnDataLoss = false."
@@ -176,7 +175,7 @@ class StorageErrors:
 
 
 class NotLeader(ClusterError):
-    """The member that was asked does not lead; ``leader_member_id`` does, or is None when unknown."""
+    """The member does not lead. ``leader_member_id`` is the member that does, or None if unknown."""
 
     code: ClassVar[str] = "CLUSTER_NOT_LEADER"
     fix: ClassVar[str] = "Ask the member that leads."
@@ -187,7 +186,7 @@ class NotLeader(ClusterError):
 
 
 class ClientClosed(ClusterError):
-    """The session is closed, by us or by the cluster."""
+    """The session is closed, by the client or by the cluster."""
 
     code: ClassVar[str] = "CLUSTER_SESSION_CLOSED"
     fix: ClassVar[str] = "Connect again. Unacknowledged messages may or may not be in the log."
@@ -208,40 +207,40 @@ class BatchRegistered(ClusterError):
 
 
 class ApplicationUnknown(ClusterError):
-    """The lane is of an application that is to be known, and the cluster has no lane of it."""
+    """The lane is for a known application only, and the cluster has no lane of it."""
 
     code: ClassVar[str] = "CLUSTER_APPLICATION_UNKNOWN"
     fix: ClassVar[str] = "See what of its last batch is in the log; then open the lane without `is_known`."
 
 
 class TimedOut(ClusterError):
-    """Something that was waited for did not come within its deadline."""
+    """Something did not happen within its time limit."""
 
     code: ClassVar[str] = "CLUSTER_TIMED_OUT"
     fix: ClassVar[str] = "See with `cluster top` who leads and who is missing, and try again."
 
 
 class MediaDriverError(ClusterError):
-    """A media driver of Aeron's does not run, refused what it was asked for, or has given the client up."""
+    """A media driver of Aeron does not run, refused a request, or gave the client up."""
 
     code: ClassVar[str] = "CLUSTER_MEDIA_DRIVER"
     fix: ClassVar[str] = "Run `cluster aeron driver` here as this user, and name its directory (aeronDir)."
 
 
 class MembersApart(ClusterError):
-    """Two members took different snapshots at one place in the log, as no service should."""
+    """Two members took different snapshots at the same position, so a service is not deterministic."""
 
     code: ClassVar[str] = "CLUSTER_MEMBERS_APART"
     fix: ClassVar[str] = "Find the service that is not deterministic: replay the log, and compare snapshots."
 
 
 class ServiceError(ClusterError):
-    """A callback of a clustered service raised ``__cause__``; the log goes on after the entry.
+    """A callback of a service raised ``__cause__``; the log goes on after the entry.
 
-    Of a service in another process there is no ``__cause__``, but its traceback as text: ``trace``.
-    ``log_position`` is that after the entry, ``cluster_session_id`` the client whose entry it was or None.
-    ``kind`` is the same for errors of one cause: callback, type and place in the code. One that
-    ``is_reported`` was not raised: the service went on with its entry.
+    For a service in a process of its own there is no ``__cause__``; ``trace`` has its traceback as text.
+    ``log_position`` is the position after the entry. ``cluster_session_id`` is the client whose entry it was,
+    or None. ``kind`` is equal for errors with the same callback, type and place in the code. If
+    ``is_reported``, the error was not raised but reported, and the service finished the entry.
     """
 
     code: ClassVar[str] = "CLUSTER_SERVICE"
@@ -272,7 +271,7 @@ class ServiceError(ClusterError):
 
 
 class AgentTermination(ClusterError):
-    """An agent cannot go on (Aeron: AgentTerminationException): whoever runs it ends the process."""
+    """An agent cannot go on, so its process has to end (Aeron: AgentTerminationException)."""
 
     code: ClassVar[str] = "CLUSTER_AGENT_ENDED"
     fix: ClassVar[str] = "Correct what the line names, then start the process again."
@@ -301,28 +300,28 @@ class UnexpectedError(AgentTermination):
 
 
 class ProtocolError(ClusterError):
-    """A rule of the protocol was broken; the subclass says by whom."""
+    """A rule of the protocol was broken; the subclass says by which side."""
 
     code: ClassVar[str] = "CLUSTER_PROTOCOL"
     fix: ClassVar[str] = "Compare the releases of both sides."
 
 
 class LocalProtocolError(ProtocolError):
-    """Our own caller asked for what the protocol does not allow."""
+    """The caller asked for something that the protocol does not allow."""
 
     code: ClassVar[str] = "CLUSTER_WRONG_CALL"
     fix: ClassVar[str] = "Change the call or the row: the line says what is allowed."
 
 
 class RemoteProtocolError(ProtocolError):
-    """Bytes from a peer break the protocol: drop its connection, keep running."""
+    """A peer sent bytes that break the protocol. Its connection is closed; all else goes on."""
 
     code: ClassVar[str] = "CLUSTER_PEER"
     fix: ClassVar[str] = "Check which program is at the other end, and its release."
 
 
 class TlsFailed(RemoteProtocolError):
-    """Two sides did not agree to speak TLS: a certificate will not do, or one side speaks none."""
+    """TLS failed: a certificate is not accepted, or one side does not use TLS."""
 
     code: ClassVar[str] = "CLUSTER_TLS"
     fix: ClassVar[str] = "Check the certificates of both sides: authority, names, days."
@@ -334,7 +333,7 @@ FATAL = (StorageError, DataLoss, LogDamaged, AgentTermination)
 
 
 class ExtraNeeded(ModuleNotFoundError):
-    """A part of the package was imported without what it needs; the text says how to install that."""
+    """A part of the package needs an extra that is not installed; the text says how to install it."""
 
 
 # One module of each package that the extra brings.

@@ -68,15 +68,15 @@ class Readiness:
 
 
 class AsyncClusterClient(ClientStanding):
-    """An open session. Made by ``connect``, used in the event loop that it was made in.
+    """An open session for asyncio. Open it with ``connect``, and use it in the event loop that opened it.
 
         async with AsyncClusterClient.connect("127.0.0.1:9000") as client:
             await client.offer(b"hello")
             async for answer in client.answers(timeout_s=1):
                 print(answer.payload)
 
-    Where ``ClusterClient`` returns a code for now, this one waits: an offer returns when it was taken. The
-    listener, if there is one, is called in the event loop, by ``poll_egress`` and what polls.
+    If ``ClusterClient`` would return a code, this client waits: ``offer`` returns once the message is
+    accepted. ``poll_egress``, and every method that polls, calls the listener in the event loop.
     """
 
     def __init__(self, client: ClusterClient, readiness: Readiness) -> None:
@@ -93,31 +93,32 @@ class AsyncClusterClient(ClientStanding):
         egress_listener: object = None,
         **settings: Unpack[ClientSettings],
     ) -> Connecting:
-        """Open a session, by ``await`` or ``async with``; settings as ``ClusterClient.connect``."""
+        """Open a session, with ``await`` or ``async with``. Takes what ``ClusterClient.connect`` takes."""
         return Connecting(lambda: AsyncConnect(endpoints, egress_listener, **settings))
 
     # -- sending --
 
     async def offer(self, *parts: Payload) -> int:
-        """Send one message, gathered from its parts; returns its position once it was taken.
+        """Send one message, made of the given parts. Returns its position once the client has accepted it.
 
-        Waits while too much is unacknowledged, or a leader is sought. Raises ClientClosed when the session
-        is over, LocalProtocolError for a message above ``max_payload_length``, TypeError for no bytes.
+        Waits while too much is uncommitted or the client looks for a leader. Raises ClientClosed if the
+        session is over, LocalProtocolError if the message is longer than ``max_payload_length``, and
+        TypeError if a part is not bytes.
         """
         return await self._taken(lambda: self._client.offer(*parts))
 
     async def offer_batch(self, payloads: Payloads) -> int:
-        """Send many messages in one go; else as ``offer``."""
+        """Send many messages in one call; otherwise like ``offer``."""
         return await self._taken(lambda: self._client.offer_batch(payloads))
 
     async def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` a buffer for one message once there is room; else as ``offer``."""
+        """Give ``claim`` a buffer for one message once there is room; otherwise like ``offer``."""
         return await self._taken(lambda: self._client.try_claim(length, claim))
 
     async def request(self, *parts: Payload, timeout_s: float = TIMEOUT_S) -> Answer:
-        """Send one message, and return the first answer that the service gives while it handles it.
+        """Send one message, and return the first answer that the service sends while it handles the message.
 
-        Coroutines may wait for many at a time; else as ``ClusterClient.request``.
+        Many coroutines may wait at a time; otherwise like ``ClusterClient.request``.
         """
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
@@ -163,15 +164,15 @@ class AsyncClusterClient(ClientStanding):
         return result
 
     async def send_keep_alive(self) -> bool:
-        """Keep the session open without a message; False when it could not be sent now."""
+        """Keep the session open without a message; False if it could not be sent now."""
         return self._client.send_keep_alive()
 
     async def send_admin_request_to_take_a_snapshot(self, correlation_id: int) -> bool:
-        """Ask for a snapshot; as ``ClusterClient``."""
+        """Ask for a snapshot, as ``ClusterClient`` does."""
         return self._client.send_admin_request_to_take_a_snapshot(correlation_id)
 
     async def await_committed(self, timeout_s: float | None = None) -> int:
-        """Wait until all that was offered before is committed; else as ``ClusterClient.await_committed``."""
+        """Wait until every message that was offered before is committed, as ``ClusterClient`` does."""
         commit = self._client.commit_wait(timeout_s)
         while not commit.is_over():
             if not self._client.is_closed:
@@ -181,28 +182,28 @@ class AsyncClusterClient(ClientStanding):
         return commit.position
 
     async def token(self) -> str:
-        """A position token of what is known to be committed; as ``ClusterClient.token``."""
+        """A position token of what is known to be committed, as of ``ClusterClient.token``."""
         return await asyncio.to_thread(self._client.token)
 
     # -- hearing --
 
     async def poll_egress(self, fragment_limit: int | None = None) -> int:
-        """Call the listener with what came, without waiting; as ``ClusterClient.poll_egress``."""
+        """Deliver what has arrived to the listener, without waiting, as ``ClusterClient`` does."""
         return self._client.poll_egress(fragment_limit)
 
     async def wait(self, timeout_s: float) -> None:
-        """Let the event loop go on until something came, at most ``timeout_s``. Raises ClientClosed."""
+        """Wait, at most ``timeout_s`` seconds, until something arrives. Raises ClientClosed."""
         self._client.wait(0)  # which raises at the end
         if not self._client.has_egress:
             await self._readiness.wait(timeout_s)
 
     async def answers(self, timeout_s: float | None = None) -> AsyncIterator[Answer]:
-        """The service's answers, one after the other; as ``ClusterClient.answers``."""
+        """Yield the service's answers one by one, as ``ClusterClient.answers`` does."""
         async for answer in self._each(self._client.take_answer, timeout_s):
             yield answer
 
     async def answer_batches(self, timeout_s: float | None = None) -> AsyncIterator[EgressBatch]:
-        """The same as columns, a batch for each run that came in one piece."""
+        """Yield the same answers as columns, one batch for each run that arrived together."""
         async for batch in self._each(self._client.take_answer_batch, timeout_s):
             yield batch
 
@@ -225,7 +226,7 @@ class AsyncClusterClient(ClientStanding):
     # -- ending --
 
     async def close(self) -> None:
-        """Close the session as ``ClusterClient.close`` does; the event loop goes on meanwhile."""
+        """Close the session, as ``ClusterClient.close`` does; the event loop keeps running meanwhile."""
         await asyncio.to_thread(self._client.close)
         self._readiness.close()
 

@@ -43,7 +43,7 @@ OFFERED_PER_POLL = 256 * 1024  # bytes that may be offered between two polls of 
 
 
 class ClientCalls(ClientStanding):
-    """What ``ClusterClient`` has beside what waits for an outcome."""
+    """The calls of ``ClusterClient`` that do not wait for an outcome."""
 
     def __init__(self, context: ClientContext, world: World, opening: SessionOpening) -> None:
         """Take over a finished attempt: the session is the client's to close, and so is the world."""
@@ -73,7 +73,7 @@ class ClientCalls(ClientStanding):
             raise self.closed_error()
 
     def closed_error(self) -> ClientClosed:
-        """What a call raises when the session is over."""
+        """The error that a call raises if the session is over."""
         lane = self._context.lane
         of_lane = "" if lane is None else f" of lane {lane}"
         return ClientClosed(f"session {self.cluster_session_id}{of_lane} is closed: {self.why_closed}")
@@ -85,14 +85,16 @@ class ClientCalls(ClientStanding):
     # -- sending --
 
     def offer(self, *parts: Payload) -> int:
-        """Send one message, gathered from its parts; returns a position > 0, or a code of ``Offer``.
+        """Send one message, made of the given parts. Returns a position above 0, or a code of ``Offer``.
 
-        A message that was taken is sent again through leader changes until it is committed
-        (``acknowledged``); what is offered at once is sent together (``gathering.py``). BACK_PRESSURED: too
-        much is unacknowledged; poll and try again. NOT_CONNECTED and ADMIN_ACTION: a leader is being sought;
-        poll and try again. CLOSED: the session is over. An offer now and then polls as well, so the listener
-        may be called from here.
-        Raises LocalProtocolError for a message above ``max_payload_length``, TypeError for what is no bytes.
+        The client sends an accepted message again through changes of leader until it is committed
+        (``acknowledged``). Messages that are offered at about the same time are sent together
+        (``gathering.py``). After BACK_PRESSURED (too much is uncommitted), NOT_CONNECTED and ADMIN_ACTION
+        (the client looks for a leader), poll and offer again. CLOSED: the session is over. Some offers poll
+        as well, so they may call the listener.
+
+        Raises LocalProtocolError if the message is longer than ``max_payload_length``, and TypeError if a
+        part is not bytes.
         """
         payload = parts[0] if len(parts) == 1 and parts[0].__class__ is bytes else joined(parts)
         with self._turn:
@@ -141,10 +143,10 @@ class ClientCalls(ClientStanding):
         return bool(self._requests)
 
     def offer_batch(self, payloads: Payloads) -> int:
-        """Send many messages in one go, all or none; returns as ``offer`` does.
+        """Send many messages in one call, all or none; returns what ``offer`` returns.
 
-        ``payloads``: a sequence of bytes, a pyarrow binary or string array, or (buffer, offsets, lengths)
-        with numpy columns. A batch of none returns the current position, at least 1.
+        ``payloads`` is a sequence of bytes, a pyarrow array of binary or string values, or a tuple (buffer,
+        offsets, lengths) of numpy arrays. An empty batch returns the current position, at least 1.
         """
         offsets, lengths, buffer = as_columns(payloads)
         with self._turn:
@@ -164,11 +166,12 @@ class ClientCalls(ClientStanding):
         return result
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` a buffer of ``length`` bytes to write one message into; sent by its ``commit``.
+        """Give ``claim`` a buffer of ``length`` bytes for one message, which its ``commit`` sends.
 
-        Returns and raises as ``offer`` does; only a positive number means that there is a claim. Its room is
-        reserved: the commit is taken however much is offered meanwhile, and while a leader is sought, unless
-        the session has ended. The messages of a session are in the log in the order of commits and offers.
+        Returns and raises what ``offer`` does; only after a positive result is there a claim. Its room is
+        reserved: unless the session ends, ``commit`` succeeds, however much is offered meanwhile, and even
+        while the client looks for a leader. The log has a session's messages in the order of its commits and
+        offers.
         """
         check_unused(claim)
         check_length(length, self.max_payload_length)
@@ -229,12 +232,15 @@ class ClientCalls(ClientStanding):
                 self._delivery.release()
 
     def send_keep_alive(self) -> bool:
-        """Keep the session open without a message; False when it could not be sent now."""
+        """Keep the session open without a message; False if it could not be sent now."""
         with self._turn:
             return self._session.send_keep_alive()
 
     def send_admin_request_to_take_a_snapshot(self, correlation_id: int) -> bool:
-        """Answered to ``on_admin_response``; False: not sent now. Raises ClientClosed."""
+        """Ask for a snapshot; ``on_admin_response`` gets the answer.
+
+        False if the request could not be sent now. Raises ClientClosed.
+        """
         with self._turn:
             if self.state in (ClientState.PENDING_CLOSE, ClientState.CLOSED):
                 raise self.closed_error()
@@ -250,12 +256,12 @@ class ClientCalls(ClientStanding):
     # -- the duty cycle --
 
     def poll_egress(self, fragment_limit: int | None = None) -> int:
-        """Hear what came, keep the session alive, follow the leader; returns the messages dispatched.
+        """Deliver what has arrived, keep the session alive, and follow the leader, without waiting.
 
-        Without a limit everything that came is dispatched. Never waits; see ``wait``. What the listener
-        raises comes out, and the next poll goes on after it. What came before the end of the session is
-        dispatched; the poll after that raises ClientClosed, and one from within the listener
-        LocalProtocolError.
+        Returns the number of messages delivered; without ``fragment_limit`` that is everything that has
+        arrived. An exception of the listener is passed on, and the next poll continues after its message.
+        What arrived before the session ended is delivered; the poll after that raises ClientClosed. A poll
+        from within the listener raises LocalProtocolError.
         """
         self._check_not_closed()
         return self._poll(ALL if fragment_limit is None else fragment_limit)
@@ -339,13 +345,13 @@ class ClientCalls(ClientStanding):
     # -- answers without a listener: taken one by one, by who waits --
 
     def take_answer(self) -> Answer | None:
-        """The next answer if there is one; never waits. Raises as ``answers`` does."""
+        """The next answer, or None; never waits. Raises as ``answers`` does."""
         queue = self._filled_queue()
         with self._turn:
             return queue.take_one()
 
     def take_answer_batch(self) -> EgressBatch | None:
-        """The next run of answers, likewise."""
+        """The next run of answers, or None; never waits. Raises as ``answers`` does."""
         queue = self._filled_queue()
         with self._turn:
             return queue.take_batch()
@@ -362,7 +368,7 @@ class ClientCalls(ClientStanding):
     # -- waiting --
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until something came or can be written, at most ``timeout_s``. Raises ClientClosed."""
+        """Sleep until something arrives or can be written, at most ``timeout_s``. Raises ClientClosed."""
         self._check_not_closed()
         if not self.has_egress:
             self.rest(timeout_s)
@@ -399,12 +405,12 @@ class ClientCalls(ClientStanding):
             return self.acknowledged, self.committed_position
 
     def token(self) -> str:
-        """A position token: what is known to be committed of this client's messages.
+        """A position token of what is known to be committed of this client's messages.
 
-        Readers take it as ``at_least``, and then read at least as far, at whatever member. The first call
-        in a term asks the leader which log and term this is, for ``message_timeout`` at most.
-        Raises ClusterError when it does not answer, AuthenticationRejected for a client that may not read,
-        ExtraNeeded without the extra [reader].
+        A reader with the token as ``at_least`` reads at least that far, at whatever member. In each term the
+        first call asks the leader which log and term this is, for at most ``message_timeout_s``. Raises
+        ClusterError if it does not answer, AuthenticationRejected if the client may not read, and ExtraNeeded
+        without the extra [reader].
         """
         need("reader")
         from cluster.protocol.token import PositionToken, identity_of, identity_text, is_in_term
@@ -432,10 +438,10 @@ class ClientCalls(ClientStanding):
     # -- ending --
 
     def close(self) -> None:
-        """Send what is not sent yet, ask the cluster to close the session, and release everything.
+        """Send what is still queued, ask the cluster to close the session, and release everything.
 
-        Best effort, as in Aeron; a caller who needs to know waits with ``await_committed`` first. It waits
-        until the leader has read the request: at most ``message_timeout``, a second if nothing is heard.
+        This is best effort, as in Aeron: to be sure, call ``await_committed`` first. It waits until the
+        leader has read the request, at most ``message_timeout_s``, or one second if nothing is heard.
         """
         with self._turn:
             if self.is_closed:

@@ -31,7 +31,7 @@ Taken = TypeVar("Taken", Answer, EgressBatch)
 
 
 class ClusterClient(ClientCalls):
-    """An open session. Made by ``connect``; a context manager that closes it."""
+    """An open session with a cluster. Open it with ``connect``; use it as a context manager to close it."""
 
     @classmethod
     def connect(
@@ -40,16 +40,18 @@ class ClusterClient(ClientCalls):
         egress_listener: object = None,
         **settings: Unpack[ClientSettings],
     ) -> ClusterClient:
-        """Open a session at ``host:9000,…`` or ``0=host:9000,1=…`` and return its client.
+        """Open a session and return its client.
 
-        ``aeron:host:9003,…`` are the consensus endpoints of a real Aeron Cluster (``docs/aeron.md``).
+        ``endpoints`` is ``host:9000,…`` or ``0=host:9000,1=…``. Over gRPC and ``tcp:`` one reachable member
+        is enough, because it names the others. For ``ipc:`` list every member. Do the same for ``tcp:``
+        unless ``tcp_ingress`` is ``auto``. ``aeron:host:9003,…`` lists the consensus endpoints of a real
+        Aeron Cluster (``docs/aeron.md``). Without ``endpoints`` the client uses those in CLUSTER_ENDPOINTS.
+        Other environment variables replace settings that are not given.
 
-        Over gRPC and ``tcp:`` one member that can be reached is enough: it names the others. Of ``ipc:``
-        endpoints name every member's, and of ``tcp:`` where ``tcp_ingress`` is not ``auto``. What is not
-        given comes from the environment, endpoints from CLUSTER_ENDPOINTS. ``egress_listener``: a callable
-        ``(cluster_session_id, timestamp, payload)``, or an object with methods of ``EgressListener``.
+        ``egress_listener`` is a callable ``(cluster_session_id, timestamp, payload)``, or an object with
+        methods of ``EgressListener``.
 
-        Settings, with their defaults; ``ClientContext`` says more:
+        Settings and their defaults; ``ClientContext`` describes them:
 
             credentials=b""             who the client is: bytes, or a CredentialsSupplier
             client_name=""              for people, at most 100 characters
@@ -57,21 +59,22 @@ class ClusterClient(ClientCalls):
             new_leader_timeout_s=None   seconds without a leader; None: as the cluster announces
             keep_alive_interval_s=1.0   seconds of silence before a keep-alive; None: no thread
             window_bytes=67108864       bytes of messages that may be sent and not committed
-            reopen=False                open another session when one is lost
+            reopen=False                open another session when one is lost; needs on_session_lost
             supervised=False            the members keep answers until the client has them
             lane=None                   a Lane: the cluster counts its rows
-            consumer=None               a Consumer: report how far a group is, and nothing else
-            cluster_id=-1               refuse members of another cluster; -1 takes any
-            tls=None                    TlsFiles, paths of PEM files: where the members speak TLS
+            consumer=None               a Consumer: report a group's position, and nothing else
+            cluster_id=-1               refuse members of another cluster; -1 accepts any
+            tls=None                    TlsFiles, paths of PEM files, if the members use TLS
             aeron_dir=None              with aeron: endpoints, of a media driver here; None: the user's
 
-        A thread of its own keeps the session alive and follows the leader, unless ``keep_alive_interval_s``
-        is None. In a process that is forked off the copy raises ClientClosed, and leaves the session alone.
+        The client's own thread keeps the session alive and follows the leader, unless
+        ``keep_alive_interval_s`` is None. After a fork, the copy in the child process raises ClientClosed and
+        leaves the session alone.
 
-        Raises ConfigurationError before anything is sent, TimedOut when no leader answered within
-        ``message_timeout_s``, TlsFailed, RemoteProtocolError where something else is spoken at all endpoints,
-        AuthenticationRejected, BatchRegistered where the lane's batch is in the log as a whole, or
-        ClusterError with the cluster's reason.
+        Raises ConfigurationError before anything is sent; TimedOut if no leader answers within
+        ``message_timeout_s``; RemoteProtocolError if no endpoint is one for clients; TlsFailed;
+        AuthenticationRejected; BatchRegistered if the lane's batch is already registered; or ClusterError
+        with the reason that the cluster gave.
         """
         with closing(AsyncConnect(endpoints, egress_listener, **settings)) as attempt:
             while (client := attempt.poll()) is None:
@@ -79,25 +82,25 @@ class ClusterClient(ClientCalls):
         return client
 
     def send(self, *parts: Payload, timeout_s: float | None = None) -> int:
-        """Send one message, gathered from its parts; returns its position once the client has taken it.
+        """Send one message, made of the given parts. Returns its position once the client has accepted it.
 
-        Waits while too much is not committed yet, or a leader is sought: for ``timeout_s`` seconds at most,
-        None: for as long as it takes. That it is committed, ``await_committed`` says.
+        Waits while too much is uncommitted or the client looks for a leader, for at most ``timeout_s``
+        seconds (None: without limit). Use ``await_committed`` to learn that the message is committed.
 
-        Raises TimedOut, ClientClosed when the session is over, LocalProtocolError for a message above
-        ``max_payload_length``, TypeError for what is no bytes.
+        Raises TimedOut, ClientClosed if the session is over, LocalProtocolError if the message is longer than
+        ``max_payload_length``, and TypeError if a part is not bytes.
         """
         return self._until_taken(lambda: self.offer(*parts), self._deadline_ns(timeout_s), timeout_s)
 
     def request(self, *parts: Payload, timeout_s: float = TIMEOUT_S) -> Answer:
-        """Send one message, and return the first answer that the service gives while it handles it.
+        """Send one message, and return the first answer that the service sends while it handles the message.
 
-        Threads may wait for many at a time. Further answers to the message, and one that comes too late, go
-        to the listener, or to ``answers``. An answer that a leader had not delivered when it died is lost,
-        unless the session is supervised.
+        Many threads may wait at a time. Further answers to the message, and an answer after the time-out, go
+        to the listener or to ``answers``. If the leader dies before it has delivered an answer, the answer is
+        lost, unless the session is supervised.
 
-        Raises TimedOut without an answer in ``timeout_s`` seconds, with what is known of the message, and
-        else as ``send``.
+        Raises TimedOut if there is no answer within ``timeout_s`` seconds, with what is known of the message;
+        otherwise as ``send`` does.
         """
         deadline_ns = self._deadline_ns(timeout_s)
         request = Request()
@@ -127,11 +130,12 @@ class ClusterClient(ClientCalls):
         return 1 << 62 if timeout_s is None else self.now_ns() + int(timeout_s * 1e9)
 
     def await_committed(self, timeout_s: float | None = None) -> int:
-        """Poll until all that was offered before is committed; it waits for no later offers of other threads.
+        """Poll until every message that was offered before this call is committed.
 
-        Returns the log position after the last message that is known to be committed. Raises TimedOut with
-        how many are not after ``timeout_s`` seconds (None: waits for as long as it takes), or ClientClosed
-        when the session is lost, also if another one is opened in its place.
+        It does not wait for later offers of other threads. Returns the log position after the last message
+        that is known to be committed. Raises TimedOut after ``timeout_s`` seconds (None: no limit), with the
+        number of uncommitted messages, and ClientClosed if the session is lost, even if another one replaces
+        it.
         """
         commit = self.commit_wait(timeout_s)
         while not commit.is_over():
@@ -141,18 +145,18 @@ class ClusterClient(ClientCalls):
         return commit.position
 
     def answers(self, timeout_s: float | None = None) -> Iterator[Answer]:
-        """The service's answers, one after the other, for a client whose listener has no ``on_message``.
+        """Yield the service's answers one by one, for a client whose listener has no ``on_message``.
 
-        Waits for the next one, and ends when none came for ``timeout_s`` seconds; None: waits for ever. An
-        answer counts as taken when it is yielded: another call goes on after it. Everything else still comes
-        to the listener.
-        Raises ClientClosed when the session is over, ClusterError when so much waited that some was dropped
-        (``retained_egress.py``), and LocalProtocolError where a listener takes the messages.
+        Ends when no answer has come for ``timeout_s`` seconds (None: never). An answer is taken once it is
+        yielded; another call continues after it. All other events still go to the listener.
+
+        Raises ClientClosed if the session is over, ClusterError if answers were dropped because too many were
+        waiting (``retained_egress.py``), and LocalProtocolError if a listener takes the messages.
         """
         return self._each(self.take_answer, timeout_s)
 
     def answer_batches(self, timeout_s: float | None = None) -> Iterator[EgressBatch]:
-        """The same as columns, a batch for each run that came in one piece."""
+        """Yield the same answers as columns, one batch for each run that arrived together."""
         return self._each(self.take_answer_batch, timeout_s)
 
     def _each(self, take: Callable[[], Taken | None], timeout_s: float | None) -> Iterator[Taken]:
@@ -177,7 +181,7 @@ def _world_of(context: ClientContext) -> Dialler:
 
 
 class AsyncConnect:
-    """An attempt to open a session, a step at a time (AeronCluster.AsyncConnect).
+    """An attempt to open a session, one step at a time (AeronCluster.AsyncConnect).
 
     with AsyncConnect("127.0.0.1:9000") as attempt:
         while (client := attempt.poll()) is None:
@@ -199,16 +203,16 @@ class AsyncConnect:
 
     @property
     def state(self) -> ConnectState:
-        """How far it has come."""
+        """The step that the attempt has reached."""
         return self._opening.state
 
     @property
     def step(self) -> int:
-        """Aeron's number of that."""
+        """Aeron's number of that step."""
         return int(self.state)
 
     def poll(self) -> ClusterClient | None:
-        """Take one step; the client once the session is open. Raises as ``ClusterClient.connect``."""
+        """Take one step; returns the client once its session is open. Raises as ``ClusterClient.connect``."""
         if self._client is None:
             self._world.poll()
             if self._opening.poll():
@@ -219,15 +223,15 @@ class AsyncConnect:
         return self._client
 
     def fileno(self) -> int:
-        """A descriptor that is readable when a ``wait`` would end, for an event loop."""
+        """A descriptor that becomes readable when a ``wait`` would end, for an event loop."""
         return self._world.fileno()
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until there may be something for ``poll`` to do, at most ``timeout_s``."""
+        """Sleep until there may be something for ``poll`` to do, at most ``timeout_s`` seconds."""
         self._world.wait(timeout_s)
 
     def close(self) -> None:
-        """Give up an attempt that is not done; a client that it has made is the caller's."""
+        """Give up an unfinished attempt. A client that it has made belongs to the caller."""
         if self._client is None:
             self._opening.close()
             self._world.close()

@@ -22,7 +22,7 @@ _AERON = "aeron:"  # in front of consensus endpoints
 
 
 class ClientSettings(TypedDict, total=False):
-    """What ``connect`` takes by name, each as in ``ClientContext``."""
+    """The keyword arguments of ``connect``; ``ClientContext`` describes them."""
 
     credentials: bytes | CredentialsSupplier
     client_name: str
@@ -41,27 +41,29 @@ class ClientSettings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ClientContext:
-    """The settings of one client. Times in seconds, as given; ``…_ns`` are what the client counts in.
+    """The settings of one client. Times are in seconds; properties with ``…_ns`` have them in nanoseconds.
 
     ``credentials``: who the client is, for the cluster's authenticator.
-    ``client_name``: for people who look at the cluster's sessions, at most 100 characters.
-    ``message_timeout_s``: how long to connect, and how long a leader may take to answer.
-    ``new_leader_timeout_s``: how long a session goes without a leader before the client gives it up. None:
+    ``client_name``: a name for people who look at the cluster's sessions, at most 100 characters.
+    ``message_timeout_s``: how long connecting may take, and how long a leader may take to answer.
+    ``new_leader_timeout_s``: how long a session may be without a leader before the client gives it up. None:
     twice the leader's heartbeat time-out, which the cluster announces.
     ``keep_alive_interval_s``: how long the client is silent before it sends a keep-alive. None: the
-    application sends them itself, as with Aeron's client, and the client has no thread of its own.
-    ``window_bytes`` bounds the messages that are kept until they are committed, to be sent again.
-    ``reopen``: when the session is lost, unless a service closed it, open another, and go on trying. The
-    listener's ``on_session_lost`` hears of it.
-    ``supervised``: every answer comes once, whatever leader dies: the members keep answers until this client
-    has them. Who polls too rarely is held up in its sending (``supervised_bytes_max`` of the members).
-    ``lane``: hold this lane (``cluster/protocol/lane.py``): the cluster counts its rows, and lets one session
-    hold it.
-    ``consumer``: report how far a consumer group is (``cluster/protocol/consumer.py``). It is in the log when
-    the session is open; the session has no other use. One with a lower position than the group's is refused.
-    ``cluster_id``: refuse members of another cluster; -1 takes any.
-    ``tls``: paths of the files for members that speak TLS, whose chain and host name are checked.
-    ``aeron_dir``: with ``aeron:`` endpoints, of a media driver on this host; None: the user's.
+    application sends keep-alives itself, as with Aeron's client, and the client has no thread of its own.
+    ``window_bytes``: the limit of messages that are kept, to be sent again, until they are committed.
+    ``reopen``: if the session is lost, and no service has closed it, open another one, and retry until that
+    succeeds. The listener needs ``on_session_lost``.
+    ``supervised``: each answer arrives once, whichever leader dies, because the members keep answers until
+    the client has them. A client that polls too rarely has to wait before it can send
+    (``supervised_bytes_max``).
+    ``lane``: the lane that this session opens (``cluster/protocol/lane.py``): the cluster counts its rows,
+    and a lane has one session at a time.
+    ``consumer``: report the position of a consumer group (``cluster/protocol/consumer.py``). The report is in
+    the log when the session is open, and the session does nothing else. A position below the group's is
+    refused.
+    ``cluster_id``: refuse members of another cluster; -1 accepts any.
+    ``tls``: paths of PEM files, if the members use TLS. The client checks the chain and the host name.
+    ``aeron_dir``: with ``aeron:`` endpoints, the directory of a media driver on this host; None: the user's.
     """
 
     ingress_endpoints: str | Mapping[int, str | Endpoint]

@@ -40,7 +40,7 @@ LIKENESS = 0.94  # of a name to one of METHODS that was meant
 
 
 class ControlledAction(IntEnum):
-    """What is to happen after a message. COMMIT and CONTINUE are the same here: nothing is held back."""
+    """What happens after a message. COMMIT and CONTINUE are the same here, because nothing is held back."""
 
     ABORT = 1  # stop, and bring this message again with the next poll
     BREAK = 2  # stop, and go on after it with the next poll
@@ -58,7 +58,7 @@ class Answer(NamedTuple):
 
 @dataclass(slots=True)
 class EgressBatch:
-    """A run of egress messages of one session in the order sent, as columns over one buffer."""
+    """Messages of one session in the order in which they were sent, as columns over one buffer."""
 
     cluster_session_id: int
     timestamps: np.ndarray  # int64, cluster time of the log entry that was answered
@@ -71,7 +71,7 @@ class EgressBatch:
 
     @property
     def payload_bytes(self) -> int:
-        """Of all payloads together."""
+        """The length of all payloads together."""
         lengths = self.lengths
         return int(lengths[0]) if len(lengths) == 1 else int(lengths.sum())
 
@@ -81,16 +81,16 @@ class EgressBatch:
         return self.buffer.data[begin : begin + int(self.lengths[row])]
 
     def answer(self, row: int) -> Answer:
-        """One message, its payload copied."""
+        """One message, with a copy of its payload."""
         return Answer(self.cluster_session_id, int(self.timestamps[row]), bytes(self.payload(row)))
 
     def chosen(self, rows: list[int]) -> EgressBatch:
-        """The messages of these rows, over the same buffer."""
+        """The messages in these rows, over the same buffer."""
         columns = self.timestamps[rows], self.offsets[rows], self.lengths[rows]
         return EgressBatch(self.cluster_session_id, *columns, self.buffer)
 
     def rows(self, begin: int, end: int) -> EgressBatch:
-        """The messages ``begin`` to ``end``, exclusive, over the same buffer."""
+        """The messages from ``begin`` to ``end``, exclusive, over the same buffer."""
         return EgressBatch(
             self.cluster_session_id,
             self.timestamps[begin:end],

@@ -6,15 +6,15 @@ from cluster.protocol.enums import AdminResponseCode, EventCode
 
 
 class EgressListener:
-    """Override what is of interest; any object with some of these methods does as well.
+    """Override the methods that you need. Any object with some of these methods will do, too.
 
-    Without ``on_message`` of its own, answers stay for who takes them by ``answers``.
-    Payloads are the listener's until it returns. One that takes whole runs at once has ``on_messages``
-    instead of ``on_message`` (``egress_dispatch.py``); it is not here, because having it means being called.
+    Without an ``on_message``, answers go to ``answers``. A payload is valid until the method returns. A
+    listener may have ``on_messages`` instead of ``on_message``, to get whole runs at once
+    (``egress_dispatch.py``). This class does not define it, because a listener that has it is called.
     """
 
     def on_message(self, cluster_session_id: int, timestamp: int, payload: memoryview) -> None:
-        """An answer of the service; ``timestamp`` is cluster time of the log entry that it answers."""
+        """An answer of the service; ``timestamp`` is the cluster time of the entry that it answers."""
 
     def on_session_event(
         self,
@@ -30,7 +30,7 @@ class EgressListener:
     def on_new_leader(
         self, cluster_session_id: int, leadership_term_id: int, leader_member_id: int, ingress_endpoints: str
     ) -> None:
-        """The session goes on with another leader; the client follows by itself."""
+        """Another member leads, and the session continues; the client follows by itself."""
 
     def on_admin_response(
         self,
@@ -41,10 +41,11 @@ class EgressListener:
         message: str,
         payload: bytes,
     ) -> None:
-        """What became of an admin request."""
+        """The outcome of an admin request."""
 
     def on_session_lost(self, cluster_session_id: int, why: str, uncommitted_messages: int) -> None:
-        """A client with ``reopen`` lost its session, and opens another: ``on_session_event`` tells its id.
+        """The session of a client with ``reopen`` is lost. ``on_session_event`` reports the next one.
 
-        The last so many messages of the lost one may be in the log or not; they are not sent again.
+        The last ``uncommitted_messages`` of the lost session may or may not be in the log; the client does
+        not send them again.
         """

@@ -19,44 +19,44 @@ class Standing:
 
 
 class ClientStanding:
-    """Of ``ClusterClient`` and ``AsyncClusterClient``."""
+    """The state of a client's session, in ``ClusterClient`` and ``AsyncClusterClient``."""
 
     _standing: Standing
 
     @property
     def state(self) -> ClientState:
-        """Where the session is between CONNECTED and CLOSED (AeronCluster.State)."""
+        """The state of the session, from CONNECTED to CLOSED (AeronCluster.State)."""
         standing = self._standing
         return standing.session.state if standing.reopening is None else ClientState.AWAIT_NEW_SESSION
 
     @property
     def is_closed(self) -> bool:
-        """Whether the session is over, for the client (``why_closed``); a new one needs a new client."""
+        """Whether the client has no session any more; ``why_closed`` has the reason."""
         return self._standing.session.state is ClientState.CLOSED and self._standing.reopening is None
 
     @property
     def why_closed(self) -> str:
-        """Why the session is over, or empty; while a new one is opened, why the last one is."""
+        """Why the session is over, or empty. While a client reopens, why its last session ended."""
         return self._standing.session.why_closed
 
     @property
     def cluster_session_id(self) -> int:
-        """Id of the session in the log; another one after ``on_session_lost``."""
+        """Id of the session in the log; it changes after ``on_session_lost``."""
         return self._standing.session.cluster_session_id
 
     @property
     def leader_member_id(self) -> int:
-        """The leader that the session is with, or was with last."""
+        """The member that leads, or the last one that did, as far as the client knows."""
         return self._standing.session.leader_member_id
 
     @property
     def leadership_term_id(self) -> int:
-        """Term of that leader."""
+        """The leadership term of that member."""
         return self._standing.session.leadership_term_id
 
     @property
     def offered(self) -> int:
-        """Messages of this session that were taken so far."""
+        """How many messages of this session the client has accepted."""
         return self._standing.session.window.offered
 
     @property
@@ -71,15 +71,15 @@ class ClientStanding:
 
     @property
     def lane_rows(self) -> int:
-        """Rows of the lane's batch that were in the log when this session opened the lane; 0 without one."""
+        """Rows of the lane's batch in the log when this session opened the lane; 0 without a lane."""
         return 0 if self._standing.lane is None else self._standing.lane.rows
 
     @property
     def lane_standing(self) -> LaneStanding | None:
-        """The same with where they lie in the log; None without a lane."""
+        """The same, with the positions of these rows in the log; None without a lane."""
         return self._standing.lane
 
     @property
     def max_payload_length(self) -> int:
-        """Longest message that the cluster's log takes, in bytes."""
+        """The longest payload that the cluster accepts, in bytes."""
         return self._standing.session.payload_length_max

@@ -27,41 +27,43 @@ ADMIN_REQUEST = 26
 
 
 class SessionProxy(Protocol):
-    """What an authenticator decides about: one session that is not open yet."""
+    """The session, not open yet, that an authenticator decides about."""
 
     @property
     def session_id(self) -> int: ...
 
     @property
     def encoded_credentials(self) -> bytes:
-        """What the client sent last: with its connect request, or in answer to a challenge."""
+        """What the client sent last, in its connect request or as an answer to a challenge."""
 
     @property
     def certificate_name(self) -> str | None:
-        """The common name in the client's certificate, verified by TLS; None when it has shown none."""
+        """The common name in the client's certificate, verified by TLS; None without one."""
 
     def challenge(self, encoded_challenge: bytes) -> bool:
-        """Ask for more; False when it could not be sent now."""
+        """Ask the client for more; False if the challenge could not be sent now."""
 
     def authenticate(self, encoded_principal: bytes) -> bool:
-        """Accept the session under this principal, at most 4,096 bytes."""
+        """Accept the session under this principal, of at most 4,096 bytes."""
 
     def reject(self, reason: str = ...) -> None:
         """Refuse the session. The reason goes to the audit log, not to the client."""
 
 
 class Authenticator(Protocol):
+    """Decides which clients may open sessions (io.aeron.security.Authenticator)."""
+
     def on_connect_request(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
-        """Once, for a request that is not refused for other reasons."""
+        """Called once for each connect request that is not refused for other reasons."""
 
     def on_challenge_response(self, session_id: int, encoded_credentials: bytes, now_ms: int) -> None:
-        """The client has answered the challenge."""
+        """The client has answered a challenge."""
 
     def on_connected_session(self, session: SessionProxy, now_ms: int) -> None:
-        """In every slow tick while the session is connected and not decided."""
+        """Called in every slow tick while the session is connected and undecided."""
 
     def on_challenged_session(self, session: SessionProxy, now_ms: int) -> None:
-        """In every slow tick while a challenge is not answered or not decided."""
+        """Called in every slow tick while a challenge is unanswered or undecided."""
 
     def may_resume(
         self,
@@ -70,7 +72,7 @@ class Authenticator(Protocol):
         now_ms: int,
         certificate_name: str | None,
     ) -> bool | None:
-        """Whether this client may take back a session of this principal; None: ask in the next tick."""
+        """Whether this client may resume a session of this principal; None: ask again in the next tick."""
 
 
 class DefaultAuthenticator:
@@ -99,10 +101,12 @@ class DefaultAuthenticator:
 
 
 class AuthorisationService(Protocol):
+    """Decides what a principal may do (io.aeron.security.AuthorisationService)."""
+
     def is_authorised(
         self, schema_id: int, action_id: int, request_type: int | None, encoded_principal: bytes
     ) -> bool:
-        """Whether the principal may make this request; ``action_id`` is its template."""
+        """Whether the principal may make this request; ``action_id`` is the request's template id."""
 
 
 class Right(StrEnum):

@@ -64,8 +64,8 @@ CLOSE_TIMEOUT_S = 10.0
 class ClusterNode:
     """One member. ``launch`` runs it in a thread of its own, ``run`` in the caller's.
 
-    ``on_leader`` is told whenever this member begins or ceases to lead with its election over,
-    ``on_service_error`` of the errors of services, of each kind the first and every doubling of their count.
+    ``on_leader`` is called whenever this member starts or stops leading. ``on_service_error`` is called for
+    errors of services: for the first of each kind, and whenever their number has doubled.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ClusterNode:
 
     @classmethod
     def launch(cls, config: NodeConfig | str | os.PathLike[str] | None = None, **keys: Any) -> ClusterNode:
-        """Run a member in a thread, ``launch(dir="m0", ...)``; a context manager, once it listens."""
+        """Run a member in a thread: ``launch(dir="m0", ...)``. As a context manager it listens within."""
         if not isinstance(config, NodeConfig):
             config = config_text.load(config, overrides=keys)
         elif keys:
@@ -207,15 +207,14 @@ class ClusterNode:
 
     @property
     def is_running(self) -> bool:
-        """Whether a launched member's thread still turns."""
+        """Whether the thread of a launched member is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def run(self) -> None:
-        """Turn the agents until ``stop``, an orderly termination, or an error that ends the member.
+        """Run the agents until ``stop``, an orderly shutdown, or an error that ends the member.
 
-        A disk that fails ends a life of theirs and not the member: they begin again when it is well, and so
-        they do when the disk has got a newer state from another member. Then everything is closed. What
-        ended the member against its will comes out as a ClusterError.
+        If a disk fails, or has a newer state from another member, the agents start again once it works, and
+        the member goes on. At the end everything is closed. Raises ClusterError if an error ended the member.
         """
         try:
             while not self._is_stop_asked:
@@ -307,14 +306,14 @@ class ClusterNode:
             self.error.__cause__ = error
 
     def stop(self) -> None:
-        """Ask the member to end in order, from any thread or a signal handler."""
+        """Ask the member to end cleanly, from any thread or a signal handler."""
         self._is_stop_asked = True
         self._runner.stop()
 
     def restart(self) -> None:
-        """Ask it, as ``stop``, to end and be started again by whoever runs its process.
+        """Ask the member to end as by ``stop``, and to be started again by whoever runs its process.
 
-        ``is_restart_asked`` is true from then on. Raises ClusterError where it was launched in a thread.
+        ``is_restart_asked`` is true from then on. Raises ClusterError if the member was launched in a thread.
         """
         if self._thread is not None:
             raise ClusterError(f"member {self.config.member_id} runs within a program, which starts it again")
@@ -322,11 +321,11 @@ class ClusterNode:
         self.stop()
 
     def reload(self) -> None:
-        """Ask for it, from any thread or a signal handler: logs and configuration, within a second."""
+        """Open the logs and read the configuration again within a second. Safe in signal handlers."""
         self._is_reload_asked = True
 
     def watch(self, fd: int, events: int, target: Target) -> None:
-        """Have the member's thread tell ``target`` of a descriptor's epoll events."""
+        """Have the member's thread notify ``target`` of a descriptor's epoll events."""
         self._poller.register(fd, target, events)
 
     def unwatch(self, fd: int) -> None:
@@ -334,14 +333,14 @@ class ClusterNode:
         self._poller.unregister(fd)
 
     def terminate_cluster(self) -> bool:
-        """Have the whole cluster end in order (Aeron: ABORT); False when this member does not lead."""
+        """End the whole cluster cleanly (Aeron: ABORT); False if this member does not lead."""
         life = self._life
         if life is None or not self.is_leader:
             return False
         return life.consensus_module.parts.toggles.request(ClusterControlToggle.ABORT)
 
     def close(self) -> None:
-        """End a launched member in order and wait for it. Raises what had ended it before."""
+        """End a launched member cleanly, and wait for it. Raises the error that had ended it before."""
         self.stop()
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_S)

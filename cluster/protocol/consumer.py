@@ -29,7 +29,9 @@ _STANDING = re.compile(r"consumer position=(\d{1,19})")
 class Consumer:
     """A consumer group, and the log position before which it needs nothing any more.
 
-    ``group``: its name, at most 256 bytes of UTF-8 without a zero byte. ``position``: from 0 on.
+    ``group``: its name, at most 256 bytes of UTF-8 without a zero byte.
+    ``position``: 0 or more.
+
     Raises ConfigurationError for anything else.
     """
 

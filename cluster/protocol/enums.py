@@ -18,7 +18,7 @@ class Offer(IntEnum):
 
 
 class EventCode(IntEnum):
-    """What a SessionEvent says to a client of its session."""
+    """What a SessionEvent says about a client's session."""
 
     OK = 0
     ERROR = 1
@@ -89,10 +89,14 @@ class ClusterTimeUnit(IntEnum):
 
 
 class AdminRequestType(IntEnum):
+    """What a client with the right ``admin`` may ask of the leader."""
+
     SNAPSHOT = 0
 
 
 class AdminResponseCode(IntEnum):
+    """The outcome of an admin request."""
+
     OK = 0
     ERROR = 1
     UNAUTHORISED_ACCESS = 2

@@ -39,12 +39,14 @@ _UNKNOWN = "unknown: "
 class Lane:
     """One lane, and the batch that its session writes.
 
-    ``application``: whose lanes they are, at most 256 bytes of UTF-8 without a zero byte.
-    ``partition``: from 0 on, or REGISTRATION: the open of such a session registers the batch as a whole; or
-    FORGET, for administrators: it ends the application, none of whose lanes may be held.
-    ``batch``: from 0 on; of a lane it never falls.
-    ``partitions``, ``rows``: of a registration, how many the batch has of both; 0 else.
-    ``is_known``: the application has opened lanes before; where the cluster knows none, it refuses this one.
+    ``application``: the application that the lane belongs to, at most 256 bytes of UTF-8 without a zero byte.
+    ``partition``: 0 or more. REGISTRATION (-1) registers the batch as a whole when the session opens. FORGET,
+    for administrators, drops an application, none of whose lanes may be open.
+    ``batch``: 0 or more; for one lane it never decreases.
+    ``partitions``: how many partitions the registered batch has; otherwise 0.
+    ``rows``: how many rows the registered batch has; otherwise 0.
+    ``is_known``: the application has opened lanes before. If the cluster knows none, it refuses this one.
+
     Raises ConfigurationError for anything else.
     """
 
@@ -77,7 +79,7 @@ class Lane:
 
     @property
     def is_forgetting(self) -> bool:
-        """Whether it has the members drop the application's lanes."""
+        """Whether it makes the members drop the application's lanes."""
         return self.partition == FORGET
 
     def __str__(self) -> str:
@@ -141,11 +143,11 @@ class LanePrincipal(NamedTuple):
 
 
 class LaneStanding(NamedTuple):
-    """What of the lane's batch is in the log at the position at which a session opened the lane.
+    """What the log had of the lane's batch when a session opened the lane.
 
-    ``rows`` messages of the sessions that held the lane for this batch, one after the other. They lie between
-    the log positions ``begin``, where the first of these sessions is open, and ``end``, after the last row.
-    ``session_id`` is the first of them; those of the others stand in their SessionOpenEvents in between.
+    ``rows`` is the number of messages that the lane's sessions, one after another, have sent for this batch.
+    These are between the log positions ``begin``, where the first of these sessions was open, and ``end``,
+    after the last row. ``session_id`` is the first session; SessionOpenEvents in between have the others.
     """
 
     rows: int

@@ -37,9 +37,10 @@ class LogIdentity(NamedTuple):
 
 
 class PositionToken(NamedTuple):
-    """``position`` is excluded: all before it is meant. ``cluster`` None: of a log without any entry.
+    """A place in a log: everything before ``position``, which is exclusive.
 
-    ``term`` None: the term of the last entry before it is not known.
+    ``cluster`` is None for a log without entries. ``term`` is the leadership term of the last entry before
+    ``position``, or None if it is not known.
     """
 
     cluster: str | None
@@ -47,17 +48,17 @@ class PositionToken(NamedTuple):
     term: str | None = None
 
     def to_text(self) -> str:
-        """As ``parse_token`` reads it: JSON, the text of an offset of the Spark source."""
+        """The token as JSON, which ``parse_token`` reads; an offset of the Spark source is the same text."""
         term = {} if self.term is None else {"term": self.term}
         return json.dumps({"v": TOKEN_VERSION, "cluster": self.cluster, "position": self.position, **term})
 
     def is_of(self, cluster: str | None) -> bool:
-        """Whether this may be a place in the log ``cluster``: what one does not say fits all."""
+        """Whether this may be a place in the log ``cluster``; an unknown part matches anything."""
         return self.cluster is None or cluster is None or is_one_log(self.cluster, cluster)
 
 
 def parse_token(text: str) -> PositionToken:
-    """Read a token. Raises ConfigurationError with the text for what is none."""
+    """Read a token. Raises ConfigurationError, with the text, if it is not one."""
     try:
         given: Any = json.loads(text)
     except (TypeError, ValueError, RecursionError):

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 class Entry(TypedDict, total=False):
-    """One entry of the committed log: a dictionary with the columns that the entry has, by their names.
+    """One entry of the committed log: a dictionary from column names to values.
 
-    Every entry has the first six; ``entryType`` says which of the others. ``columns=`` leaves out what
-    is not named. Positions and lengths are bytes of the log.
+    Every entry has the first six columns; ``entryType`` decides which others it has. With ``columns=`` it has
+    only those that you name. Positions and lengths are in bytes of the log.
     """
 
     position: Required[int]  # where its first frame begins

@@ -46,7 +46,7 @@ Wait = Callable[[float], object]
 
 
 class LogReader:
-    """Reads one log. Raises the errors of ``cluster.errors``; not to be shared between threads."""
+    """Reads one log. Raises the errors of ``cluster.errors``. Threads must not share a reader."""
 
     def __init__(
         self,
@@ -81,23 +81,25 @@ class LogReader:
         consumer_group: str | None = None,
         **options: Any,
     ) -> Self:
-        """A reader of a member's directory on this host, or of a running cluster by its endpoints.
+        """Open a member's directory on this host, or a running cluster by its endpoints.
 
-        ``consensus_endpoints`` are those of a real Aeron Cluster, read over its own medium by the media
-        driver on this host whose directory is ``aeron_dir``; ``options`` are those of ``AeronLog`` then.
-        ``aeron_archive``, ``host:port``, is any Aeron Archive: its recording ``recording_id`` is read as far
-        as it is recorded, fragment by fragment where it is no cluster's log: with the columns of
-        ``FRAGMENT_SCHEMA``, and ConfigurationError where they are chosen by what only entries have.
+        ``dir`` is a member's directory, of this project or of a real Aeron Cluster. For the directory of a
+        whole cluster, the first running member is read. Several directories, of members and backups of one
+        cluster, are read as one log (``DirectoriesLog``). ``cluster_dir`` and ``archive_dir`` name the two
+        folders if they are apart, and ``aeron_dir`` the folder of cnc.dat if the mark file does not.
+        ``options`` are those of ``DirectoryLog`` or ``RemoteLog``. Members send only the entries that
+        ``entry_filter`` selects.
 
-        ``dir`` is a member's folder, ours or a real Aeron Cluster's, or the folder of a whole cluster, whose
-        first member that runs is read then. Several, of members and backups of one cluster, are read as one
-        log (``DirectoriesLog``). ``cluster_dir`` and ``archive_dir`` name the two when they lie
-        apart, ``aeron_dir`` the folder of cnc.dat when it is not where the mark file says. ``options`` are
-        those of ``DirectoryLog`` or ``RemoteLog``, and ``entry_filter``: members then send no more than that.
+        ``consensus_endpoints`` are those of a real Aeron Cluster. It is read over Aeron's own medium, by the
+        media driver on this host whose directory is ``aeron_dir``; ``options`` are those of ``AeronLog``.
 
-        ``at_least``, a client's ``token()``, opens it when the log is committed that far (``await_token``).
-        ``consumer_group``, beside ``endpoints``, is the group that this reader reads and reports for
-        (``processed``).
+        ``aeron_archive``, ``host:port``, is any Aeron Archive. Its recording ``recording_id`` is read as far
+        as it is recorded. If it is not a cluster's log, each fragment is a row with the columns of
+        ``FRAGMENT_SCHEMA``, and filters for entries raise ConfigurationError.
+
+        ``at_least`` is a client's ``token()``: the reader opens once the log is committed that far
+        (``await_token``). ``consumer_group``, with ``endpoints``, is the group for which this reader reads
+        and reports (``processed``).
         """
         if consumer_group is not None and endpoints is None:
             raise ConfigurationError("consumer_group goes with endpoints, which are not given")
@@ -148,30 +150,30 @@ class LogReader:
 
     @property
     def identity(self) -> LogIdentity | None:
-        """None while the log has no entry."""
+        """The identity of the log; None while it has no entry."""
         return self.log.identity
 
     @property
     def start_position(self) -> int:
-        """First position that is still there."""
+        """The first position that the log still has."""
         return self.log.start_position
 
     def retained_from(self, position: int) -> int:
-        """``position`` where the log is still there from it on; else where it goes on after what is not."""
+        """``position`` if the log still has what follows it, else where the retained log begins."""
         return position if position >= self.start_position else max(position, self.log.await_start())
 
     def earliest_position(self) -> int:
-        """``start_position`` once all members were asked that may have more of the log."""
+        """``start_position``, after all members that may have more of the log were asked."""
         return self.log.await_start()
 
     @property
     def term_length(self) -> int:
-        """Bytes of a term buffer: no entry crosses a multiple of it."""
+        """The length of a term buffer in bytes. No entry crosses a multiple of it."""
         return self.log.term_length
 
     @property
     def time_unit(self) -> ClusterTimeUnit:
-        """Of the log's timestamps."""
+        """The unit of the log's timestamps."""
         return self.log.time_unit
 
     @property
@@ -181,28 +183,28 @@ class LogReader:
 
     @property
     def warnings(self) -> list[str]:
-        """One line each, what whoever reads should know."""
+        """What a user of this log should know, one line each."""
         return self.log.warnings if self._reader_group is None else self.log.warnings + self._group.warnings
 
     @property
     def damage(self) -> Sequence[LogDamaged]:
-        """What could not be read beside the log, while the rest could."""
+        """What could not be read, while the rest of the log could."""
         return self.log.damage
 
     def commit_position(self) -> int:
-        """End of what is known to be committed: how far a stream may read now."""
+        """The end of what is known to be committed: a stream may read up to here."""
         return self.log.commit_position()
 
     def term_before(self, position: int) -> str | None:
-        """The leadership term of the last entry before ``position``, as tokens have it; None if not known."""
+        """Leadership term of the last entry before ``position``, as in a token; None if unknown."""
         return self.log.term_before(position)
 
     def end_position(self) -> int:
-        """End of what a batch reads: the commit position of a live member, else all that is recorded."""
+        """Where a batch ends: the commit position if the member runs, else the end of the recording."""
         return self.log.end_position()
 
     def close(self) -> None:
-        """Close all, after the last report of the consumer group; raises why that failed."""
+        """Send the last report of the consumer group, and close everything. Raises if the report failed."""
         failure = None if self._reader_group is None else self._reader_group.close()
         self.log.close()
         if failure is not None:
@@ -212,23 +214,24 @@ class LogReader:
 
     @property
     def group_position(self) -> int | None:
-        """What was ``processed`` last, else what the cluster has, or None."""
+        """The last position given to ``processed``, else the cluster's position of the group, or None."""
         return self._group.position
 
     def processed(self, position: int) -> None:
-        """The group needs nothing before ``position``, the end of an entry (``endPosition``).
+        """Note that the group needs nothing before ``position``, the end of an entry (``endPosition``).
 
-        It is noted here. A thread reports it to the cluster, at most once in 5 s, and ``close`` what is left
-        then. A report that fails is a line of ``warnings``, and is made again with the next one.
-        Raises ConfigurationError for what cannot be the end of an entry.
+        A thread reports it to the cluster, at most once in 5 s, and ``close`` reports the rest. If a report
+        fails, ``warnings`` gets a line, and the next report includes it. Raises ConfigurationError if an
+        entry cannot end at this position.
         """
         self._group.processed(position)
 
     def report(self) -> None:
         """Report what is ``processed`` to the cluster now; returns when the report is committed.
 
-        Raises what ``ClusterClient.connect`` does: ClusterError for a position before the group's, which
-        another reader has reported, and for one beyond the commit position; TimedOut without a leader.
+        Raises what ``ClusterClient.connect`` does: ClusterError if the position is before the group's,
+        because another reader has reported more, or beyond the commit position; TimedOut if there is no
+        leader.
         """
         self._group.report()
 
@@ -269,8 +272,9 @@ class LogReader:
     ) -> None:
         """Wait until the log is committed as far as a client's ``token()``, or an offset, says.
 
-        Raises ConfigurationError for what is no token and for one of another log, or of what this one was
-        before it was restored to an earlier position, TimedOut with how far the log is committed here.
+        Raises ConfigurationError if it is not a token, or one of another log, or of this log before it was
+        restored to an earlier position. Raises TimedOut, with the position up to which the log is committed
+        here.
         """
         wanted = parse_token(token)
         deadline_ns = now_ns() + int(timeout_s * 1e9)
@@ -305,7 +309,7 @@ class LogReader:
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> Iterator[tuple[int, np.ndarray]]:
-        """Runs of whole messages, each with the position it begins at; see ``CommittedLog.blocks``."""
+        """Yield runs of whole messages, each with its position; see ``CommittedLog.blocks``."""
         how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
         return self._blocks(*self._range(from_position, to_position), how)
 
@@ -344,12 +348,11 @@ class LogReader:
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> int:
-        """The first position at or after ``position`` where an entry or padding begins; ``position`` itself
-        beyond the end.
+        """The first position at or after ``position`` where an entry or padding begins.
 
-        Frames are found only from where one begins: from ``known`` (default: the log's start) or from
-        the start of the term, which no entry crosses, whichever is nearer. What lies between is read, by the
-        member over ``endpoints``. Raises LogPurged.
+        Beyond the end of the log it is ``position`` itself. The search begins at ``known``, where an entry is
+        known to begin (by default the log's start), or at the start of the term, whichever is nearer, and
+        reads all that is between. Over ``endpoints`` the member does this. Raises LogPurged.
         """
         if known is None:
             known = self.start_position
@@ -377,7 +380,7 @@ class LogReader:
         is_committed: bool = False,
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
-        """The entries of the range as Arrow record batches with the columns of ``ROW_SCHEMA``, or of some."""
+        """Yield the entries as Arrow record batches, with the columns of ``ROW_SCHEMA`` or some of them."""
         selection = Selection.of(columns, entry_types, rows_per_batch)
         how = BlockOptions(max_bytes, is_committed, on_damage=on_damage)
         for _, decoded in self._runs(*self._range(from_position, to_position), selection, how):
@@ -385,7 +388,7 @@ class LogReader:
 
     @property
     def schema(self) -> "pa.Schema":
-        """Of the batches, where no columns are named."""
+        """The schema of the batches if no columns are named."""
         if self._has_fragments:
             from cluster.log.fragments import FRAGMENT_SCHEMA
 
@@ -406,7 +409,7 @@ class LogReader:
         columns: Iterable[str] | None = None,
         entry_types: Iterable[str] | None = None,
     ) -> "pa.RecordBatchReader":
-        """``batches`` up to ``end_position`` as one Arrow stream, for DuckDB, polars and pandas."""
+        """The entries up to ``end_position`` as one Arrow stream, for DuckDB, polars and pandas."""
         import pyarrow as pa
 
         from cluster.log.columns import schema_of
@@ -427,10 +430,10 @@ class LogReader:
         wait: Wait = pause,
         on_damage: OnDamage | None = None,
     ) -> Iterator[Entry]:
-        """The entries of the range, each a dictionary of the columns that it has.
+        """Yield the entries of the range, each as a dictionary of the columns that it has.
 
-        ``follow`` goes on with what is committed while this runs, up to ``to_position`` if one is given;
-        between two looks it calls ``wait`` with seconds.
+        With ``follow`` it also yields entries that are committed meanwhile, up to ``to_position`` if given,
+        and calls ``wait`` with a number of seconds between two looks.
         """
         chosen: dict[str, Any] = {"columns": columns, "entry_types": entry_types, "on_damage": on_damage}
         if follow:
@@ -450,7 +453,7 @@ class LogReader:
         wait: Wait = pause,
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
-        """As ``batches``, going on after the commit position as it moves."""
+        """Like ``batches``, but also yields what is committed meanwhile."""
         selection, how = Selection.of(columns, entry_types), BlockOptions(on_damage=on_damage)
         position, to_position = self._range(from_position, to_position)
         while to_position is None or position < to_position:

@@ -19,21 +19,22 @@ class Claimed(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class BufferClaim:
-    """Room for one message: fill ``buffer``, then ``commit()`` it or ``abort()`` it.
+    """Room for one message: fill ``buffer``, then ``commit()`` or ``abort()`` the claim.
 
-    The room is reserved: a commit is taken however much is offered meanwhile, in the order of the commits.
-    A claim that was used up can be claimed again. One that is open when a callback raises is aborted.
+    The room is reserved, so ``commit`` succeeds however much is offered meanwhile; messages are sent in the
+    order of the commits. A claim can be used again once it is committed or aborted. If a callback raises
+    while a claim is open, the claim is aborted.
     """
 
     buffer: memoryview = field(init=False, default=memoryview(b""))
     _claimed: Claimed | None = field(init=False, default=None)
 
     def commit(self) -> int:
-        """Send what was written, and return what an offer of it does: 1 on a follower, which sends nothing.
+        """Send what was written. Returns what an offer of it returns: 1 on a follower, which sends nothing.
 
-        Always positive, unless the session was closed or the member began to lead since the claim; of a
-        client's claim a position, or Offer.CLOSED. Raises
-        LocalProtocolError where sending is not allowed (the claim stays open), and when nothing is claimed.
+        Always positive, unless the session was closed or the member became leader since the claim. A client's
+        claim returns a position, or Offer.CLOSED. Raises LocalProtocolError if nothing is claimed, or if
+        sending is not allowed here; in that case the claim stays open.
         """
         claimed = self._claimed
         if claimed is None:
@@ -43,7 +44,7 @@ class BufferClaim:
         return claimed.offer(self.buffer)
 
     def abort(self) -> None:
-        """Send nothing, and give the room back; without effect on a claim that is not open."""
+        """Send nothing, and give the room back. Does nothing if the claim is not open."""
         claimed, self._claimed = self._claimed, None
         if claimed is not None:
             claimed.release()

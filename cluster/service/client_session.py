@@ -11,7 +11,7 @@ from cluster.service.session_egress import SessionEgress
 
 @dataclass(slots=True, eq=False)
 class ClientSession:
-    """One open session. Offers reach the client on the leader; elsewhere they are only acted."""
+    """One open session. Only the leader's offers reach the client; other members send nothing."""
 
     id: int
     response_stream_id: int = field(repr=False)
@@ -21,33 +21,32 @@ class ClientSession:
 
     @property
     def cluster_session_id(self) -> int:
-        """The same as ``id``, under its name in the protocol."""
+        """The same as ``id``, with its name in the protocol."""
         return self.id
 
     @property
     def is_closing(self) -> bool:
-        """Whether this service has asked for the session to be closed."""
+        """Whether this service has asked to close the session."""
         return self._egress.is_closing
 
     def offer(self, *payload: Payload) -> int:
-        """Send one message, gathered from the given buffers, to the client.
+        """Send one message, made of the given buffers, to the client.
 
-        Returns a positive number, Offer.NOT_CONNECTED when the session is closed, or Offer.BACK_PRESSURED
-        when too much waits to be sent: then nothing was, and it is to be offered again after
-        ``idle_strategy().idle()``. On a follower and in a replay it returns 1 and sends nothing; what a
-        supervised session is answered is kept there, too. Raises
-        LocalProtocolError on every member alike where sending is not allowed, and when the message is longer
-        than the log could hold.
+        Returns a positive number; Offer.NOT_CONNECTED if the session is closed; or Offer.BACK_PRESSURED if
+        too much waits to be sent. Then nothing was sent: call ``idle_strategy().idle()`` and offer again. On
+        a follower and in a replay it returns 1 and sends nothing, but keeps an answer to a supervised
+        session. Raises LocalProtocolError, on every member alike, if sending is not allowed here or if the
+        message is too long for the log.
         """
         return self._egress.offer(payload)
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` room for ``length`` bytes; the message goes out when it is committed.
+        """Give ``claim`` room for ``length`` bytes, which its ``commit`` sends.
 
-        Returns and raises what ``offer`` does; only a positive number means that there is a claim.
+        Returns and raises what ``offer`` does; only after a positive result is there a claim.
         """
         return self._egress.try_claim(length, claim)
 
     def close(self) -> bool:
-        """Ask the consensus module to close the session; it ends with ``on_session_close``."""
+        """Ask the consensus module to close the session; ``on_session_close`` follows."""
         return self._egress.close()

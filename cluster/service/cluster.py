@@ -27,11 +27,11 @@ MESSAGE_HEADER_LENGTH = 8 + SessionMessageHeader.BLOCK_LENGTH
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Cluster:
-    """Handed to ``on_start``; good for as long as the service runs, on its thread only.
+    """The cluster as a service sees it. ``on_start`` gets it; use it only on the service's thread.
 
-    What sends (offers, timers, closing a session) is allowed in the callbacks of log entries and
-    raises LocalProtocolError in the others. A False or BACK_PRESSURED is to be tried again, with
-    ``idle_strategy().idle()`` between, lest the members come to differ.
+    Calls that send (offers, timers, closing a session) are allowed in callbacks for log entries, and raise
+    LocalProtocolError in the others. After False or BACK_PRESSURED, call ``idle_strategy().idle()`` and try
+    again: if you do not, the members' states may differ.
     """
 
     _context: ServiceContext
@@ -50,15 +50,15 @@ class Cluster:
         return self._state.role
 
     def log_position(self) -> int:
-        """Log position after the event being delivered, in bytes (Aeron: Header.position)."""
+        """Log position after the entry whose callback is running, in bytes (Aeron: Header.position)."""
         return self._state.log_position
 
     def leadership_term_id(self) -> int:
-        """The leadership term of the event being delivered, -1 before the first."""
+        """Leadership term of the entry whose callback is running; -1 before the first."""
         return self._state.leadership_term_id
 
     def time(self) -> int:
-        """Cluster time of the event being delivered: the leader's, the same on every member."""
+        """Cluster time of the entry whose callback is running, the same on every member."""
         return self._state.cluster_time
 
     def time_unit(self) -> ClusterTimeUnit | None:
@@ -66,24 +66,24 @@ class Cluster:
         return self._state.time_unit
 
     def context(self) -> ServiceContext:
-        """What is configured of this service and its member, and where errors go that it does not raise."""
+        """Where the service runs, and an error handler for errors that it does not raise."""
         return self._context
 
     def client_sessions(self) -> tuple[ClientSession, ...]:
-        """The open sessions by ascending id."""
+        """The open sessions, in order of their ids."""
         return self._sessions.ordered()
 
     def get_client_session(self, cluster_session_id: int) -> ClientSession | None:
-        """The open session of that id, None when there is none."""
+        """The open session with this id, or None."""
         return self._sessions.by_id.get(cluster_session_id)
 
     def for_each_client_session(self, action: Callable[[ClientSession], None]) -> None:
-        """Call ``action`` with each open session by ascending id."""
+        """Call ``action`` with each open session, in order of their ids."""
         for session in self._sessions.ordered():
             action(session)
 
     def close_client_session(self, cluster_session_id: int) -> bool:
-        """Ask for a session to be closed; raises ClusterError for an unknown id, False: try again."""
+        """Close a session. Raises ClusterError for an unknown id. After False, try again."""
         self._outbox.check_may_send()
         session = self._sessions.by_id.get(cluster_session_id)
         if session is None:
@@ -91,19 +91,20 @@ class Cluster:
         return session.close()
 
     def schedule_timer(self, correlation_id: int, deadline: int) -> bool:
-        """Set a timer for a cluster time, replacing that of the same id; False: try again."""
+        """Set a timer for a cluster time. It replaces a timer with the same id. After False, try again."""
         self._outbox.check_may_send()
         return self._outbox.send(ScheduleTimer(correlation_id=correlation_id, deadline=deadline).encode())
 
     def cancel_timer(self, correlation_id: int) -> bool:
-        """Take a timer back; it may fire all the same when its event is in the log. False: try again."""
+        """Cancel a timer. It still fires if its event is in the log already. After False, try again."""
         self._outbox.check_may_send()
         return self._outbox.send(CancelTimer(correlation_id=correlation_id).encode())
 
     def offer(self, *payload: Payload) -> int:
-        """Send one message, gathered from the given buffers, to all services of the cluster.
+        """Send one message, made of the given buffers, to all services of the cluster.
 
-        Every member's service sends it; the log gets it once. Positive, or Offer.BACK_PRESSURED.
+        Every member's service offers it, but the log has it once. Returns a positive number, or
+        Offer.BACK_PRESSURED.
         """
         self._outbox.check_may_send()
         header = SessionMessageHeader(
@@ -115,9 +116,9 @@ class Cluster:
         return len(message) if self._outbox.send(message) else Offer.BACK_PRESSURED
 
     def try_claim(self, length: int, claim: BufferClaim) -> int:
-        """Give ``claim`` room for a message to the cluster; it is sent when the claim is committed.
+        """Give ``claim`` room for a message to the cluster, which its ``commit`` sends.
 
-        Positive when there is a claim, or Offer.BACK_PRESSURED.
+        Returns a positive number if there is a claim, or Offer.BACK_PRESSURED.
         """
         self._outbox.check_may_send()
         check_length(length, self._context.max_message_length)
@@ -136,13 +137,14 @@ class Cluster:
     ) -> int:
         """Answer many sessions at once: row i sends ``buffer[offsets[i] : offsets[i] + lengths[i]]``.
 
-        Sessions that are not open are skipped. ``rows`` are those of the messages in the batch being
-        delivered that are answered, which ``ClusterClient.request`` goes by; where ``session_ids`` is the
-        column of that batch, row i answers message i. ``timestamps`` are those of the answers' headers:
-        without them each has the time of the message that it answers, and else ``time()``.
-        Returns the number of rows, which are handed over all or, with Offer.BACK_PRESSURED, none; on a
-        follower and in a replay 1, and nothing is sent, but what supervised sessions are answered is kept.
-        Raises LocalProtocolError on every member alike for columns that cannot be.
+        Sessions that are not open are skipped. ``rows`` says which messages of the delivered batch the rows
+        answer, so that ``ClusterClient.request`` gets its answers. If ``session_ids`` is the column of that
+        batch, row i answers message i. ``timestamps`` are for the headers of the answers. Without them an
+        answer has the time of the message that it answers, or else ``time()``.
+
+        Returns the number of rows. With Offer.BACK_PRESSURED none is sent. On a follower and in a replay it
+        returns 1 and sends nothing, but keeps the answers to supervised sessions. Raises LocalProtocolError,
+        on every member alike, for columns that do not fit together.
         """
         self._outbox.check_may_send()
         state, batch = self._state, self._state.batch
@@ -159,7 +161,7 @@ class Cluster:
         return self._answers.offer(session_ids, offsets, lengths, buffer, timestamps, numbers)
 
     def idle_strategy(self) -> IdleStrategy:
-        """What to ``idle()`` on between two tries; it raises when the container is to end."""
+        """Call ``idle()`` on it between two tries; it raises when the service is to end."""
         return self._idle_strategy
 
 

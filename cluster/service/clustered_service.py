@@ -17,27 +17,29 @@ from cluster.service.payload import Payload
 
 
 class ExclusivePublication(Protocol):
-    """What a snapshot is written into, by its name in Aeron."""
+    """What a service writes a snapshot to; the name is Aeron's."""
 
     @property
     def max_message_length(self) -> int:
-        """In bytes."""
+        """The longest message, in bytes."""
 
     def offer(self, *message: Payload) -> int:
-        """Append one message, gathered from the given buffers; raises LocalProtocolError for its length."""
+        """Append one message, made of the given buffers. Raises LocalProtocolError if it is too long."""
 
 
 class ClusteredService:
-    """A replicated state machine: same log in, same state on every member.
+    """A replicated state machine: the same log gives the same state on every member.
 
-    Derive from it and override what is of interest. All callbacks run in log order on one thread and
-    never overlap. State may depend on what they are given only: no clock, no randomness, no set order.
-    ``timestamp`` is cluster time (milliseconds by default). An exception that leaves a callback is counted
-    and told, and the log goes on *after* the entry that caused it, or the member ends, as
-    ``service_error_policy`` says (docs/operations.md). Raise before anything is changed: nothing is undone.
+    Derive from it, and override the callbacks that you need. All callbacks run on one thread, in the order of
+    the log, and never overlap. State may depend only on what they are given: no clock, no random number, no
+    order of a set. ``timestamp`` is cluster time, in milliseconds by default.
 
-    Sending, timers and closing sessions are for the callbacks of log entries; in ``on_start``,
-    ``on_role_change``, ``on_terminate`` and ``do_background_work`` they raise.
+    An exception in a callback is counted and reported. Then the log goes on after the entry, or the member
+    ends, as ``service_error_policy`` says (docs/operations.md). Raise before you change anything, because
+    nothing is undone.
+
+    Callbacks for log entries may send messages, set timers and close sessions. In ``on_start``,
+    ``on_role_change``, ``on_terminate`` and ``do_background_work`` these calls raise.
     """
 
     # The leader compares what members write into their snapshots at one place in the log, and tells of those
@@ -53,27 +55,27 @@ class ClusteredService:
     forks_for_snapshots = True
 
     def on_start(self, cluster: Cluster, snapshot_image: Iterable[bytes] | None) -> None:
-        """Called once, first; ``snapshot_image`` is what this service saved, None without a snapshot.
+        """Called once, before all others. Without a snapshot, ``snapshot_image`` is None.
 
-        Iterate over the image: each item is one message as it was offered in ``on_take_snapshot``, as bytes.
-        Open sessions are known already: ``cluster.client_sessions()``.
+        Iterate over the image to get the messages that ``on_take_snapshot`` offered, as bytes. The open
+        sessions are already known: ``cluster.client_sessions()``.
         """
 
     def on_session_open(self, session: ClientSession, timestamp: int) -> None:
-        """A client has connected; answers to it go through ``session.offer``."""
+        """A client has connected. Answer it with ``session.offer``."""
 
     def on_session_close(self, session: ClientSession, timestamp: int, close_reason: CloseReason) -> None:
-        """The session is gone already: it is no longer found by its id, and offers to it fail."""
+        """A session is closed. Its id is no longer found, and offers to it fail."""
 
     def on_session_message(self, session: ClientSession | None, timestamp: int, buffer: memoryview) -> None:
-        """One message; the buffer holds until the callback returns; no session: a service sent it."""
+        """A message. ``buffer`` is valid until return; ``session`` is None if a service sent it."""
 
     def on_session_messages(self, batch: SessionMessageBatch) -> None:
-        """Override to be given runs of messages as columns instead of ``on_session_message`` calls.
+        """Override it to get many messages at once, as columns, in place of ``on_session_message``.
 
-        Within it ``cluster.log_position()`` and ``cluster.time()`` are those of the last message.
-        How the log is cut into batches differs between members: state must not depend on it. A batch that
-        raises comes again one message at a time, and those that raise alone are passed over.
+        ``cluster.log_position()`` and ``cluster.time()`` are those of the last message. Members cut the log
+        into different batches, so state must not depend on them. If a batch raises, it is delivered again one
+        message at a time, and messages that raise alone are skipped.
         """
 
     @staticmethod
@@ -85,12 +87,13 @@ class ClusteredService:
         payload: np.ndarray,
         answer: np.ndarray,
     ) -> int:
-        """Override to have messages taken in compiled code: numba compiles it, for the array ``self.state``.
+        """Override it to handle messages in compiled code: numba compiles it, for the array ``self.state``.
 
-        It may change ``state``, and write into ``answer``: zeros before, ``max_answer_length`` long, of uint8
-        as ``payload``. It returns the length of the answer, or NO_ANSWER. Or it changes nothing and returns
-        NOT_TAKEN: then ``on_session_message`` gets the message. ``position`` is that after the message;
-        ``session_id`` is negative where a service sent it. ``on_session_messages`` is not called.
+        It may change ``state``, and write an answer into ``answer``: ``max_answer_length`` zero bytes, of
+        uint8 like ``payload``. It returns the length of the answer, or NO_ANSWER. If it has changed nothing,
+        it may return NOT_TAKEN; then ``on_session_message`` gets the message. ``position`` is the log
+        position after the message. ``session_id`` is negative if a service sent it. ``on_session_messages``
+        is not called.
         """
         return NOT_TAKEN
 
@@ -98,25 +101,25 @@ class ClusteredService:
         """A timer has fired, at the same place in the log on every member."""
 
     def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
-        """Write the state as of this place in the log: ``snapshot_publication.offer(message)``, any number.
+        """Write the state at this position of the log, by ``snapshot_publication.offer(message)``.
 
-        Change nothing: a copy of the service may do it.
-        Members may start from what another one saved: the same state must give the same bytes. A message
-        is at most ``snapshot_publication.max_message_length`` bytes long. An exception leaves the member
-        without a snapshot, and the log goes on.
+        Do not change state here, because a copy of the service may run this. Members may start from each
+        other's snapshots, so the same state must give the same bytes. A message is at most
+        ``snapshot_publication.max_message_length`` bytes long. After an exception the member does not have
+        this snapshot, and the log goes on.
         """
 
     def on_role_change(self, new_role: Role) -> None:
-        """The member's role; not ordered against the log, so no business of the state machine."""
+        """The member's role has changed. This is not part of the log, so keep it out of the state."""
 
     def on_new_leadership_term_event(self, event: NewLeadershipTermEvent) -> None:
-        """The first entry of every leadership term, live and replayed."""
+        """The first entry of a leadership term, live or replayed."""
 
     def on_terminate(self, cluster: Cluster) -> None:
-        """The container ends in good order; called once, and not when the start failed."""
+        """The service ends cleanly. Called once, but not if the start failed."""
 
     def do_background_work(self, now_ns: int) -> int:
-        """Called in every duty cycle and while idling; returns how much was done. Not replicated."""
+        """Called in every duty cycle and while idling; returns the work done. Not replicated."""
         return 0
 
 

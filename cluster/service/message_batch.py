@@ -10,10 +10,10 @@ import numpy as np
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SessionMessageBatch:
-    """Messages that follow each other in the log, as columns; the payloads lie in one buffer.
+    """Consecutive messages of the log, as columns over one buffer of payloads.
 
-    The arrays are read-only to the service and hold until the callback returns. ``session_ids`` has
-    negative values where a service of the cluster sent the message (Aeron: no session).
+    The arrays are read-only, and valid until the callback returns. ``session_ids`` is negative for messages
+    that a service of the cluster sent (in Aeron: without a session).
     """
 
     session_ids: np.ndarray  # int64
@@ -27,7 +27,7 @@ class SessionMessageBatch:
         return len(self.session_ids)
 
     def row(self, index: int) -> SessionMessageBatch:
-        """One message as a batch, not copied."""
+        """One message as a batch, without a copy."""
         rows = slice(index, index + 1)
         return SessionMessageBatch(
             self.session_ids[rows],
@@ -39,12 +39,12 @@ class SessionMessageBatch:
         )
 
     def payload(self, index: int) -> memoryview:
-        """The payload of one message, not copied."""
+        """The payload of one message, without a copy."""
         offset = int(self.offsets[index])
         return self.buffer.data[offset : offset + int(self.lengths[index])]
 
     def payloads(self) -> Iterator[memoryview]:
-        """All payloads in log order, not copied."""
+        """All payloads in log order, without copies."""
         view = self.buffer.data
         for offset, length in zip(self.offsets.tolist(), self.lengths.tolist(), strict=True):
             yield view[offset : offset + length]

@@ -15,11 +15,11 @@ NULL_CLIENT_ID = -1
 
 @dataclass(frozen=True, slots=True)
 class ServiceContext:
-    """What ``cluster.context()`` gives a service, too.
+    """What ``cluster.context()`` returns.
 
-    ``service_name`` is ``module:ClassName`` as configured. ``client_id`` stands in the first ServiceAck, as
-    the Aeron client's does. Lengths are in bytes. ``error_handler`` counts an error that the service has met
-    and does not raise (Aeron: countedErrorHandler): counter 215, ``node.log``, the error log.
+    ``service_name`` is ``module:ClassName`` as configured. ``client_id`` is the id in the first ServiceAck,
+    like that of Aeron's client. Lengths are in bytes. ``error_handler`` counts an error that the service has
+    handled, in counter 215, ``node.log`` and the error log (Aeron: countedErrorHandler).
     """
 
     service_id: int = 0

@@ -19,13 +19,13 @@ SECRET_BYTES_MAX = 4096
 
 
 class CredentialsSupplier(Protocol):
-    """What a client shows (io.aeron.security.CredentialsSupplier)."""
+    """What a client shows of itself (io.aeron.security.CredentialsSupplier)."""
 
     def encoded_credentials(self) -> bytes:
-        """What goes into the connect request."""
+        """The credentials in the connect request."""
 
     def on_challenge(self, encoded_challenge: bytes) -> bytes:
-        """The answer to a challenge of the cluster's authenticator: ours ask for the same again."""
+        """The answer to a challenge. The authenticators of this project ask for the same again."""
         return self.encoded_credentials()
 
 
@@ -44,7 +44,7 @@ class FixedCredentials(CredentialsSupplier):
 
 @dataclass(frozen=True, slots=True)
 class TokenCredentials(CredentialsSupplier):
-    """The token in a file, read whenever it is sent: a new one is taken without a restart."""
+    """The token in a file, which is read each time, so that a new token needs no restart."""
 
     file: str | Path
 

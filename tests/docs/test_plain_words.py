@@ -44,7 +44,7 @@ PRIVATE = {
 }
 _PRIVATE = re.compile(rf"\b(?:{'|'.join(', '.join(PRIVATE).split(', '))})\b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-LINES_LEFT = 209  # of docstrings and comments, that have such a word: this number only falls
+LINES_LEFT = 207  # of docstrings and comments, that have such a word: this number only falls
 NAMES_LEFT = 15  # in code, that have one: likewise
 
 
