@@ -15,10 +15,12 @@ import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import statistics
 import sys
 import tempfile
 import time
+import webbrowser
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,7 +71,8 @@ Examples:
 It needs no Spark. A supervised client sends {MESSAGES_PER_S:,} messages a second, each of which a majority
 commits and the service answers. `cluster bench` shows how many this machine can take. A killed member is
 started again, and the next one is killed when all members have caught up. About 15 MB a second are written
-to the directory for temporary files, and removed at the end unless --dir is given.
+to the directory for temporary files, and removed at the end unless --dir is given. On a desktop the page of
+`cluster live` opens in the browser.
 
 --json prints one object: seconds, members, messages, messagesPerSecond, lost, doubled, kills (atS, memberId,
 leadershipTermId, gapMs, nextLeaderMemberId, levelAtS), terms (atS, leaderMemberId, leadershipTermId), sql
@@ -139,6 +142,7 @@ def _run(path: Path, base_port: int, seconds: float, console: Console) -> dict[s
     try:
         endpoints = str(members_fields(supervisor)["tcpEndpoints"])
         with (
+            _page(path, console),
             _child(query_log, endpoints) as query,
             _child(send_numbers, endpoints, MESSAGES_PER_S) as sender,
             _Line(console) as line,
@@ -160,7 +164,14 @@ def _child(entry: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
     """A process that is forked off, and ended at the end; what it sends comes by the connection."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
-    process = context.Process(target=entry, args=(theirs, *arguments), daemon=True)
+
+    def run() -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the demo, which ends this process
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        entry(theirs, *arguments)
+
+    process = context.Process(target=run, daemon=True)
     process.start()
     theirs.close()
     try:
@@ -169,6 +180,19 @@ def _child(entry: Callable[..., None], *arguments: Any) -> Iterator[Connection]:
         process.terminate()
         process.join()
         ours.close()
+
+
+@contextmanager
+def _page(path: Path, console: Console) -> Iterator[None]:
+    """The page of `cluster live`, opened in the user's browser if there is a display to show it on."""
+    from cluster.cli.live import serve_demo
+
+    if not (console.is_terminal and any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))):
+        yield
+        return
+    with socket.create_server(("127.0.0.1", 0)) as sock, _child(serve_demo, path, sock):
+        webbrowser.open(f"http://127.0.0.1:{sock.getsockname()[1]}/")
+        yield
 
 
 @dataclass

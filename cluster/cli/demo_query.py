@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import signal
 import time
 from datetime import datetime
 from multiprocessing.connection import Connection
@@ -36,9 +35,6 @@ def engine() -> str:
 
 def query_log(link: Connection, endpoints: str) -> None:
     """Count what is new every QUERY_S, until something comes by ``link``; a Counted goes back each time."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     count = _by_duckdb if engine() == "duckdb" else _by_arrow
     messages = 0
     with LogReader.open(endpoints=endpoints) as reader:

@@ -6,7 +6,6 @@ service echoes. A number that is skipped among the answers is lost, one that com
 
 from __future__ import annotations
 
-import signal
 import time
 from multiprocessing.connection import Connection
 from typing import NamedTuple
@@ -63,9 +62,6 @@ class NumberedAnswers:
 
 def send_numbers(link: Connection, endpoints: str, messages_per_s: int) -> None:
     """Send until ``link`` says otherwise; report every REPORT_S, and the text of an error that ends it."""
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     answers = NumberedAnswers()
     try:
         with ClusterClient.connect(endpoints, answers, supervised=True, message_timeout_s=30.0) as client:

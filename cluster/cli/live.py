@@ -16,6 +16,8 @@ from cluster.cli.members import OptionalEndpoints, optional_directory, place, te
 from cluster.errors import NotAClusterDirectory, PortInUse
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_story import Looks
 
@@ -64,12 +66,9 @@ def live(
     ] = 10.0,
 ) -> None:
     """Show a cluster on a web page: its members, terms, positions, rates and events."""
-    from cluster.cli.events import last_logs
     from cluster.cli.live_buttons import MemberButtons
-    from cluster.cli.live_clients import ClientRates
-    from cluster.cli.live_story import Frame, Looks, frames_of_events, page, story_page, write_text
+    from cluster.cli.live_story import Frame, frames_of_events, page, story_page, write_text
     from cluster.cli.status_document import status_document
-    from cluster.reader.log_reader import LogReader
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
         raise typer.BadParameter("give only one of --dir, --endpoints and --story", param_hint="--dir")
@@ -77,15 +76,9 @@ def live(
         _serve(story_page(story), None, port)
         return
     directory, endpoints = place(directory, endpoints)
-
-    def look(committed_before: int | None = None) -> dict[str, Any]:
-        return status_document(directory, endpoints, committed_before=committed_before)
-
-    def open_log() -> LogReader:
-        return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)
-
-    looks = Looks(look, last_logs(directory, endpoints), ClientRates(open_log))
-    first: Frame = {"status": look(), "events": [], "messages": [], "clients": []}
+    looks = looks_at(directory, endpoints)
+    status = status_document(directory, endpoints)
+    first: Frame = {"status": status, "events": [], "messages": [], "clients": []}
     frames = None
     if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):
         try:
@@ -104,6 +97,31 @@ def live(
             frames.append(looks.frame())
     write_text(out, page(frames))
     print(f"{out}: {len(frames)} frames")
+
+
+def looks_at(directory: Path | None, endpoints: str | None) -> Looks:
+    """What the page asks for again and again."""
+    from cluster.cli.events import last_logs
+    from cluster.cli.live_clients import ClientRates
+    from cluster.cli.live_story import Looks
+    from cluster.cli.status_document import status_document
+    from cluster.reader.log_reader import LogReader
+
+    def look(committed_before: int | None = None) -> dict[str, Any]:
+        return status_document(directory, endpoints, committed_before=committed_before)
+
+    def open_log() -> LogReader:
+        return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)
+
+    return Looks(look, last_logs(directory, endpoints), ClientRates(open_log))
+
+
+def serve_demo(_: Connection, directory: Path, sock: socket.socket) -> None:
+    """Serve the page of a cluster that this host runs, until the process is ended."""
+    from cluster.cli.live_pages import LivePages
+    from cluster.cli.live_story import page
+
+    asyncio.run(LivePages(page(None), looks_at(directory, None)).port(sock).run())
 
 
 def _serve(text: str, looks: Looks | None, port: int, buttons: MemberButtons | None = None) -> None:

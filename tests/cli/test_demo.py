@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
+import urllib.request
+import webbrowser
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from benchmarks import demo_picture
 from cluster.cli import demo, demo_query, demo_report
@@ -19,6 +22,8 @@ from cluster.cli.main import main
 from cluster.errors import StorageError
 from cluster.reader import member_snapshots
 from cluster.reader.log_reader import LogReader
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 from tests.node.processes import DEADLINE_S, free_base_port, run
 
 KILL = {
@@ -75,6 +80,27 @@ def test_the_exit_status_is_1_when_a_message_is_lost_or_doubled(monkeypatch, cap
     monkeypatch.setattr(demo, "_run", lambda *_: {**REPORT, "lost": lost, "doubled": doubled})
     assert main(["demo"]) == status
     assert f"lost {lost}, doubled {doubled}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("display", "is_terminal"), [(":0", True), ("", True), (":0", False)])
+def test_the_page_of_the_members_is_opened_where_there_is_a_display(
+    tmp_path, monkeypatch, display, is_terminal
+):
+    monkeypatch.setenv("DISPLAY", display)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    write_member(tmp_path / "member-0", a_log(5))
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    with demo._page(tmp_path, Console(force_terminal=is_terminal)):
+        for address in opened:
+            with urllib.request.urlopen(address, timeout=DEADLINE_S) as page:
+                assert b"<html" in page.read()
+            with urllib.request.urlopen(f"{address}frame", timeout=DEADLINE_S) as frame:
+                assert json.load(frame)["status"]["members"][0]["memberId"] == 0
+    assert len(opened) == (1 if display and is_terminal else 0)
+    for address in opened:
+        with pytest.raises(OSError):
+            urllib.request.urlopen(address, timeout=DEADLINE_S)
 
 
 def test_a_demo_without_room_on_the_disk_does_not_begin(tmp_path, capsys):
