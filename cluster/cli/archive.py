@@ -76,7 +76,7 @@ def describe(
 
 @app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
 def describe_all(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
-    """As describe, but with the recordings of every state."""
+    """Show what describe shows, with the recordings of every state."""
     _describe(directory, None, raw, as_json, valid_only=False)
 
 
@@ -145,8 +145,8 @@ def dump(
         "verify --dir cluster-data",
         more="Checksums are verified where frames have them. A recording that fails is marked INVALID, one\n"
         "that passes VALID. An end that a crash left open is written into the catalog. An archive that\n"
-        "is in use, or cannot be written, is only read. Of a whole cluster one member is verified after\n"
-        "another.",
+        "is in use, or cannot be written, is only read. In a whole cluster's directory the members are\n"
+        "verified one after another.",
     )
 )
 def verify(

@@ -77,7 +77,7 @@ def backup_query(
     epilog=example(
         "tool",
         "backup-metrics --dir backup > /var/lib/node_exporter/cluster_backup.prom",
-        more="Write it for the textfile collector of node_exporter. It also works for a stopped backup.",
+        more="It is for the textfile collector of node_exporter, and also works for a stopped backup.",
     ),
 )
 def backup_metrics(

@@ -53,7 +53,7 @@ its answer is received here. Latency is the time from sending a message to recei
    "messagesPerSecond": 421150.3,
    "bytesPerSecond": 42115030.0,    of payload, one way
    "latencyUs": {"p50": 31457.3, "p90": 40370.2, "p99": 58982.4, "p99.9": 70516.7, "max": 71237.6,
-                 "mean": 32801.1, "count": 4113},    an HDR histogram with 3 digits, a sample a batch
+                 "mean": 32801.1, "count": 4113},    an HDR histogram with 3 digits, one sample per batch
    "offered": 4620288, "committed": 4620288, "echoed": 4620288}       in all, warm-up and end included
 """
 

@@ -72,7 +72,7 @@ def _ids(text: str) -> tuple[int, ...]:
         "make-members --from cluster-data --to grown --member-ids 0,1,2,3,4",
         "make-members --from member-1 --words closed-0 --words closed-2 --to grown --member-ids 0,1,2,3,4",
         more="The directories are laid out as for `cluster up`: `cluster up --dir grown --members 5` starts\n"
-        "them. After a crash, run the command again: it does what is missing. Open sessions are closed\n"
+        "them. After a crash, run the command again: it makes what is missing. Open sessions are closed\n"
         "with TIMEOUT.",
     ),
 )

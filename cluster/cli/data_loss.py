@@ -36,9 +36,9 @@ _ALONE_QUESTION = (
         "tool",
         "accept-data-loss --dir cluster-data/member-2 --member 2",
         "accept-data-loss --dir member-2 --alone",
-        more="For a cluster in which no member can lead any more; node.log says which members this one\n"
-        "waits for. What it had acknowledged and no other member has is lost for good. The files\n"
-        "data-loss-accepted and node.log keep a note of it.",
+        more="Use it only if no member of the cluster can lead any more; node.log says which members this\n"
+        "one waits for. What it had acknowledged and no other member has is lost for good. The files\n"
+        "data-loss-accepted and node.log record the decision.",
     ),
 )
 def accept_data_loss(

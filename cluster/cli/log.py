@@ -146,7 +146,8 @@ OPTIONS: dict[str, tuple[Any, Any]] = {
     "at_least": (
         str | None,
         typer.Option(
-            help="First wait until the message is committed whose token a client gave.", metavar="TOKEN"
+            help="First wait until the log is committed as far as this position token of a client says.",
+            metavar="TOKEN",
         ),
     ),
     "from_position": (

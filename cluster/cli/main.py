@@ -51,7 +51,7 @@ PANELS = {
         "new": "Make a folder with a service, its test, a client and a Spark query, all ready to run.",
         "send": "Send lines or records in one session, and print the answers.",
         "bench": "Measure throughput and round-trip latency of a running cluster.",
-        "sim": "Check on simulated clusters that services have the same state on all members, through kills.",
+        "sim": "Check, through simulated kills and restarts, that all members have the same state.",
         "story": "Play a scene of a cluster's life in memory, such as an election, with all its messages.",
     },
     "Log and tables": {

@@ -46,16 +46,16 @@ Examples:
   CLUSTER_CLIENT_AERON_DIR=/dev/shm/aeron cluster send --endpoints aeron:10.0.0.5:9003 orders.csv
 
 Over gRPC and tcp one reachable member is enough: it names the others. List every member for ipc, and for tcp
-if tcp_ingress is not auto. After aeron: come the consensus endpoints of a real Aeron Cluster; its media
-driver is the one whose directory CLUSTER_CLIENT_AERON_DIR names.
+if tcp_ingress is not auto. For a real Aeron Cluster write its consensus endpoints
+after aeron:, and name the directory of the media driver in CLUSTER_CLIENT_AERON_DIR.
 
 Each line, without its line feed, is one message. Answers are printed one per line, in the order in which the
 service sent them. With --binary, messages and answers are records: 4 bytes with the length, little-endian,
 then the bytes.
 
-Exit status: 0 if every message is committed, once no answer has come for --linger; 1 if one is not committed,
-or a service raised an exception on one (which is committed all the same). Messages survive a change of
-leader. Answers on their way when a leader dies do not, unless the session is --supervised; standard error
+The command ends when every message is committed and no answer has come for --linger. Exit status: 0; 1 if a
+message is not committed, or if a service raised an exception on one (which is committed nevertheless). A
+change of leader loses no message. It may lose answers, unless the session is --supervised; standard error
 says so.
 """
 

@@ -59,7 +59,7 @@ def sim(
     members: Annotated[int, typer.Option(help="Members of each cluster.", min=1, max=7)] = 3,
     as_json: Annotated[bool, json_option("Print one JSON object per history.")] = False,
 ) -> None:
-    """Check on simulated clusters that services have the same state on all members, through kills."""
+    """Check, through simulated kills and restarts, that all members have the same state."""
     from cluster.cli.live_story import page, write_text
     from cluster.service.service_loader import load_service
     from cluster.testing.messages import load_messages

@@ -13,7 +13,7 @@ Examples:
   cluster snapshot --dir cluster-data
   cluster snapshot --endpoints db0:9000,db1:9000 --token-file operator.token
 
-A restart replays the log from the newest snapshot on. Over the network it takes the right admin.
+A restart replays the log after the newest snapshot. With --endpoints it needs the right admin.
 """
 
 app.command(epilog=EPILOG)(control.snapshot)
