@@ -121,7 +121,9 @@ def optional_directory(help: str) -> Any:
     return typer.Option("--dir", "-d", help=help, show_default=DIRECTORY_DEFAULT)
 
 
-ANY_MEMBER = "A member's directory or its cluster directory. For a whole cluster's: its first running member."
+ANY_MEMBER = (
+    "A member's directory or its cluster directory; or a whole cluster's, for its first running member."
+)
 # Of a command that reads what every member has.
 AnyMemberDirectory = Annotated[Path, directory_option(ANY_MEMBER, _serving)]
 OptionalMemberDirectory = Annotated[Path | None, optional_directory(ANY_MEMBER)]

@@ -12,6 +12,8 @@ from __future__ import annotations
 import os
 from importlib.metadata import version
 
+from cluster.errors import ExtraNeeded
+
 _EXPERIMENTS = ("event_engine_client", "event_engine_listener", "event_engine_for_all_other_endpoints")
 _SETTINGS = {
     # Or gRPC writes a line to standard error for each handshake that a stranger does not finish.
@@ -28,11 +30,15 @@ def _settings() -> dict[str, str]:
     return {name: value for name, value in known.items() if name not in os.environ}
 
 
-_own = _settings()
-os.environ.update(_own)
+_own: dict[str, str] = {}
 try:
+    _own = _settings()
+    os.environ.update(_own)
     import grpc
     import grpc.aio
+except ModuleNotFoundError:
+    text = "grpcio is not installed; expected pip install grpcio, or endpoints with tcp: or ipc:"
+    raise ExtraNeeded(text, name="grpc") from None
 finally:
     for _name in _own:  # processes that this one starts decide for themselves
         del os.environ[_name]

@@ -55,6 +55,21 @@ def test_an_import_of_what_is_not_installed_says_which_extra_brings_it(statement
     assert run.stderr.count("Traceback") == 1, "that of the failed import is of no use"
 
 
+def test_a_client_without_grpc_says_which_endpoints_need_none():
+    statement = "from cluster import ClusterClient; ClusterClient.connect('127.0.0.1:1')"
+    run = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules['grpc'] = None; {statement}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    last = run.stderr.splitlines()[-1]
+    assert last.endswith("expected pip install grpcio, or endpoints with tcp: or ipc:")
+    assert last.startswith("cluster.errors.ExtraNeeded: grpcio is not installed;")
+
+
 def test_the_command_says_which_extra_brings_it_in_one_line():
     missing = "import sys; sys.modules['numba'] = None; import runpy"
     run = subprocess.run(
