@@ -3,8 +3,8 @@
 Its core reads settings from the environment when it is imported, and never again. Since 1.80 its EventEngine
 polls sockets in a thread of its own and hands what it finds to others, which then have to be woken. With the
 poller before it the thread that waits for a call looks at the sockets itself: a round trip takes a fifth less
-(docs/performance.md). That one is chosen where gRPC has both, unless somebody has set GRPC_EXPERIMENTS or has
-imported gRPC before.
+(docs/where-time-goes.md). That one is chosen where gRPC has both, unless somebody has set GRPC_EXPERIMENTS
+or has imported gRPC before.
 """
 
 from __future__ import annotations
