@@ -92,7 +92,7 @@ class ClientWorld:
 
 
 class SimulatedClient(Process):
-    """A program with one session; ``answers`` are payloads, ``why_closed`` is empty while it is open."""
+    """A client with one session. ``answers`` are payloads; ``why_closed`` is empty while it is open."""
 
     def __init__(
         self,
@@ -131,16 +131,16 @@ class SimulatedClient(Process):
     # -- used by a test --
 
     def offer(self, payload: bytes) -> None:
-        """One more message; ``SimulatedCluster.settle`` returns when all are committed and processed."""
+        """Send a message. ``SimulatedCluster.settle`` returns once all are committed and processed."""
         assert not self.is_closed, f"{self.name}: the session is closed: {self.why_closed}"
         self._waiting.append(bytes(payload))
         self.wake(self.world.now_ns)
 
     def request(self, payload: bytes, timeout: float = 60.0) -> bytes:
-        """Send one message after all that was offered, and let time pass until its answer comes.
+        """Send a message after all earlier ones, and let time pass until its answer arrives.
 
-        Returns the first answer that the service gives while it handles the message; the others come into
-        ``answers``. Raises TimedOut after ``timeout`` virtual seconds, ClientClosed where the session ends.
+        Returns the first answer that the service sends while it handles the message; further answers go to
+        ``answers``. Raises TimedOut after ``timeout`` virtual seconds, and ClientClosed if the session ends.
         """
         assert not self.is_closed, f"{self.name}: the session is closed: {self.why_closed}"
         self._asked, self._request = bytes(payload), None
@@ -158,33 +158,33 @@ class SimulatedClient(Process):
         return answer.payload
 
     def take_answers(self) -> list[bytes]:
-        """The answers that came since the last call."""
+        """The answers that have arrived since the last call."""
         taken, self.answers = self.answers, []
         return taken
 
     def ask_for_snapshot(self) -> None:
-        """Send the AdminRequest for a snapshot, which is for principals with the right to administer."""
+        """Send an AdminRequest for a snapshot, which needs the right to administer."""
         assert self._client is not None, f"{self.name} has no session"
         self._client.send_admin_request_to_take_a_snapshot(self.world.now_ns)
 
     def close(self) -> None:
-        """Close the session, once what was offered is sent, as time passes."""
+        """Close the session, as time passes, once everything offered is sent."""
         self._is_leaving = True
         self.wake(self.world.now_ns)
 
     @property
     def session_id(self) -> int:
-        """-1 while there is none yet."""
+        """The session's id; -1 before it is open."""
         return -1 if self._client is None else self._client.cluster_session_id
 
     @property
     def lane_rows(self) -> int:
-        """How many rows of the lane's batch were in when this session opened it."""
+        """How many rows of the lane's batch the log had when this session opened."""
         return 0 if self._client is None else self._client.lane_rows
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a session, which has not ended."""
+        """Whether its session is open."""
         return self._client is not None and not self.why_closed
 
     @property
@@ -194,7 +194,7 @@ class SimulatedClient(Process):
 
     @property
     def is_settled(self) -> bool:
-        """All that it offered is committed, or its session is gone."""
+        """Whether everything offered is committed, or the session is over."""
         if self.is_closed:
             return True
         client = self._client

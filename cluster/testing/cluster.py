@@ -84,7 +84,7 @@ class _Member(MemberProcess):
 
 
 class SimulatedCluster:
-    """Members 0 to ``members`` - 1, each with an instance of every service, and any number of clients.
+    """Members 0 to ``members`` - 1 in memory, each with an instance of every service, and clients.
 
         cluster = SimulatedCluster(KeyValueStore)
         alice = cluster.connect("alice")
@@ -92,9 +92,9 @@ class SimulatedCluster:
         cluster.settle()
         assert alice.answers == [b"ok"]
 
-    All of production but clock, disk and sockets: elections, sessions, timers, snapshots and replay are real.
-    Time is virtual: ``run`` lets it pass, nothing else does. The same calls with the same ``seed`` give the
-    same history. Times are in seconds, ``TimedOut`` is raised when what is waited for does not come.
+    Everything except clock, disk and sockets is the real thing: elections, sessions, timers, snapshots and
+    replay. Time is virtual, and passes only in calls such as ``run``. The same calls with the same ``seed``
+    give the same history. Times are in seconds. A call that waits in vain raises TimedOut.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SimulatedCluster:
         lane: Lane | None = None,
         member: int | None = None,
     ) -> SimulatedClient:
-        """An open session, in a ``lane`` in its holder's place; ``member`` is the one that it knows."""
+        """Open a session; with ``lane`` it displaces the lane's session. ``member`` is the one it knows."""
         number = len(self.clients)
         name = name or f"client {number}"
         client = SimulatedClient(
@@ -187,11 +187,11 @@ class SimulatedCluster:
         return self._clocks[0].epoch_ms(self.world.now_ns)
 
     def run(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Let this much time pass."""
         self.world.run_until(self.world.now_ns + int(seconds * SECOND))
 
     def run_until(self, condition: Callable[[], bool], what: str, timeout: float = TIMEOUT_S) -> None:
-        """Let time pass until the condition holds. TimedOut names ``what``, and says what happened last."""
+        """Let time pass until the condition is true. TimedOut has ``what``, and what happened last."""
         end_ns = self.world.now_ns + int(timeout * SECOND)
         while not condition():
             if self.world.now_ns > end_ns or not self.world.step():
@@ -199,7 +199,7 @@ class SimulatedCluster:
                 raise TimedOut(f"not within {timeout:g} s of virtual time: {what}; what came last:\n{last}")
 
     def settle(self, timeout: float = TIMEOUT_S) -> None:
-        """Run until what clients offered is processed by all that run, and answered, if its leader lives."""
+        """Let time pass until all running members have processed, and the leader has answered, everything."""
         self.run_until(lambda: all(client.is_settled for client in self.clients), "all is committed", timeout)
         self.await_leader(timeout)
         self.run_until(self._is_level, "every member has processed all that is committed", timeout)
@@ -217,7 +217,7 @@ class SimulatedCluster:
 
     @property
     def leader(self) -> int | None:
-        """Who leads, None while nobody does."""
+        """The id of the member that leads, or None."""
         leader = self._leader()
         return None if leader is None else leader.member_id
 
@@ -226,18 +226,18 @@ class SimulatedCluster:
         return max(leading, key=lambda member: member.term_id, default=None)
 
     def await_leader(self, timeout: float = TIMEOUT_S) -> int:
-        """Run until there is a leader; its member id."""
+        """Let time pass until a member leads; returns its id."""
         self.run_until(lambda: self.leader is not None, "there is a leader", timeout)
         assert self.leader is not None
         return self.leader
 
     @property
     def running(self) -> list[int]:
-        """The members whose processes live."""
+        """The members whose processes run."""
         return [member_id for member_id, member in self._members.items() if member.is_alive]
 
     def service(self, member_id: int, service_id: int = 0) -> Any:
-        """The instance of a service on a member, as it is now."""
+        """The present instance of a service on a member."""
         return self._members[member_id].services[service_id]
 
     def start(self, member_id: int) -> None:
@@ -269,19 +269,19 @@ class SimulatedCluster:
         return self._incarnation
 
     def kill(self, member_id: int) -> None:
-        """SIGKILL: the process is gone; its disk stays."""
+        """SIGKILL: the process ends at once; its disk stays."""
         self._members[member_id].kill()
 
     def stop(self, member_id: int) -> None:
-        """SIGTERM: the process ends in order."""
+        """SIGTERM: the process ends cleanly."""
         self._members[member_id].stop()
 
     def lose_power(self, member_id: int) -> None:
-        """The machine is off: of what was not synced some is lost."""
+        """The machine loses power: some of what was not synced is lost."""
         self._members[member_id].lose_power()
 
     def wipe(self, member_id: int) -> None:
-        """Give a member that does not run an empty disk."""
+        """Give a stopped member an empty disk."""
         assert member_id not in self.running, f"member {member_id} runs"
         self._disks[member_id].wipe()
 
@@ -294,7 +294,7 @@ class SimulatedCluster:
         self._members[member_id].resume()
 
     def stall_service(self, member_id: int, seconds: float, service_id: int = 0) -> None:
-        """Let a service of a member take no turn for so long, while its consensus module goes on."""
+        """Stop one service of a member for this long, while its consensus module goes on."""
         until_ns = self.world.now_ns + int(seconds * SECOND)
         self._members[member_id].services_stalled_until_ns[service_id] = until_ns
 
@@ -305,7 +305,7 @@ class SimulatedCluster:
         member.life.consensus_module.log.recording.stop(0)
 
     def isolate(self, member_id: int) -> None:
-        """Cut a member off from everybody, until ``heal``."""
+        """Cut a member off from all others, until ``heal``."""
         host = host_of(member_id)
         others = [host_of(other) for other in self._members if other != member_id]
         for other in (*others, *(client.host for client in self.clients)):
@@ -313,17 +313,17 @@ class SimulatedCluster:
             self._network.path(other, host).is_blocked = True
 
     def cut(self, member_id: int, other_id: int) -> None:
-        """Nothing that a member sends to another one arrives, until ``heal``; the way back stays open."""
+        """Lose everything that one member sends to another, until ``heal``; the way back stays open."""
         self._network.path(host_of(member_id), host_of(other_id)).is_blocked = True
 
     def heal(self) -> None:
-        """Everybody reaches everybody."""
+        """Let all members reach each other again."""
         self._network.heal()
 
     # -- state --
 
     def take_snapshot(self, timeout: float = TIMEOUT_S) -> None:
-        """Have the leader ask for a snapshot, and run until every member that runs has taken it."""
+        """Have the leader take a snapshot, and let time pass until all running members have it."""
         self.settle(timeout)
         toggle = self.set_toggle(ClusterControlToggle.SNAPSHOT)
         neutral = ClusterControlToggle.NEUTRAL
@@ -345,7 +345,7 @@ class SimulatedCluster:
         return tuple(records.records)
 
     def replay(self, service_id: int = 0) -> Replay:
-        """Give the whole committed log to an instance that starts from nothing."""
+        """Process the whole committed log in a new instance of the service."""
         context = self._replay_context(service_id)
         return replay_log(self.make_services[service_id](), *self._committed_log(), context)
 
@@ -360,7 +360,7 @@ class SimulatedCluster:
         return log.recording, log.commit_position
 
     def check(self) -> None:
-        """Settle, and compare snapshots, states and answers with a replay's. Raises MembersApart."""
+        """Settle, and compare snapshots, states and answers with a replay. Raises MembersApart."""
         self.settle()
         try:
             self._check_states()
@@ -401,12 +401,12 @@ class SimulatedCluster:
 
     @property
     def story(self) -> list[str]:
-        """The last things that happened, a line each."""
+        """What happened last, one line each."""
         return self.world.trace.story
 
     @property
     def happenings(self) -> list[Happening]:
-        """All that went on in a watched cluster: messages, and what everybody did, in the order of time."""
+        """Everything that happened in a watched cluster, with all messages, in order of time."""
         assert self._network.wire is not None, "expected watched=True"
         told = [Happening(now_ns, who, "", what) for now_ns, who, what in self.world.trace.events]
         return sorted([*self._network.wire.said, *told], key=lambda happening: happening.time_ns)
