@@ -1,6 +1,7 @@
 """Where a client's settings come from, and connecting a step at a time."""
 
 import ast
+import inspect
 import re
 import typing
 from dataclasses import fields
@@ -109,7 +110,7 @@ def test_an_attempt_that_is_given_up_or_fails_leaves_nothing_open(leader):
 
 
 def test_the_help_of_connect_names_every_setting_with_its_default():
-    listed = dict(re.findall(r"^ {12}(\w+)=(\S+)", ClusterClient.connect.__doc__, re.MULTILINE))
+    listed = dict(re.findall(r"^ {4}(\w+)=(\S+)", inspect.getdoc(ClusterClient.connect), re.MULTILINE))
     for field in fields(ClientContext):
         if field.init and field.name not in ("ingress_endpoints", "egress_listener"):
             default = listed.pop(field.name)
