@@ -15,7 +15,7 @@ import os
 import stat
 import weakref
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from cluster.errors import LogDamaged, StorageError, StorageErrors
 
@@ -28,6 +28,18 @@ Buffer: TypeAlias = Any
 # A member's files are its user's to write and its group's to read, whatever the umask would allow beyond.
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
+
+
+class DiskSpace(NamedTuple):
+    """Of a file system, in bytes."""
+
+    free: int  # what may still be written by this process
+    total: int
+
+    @property
+    def reserve(self) -> int:
+        """What is to stay free where nobody has said how much: a twentieth of it, and at most 1 GiB."""
+        return min(self.total // 20, 1 << 30)
 
 
 class Lock(Protocol):
@@ -124,8 +136,8 @@ class Files(Protocol):
     def lock(self, path: str) -> Lock | None:
         """Lock the file (made when missing) for this process; None when another holds it."""
 
-    def free_bytes(self, path: str) -> int:
-        """What may still be written to the file system of a directory. Raises OSError."""
+    def space(self, path: str) -> DiskSpace:
+        """Of the file system with a directory. Raises OSError."""
 
     def process_id(self) -> int:
         """Of the process that has the locks."""
@@ -374,9 +386,9 @@ class OsFiles:
             os.close(fd)
         return False
 
-    def free_bytes(self, path: str) -> int:
+    def space(self, path: str) -> DiskSpace:
         found = os.statvfs(path)
-        return found.f_bavail * found.f_frsize
+        return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
     def process_id(self) -> int:
         return os.getpid()

@@ -297,14 +297,11 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     free, total = member.get("diskFree"), member.get("diskTotal")
     if free is not None and total and free < min(max(DISK_FREE_MIN, total // 20), total // 4):
         text = f"the disk of {who} has {free / (1 << 20):,.0f} MiB free, {free / total:.0%} of it"
-        fix = "Make room, or bound the log: log_bytes_max, disk_free_min."
+        fix = "Make room: cluster snapshot lets old log go. Or bound the log: log_bytes_max."
         messages.append(Finding("disk-low", WARNING, member_id, text, fix))
     if member["isAlive"] and member.get("logRoom") == 0:
         text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
-        fix = (
-            "Make room, or end what keeps the log: readers, an export, a member that lags. "
-            "Where it leads and its service takes no snapshots: cluster tool transfer-leadership."
-        )
+        fix = "Make room, or end what keeps the log: readers, an export, a member that lags, no snapshot."
         messages.append(Finding("log-full", WARNING, member_id, text, fix))
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now

@@ -38,12 +38,12 @@ class ClusterMember:
         "_members",
         "_words",
         "candidate_term_id",
-        "has_services",
         "has_terminated",
         "id",
         "is_ballot_sent",
         "promises",
         "row",
+        "serves_clients",
         "standing",
         "vote",
     )
@@ -81,7 +81,7 @@ class ClusterMember:
         """What the member proved holds no more: its link broke, or it looks for a leader again."""
         self.report_term_id = NULL_VALUE
         self.report_position = NULL_POSITION
-        self.has_services = False  # none of them is away, it said last
+        self.serves_clients = False  # its services are there and its log has room, it said last
 
     def report(self, leadership_term_id: int, log_position: int, now_ns: int) -> None:
         """The member holds the log of ``leadership_term_id`` up to ``log_position``, safe on its disk."""

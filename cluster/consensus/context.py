@@ -4,7 +4,7 @@ All durations are nanoseconds of a monotonic clock; only the log speaks cluster 
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from cluster.protocol import NULL_POSITION as NULL_POSITION
 from cluster.protocol import NULL_VALUE as NULL_VALUE
@@ -62,9 +62,10 @@ class ConsensusModuleContext:
     # Segments older than the n-th last snapshot are deleted; 0 keeps all, as Aeron does.
     log_retained_snapshots: int = 0
     consumer_hold_bytes: int = 16 * 1024 * 1024 * 1024  # of the log that consumer groups keep at most
-    # What the log may take of the disk, and what of the disk stays free; 0 bounds nothing, as in Aeron.
+    # What the log may take of the disk, and what of the disk stays free; 0 bounds nothing, as in Aeron. auto:
+    # ``DiskSpace.reserve``, and what nobody asked for is not done for it (``room.py``).
     log_bytes_max: int = 0
-    disk_free_min: int = 0
+    disk_free_min: int | Literal["auto"] = "auto"
     # When the leader takes a snapshot by itself; 0 is never, as in Aeron: a service may have none to take.
     snapshot_every_bytes: int = 0
     snapshot_every_ns: int = 0

@@ -467,13 +467,15 @@ class ConsensusModuleAgent:
                 self.parts.log_requests.geometry_of[member_id] = message
             case ClockRequest():
                 self.parts.clocks.on_request(member_id, message)
-                if (service_id := self.parts.services.first_away) is not None:
+                away = self.parts.services.first_away
+                if away is not None or self.parts.room.is_full:
+                    service_id = NULL_VALUE if away is None else away
                     self.parts.links.send(member_id, link_frame(ServicesAway(service_id)))
             case ClockReply():
                 self.parts.clocks.on_reply(member_id, message)
-                self.parts.members[member_id].has_services = True
+                self.parts.members[member_id].serves_clients = True
             case ServicesAway():
-                self.parts.members[member_id].has_services = False
+                self.parts.members[member_id].serves_clients = False
             case LogRangeRequest():
                 self.parts.links.send(member_id, range_answer(self.files, message))
             case RecordingFetch():  # what is wrong with our own recordings ends this life

@@ -136,8 +136,8 @@ class Parts:
         self.log_sender = LogSender(self.log, LogStreams(links, self.members), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
         archive = files.archive
-        free_bytes = partial(archive.files.free_bytes, archive.directory)
-        self.room = LogRoom(context, self.log, free_bytes, self.counters.log_room, reporter)
+        space = partial(archive.files.space, archive.directory)
+        self.room = LogRoom(context, self.log, space, self.counters.log_room, reporter)
         self.retention = Retention(
             context,
             archive,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.node.config_types import (
     Duration,
+    Free,
     Members,
     Names,
     ServiceModes,
@@ -547,12 +548,14 @@ class NodeKeys(BaseModel):
         le=1 << 62,
         reloadable=True,
     )
-    disk_free_min: Size = _size(
+    disk_free_min: Free = _key(
         MODULE.disk_free_min,
-        """What stays free of the file system with the archive. Below four times as much old log is dropped,
-        below twice as much node.log says so, below this the leader takes no more input. 0: no bound.""",
-        ge=0,
-        le=1 << 62,
+        """What stays free of the file system with the archive. Below four times as much the log before the
+        last snapshot is dropped, and a snapshot taken each segment; below twice as much node.log says so,
+        below this the leader takes no more input. auto: a twentieth of the file system, at most 1g; then
+        log_retained_snapshots is kept to, and nobody takes a snapshot before one was asked for. 0: no
+        bound.""",
+        unit="bytes (k, m, g), or auto",
         reloadable=True,
     )
     accept_standby_snapshots: bool = _key(

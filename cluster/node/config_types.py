@@ -41,6 +41,16 @@ def _parse_size(value: object) -> object:
     return int(match[1]) * BYTES_OF_UNIT[match[2]]
 
 
+def _parse_free(value: object) -> object:
+    """As a size, or ``"auto"``."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return "auto"
+    length = _parse_size(value)
+    if not isinstance(length, int) or not 0 <= length <= 1 << 62:
+        raise PydanticCustomError("size", "expected auto, or a size of at most 2^62 bytes")
+    return length
+
+
 def _parse_version(value: object) -> object:
     """A semantic version as the protocol has it: major << 16 | minor << 8 | patch."""
     match = re.fullmatch(r"(\d{1,3})\.(\d{1,3})\.(\d{1,3})", value) if isinstance(value, str) else None
@@ -79,6 +89,7 @@ def size_text(length: int) -> str:
 
 Duration = Annotated[int, BeforeValidator(_parse_duration)]
 Size = Annotated[int, BeforeValidator(_parse_size)]
+Free = Annotated[int | Literal["auto"], BeforeValidator(_parse_free)]
 Version = Annotated[int, BeforeValidator(_parse_version)]
 Members = Annotated[list[str], BeforeValidator(_parse_lines)]
 Names = Annotated[list[str], BeforeValidator(_parse_names)]

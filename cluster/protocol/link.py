@@ -367,9 +367,9 @@ class ClockReply(Message, template_id=38, schema=LINK_SCHEMA):
 
 
 class ServicesAway(Message, template_id=29, schema=LINK_SCHEMA):
-    """After a ClockReply, which else says that they are there: a service of the sender is away."""
+    """After a ClockReply, which else says that the sender would serve clients: a service of its is away."""
 
-    service_id: i32  # the first one that is
+    service_id: i32  # the first one that is; -1: they are there, and its log has no room
 
 
 class TransferLeadership(Message, template_id=28, schema=LINK_SCHEMA):

@@ -25,6 +25,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 from zlib import crc32
 
+from cluster.archive.files import DiskSpace
 from cluster.testing.effects import Effect
 from cluster.testing.python_calls import FileCalls
 from cluster.testing.world import Process, VirtualWorld
@@ -35,6 +36,7 @@ SECTOR = 512
 WRITE_NS = 6_000
 READ_NS = 4_000
 SYNC_NS = 90_000
+TOTAL_BYTES = 1 << 40  # so the reserve is 1 GiB
 
 
 @dataclass(slots=True)
@@ -467,8 +469,8 @@ class SimulatedFiles:
         self.disk.locks[path] = self._process
         return _Lock(self.disk, path, self._process)
 
-    def free_bytes(self, path: str) -> int:
-        return self.disk.faults.free_bytes
+    def space(self, path: str) -> DiskSpace:
+        return DiskSpace(self.disk.faults.free_bytes, TOTAL_BYTES)
 
     def process_id(self) -> int:
         return self._process_id

@@ -4,15 +4,17 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.archive.files import DiskSpace
 from cluster.archive.recording_log import RecordingLog
 from cluster.member.log.room import LogRoom
 from tests.archive.faulty_files import FaultyDisk
-from tests.member.cluster_steps import send
+from tests.member.cluster_steps import a_cluster_with_a_client, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
 SEGMENT = 64 * 1024
 MAX = 8 * SEGMENT
 MIN = 1 << 20
+GIB = 1 << 30
 WHY = "no input is taken until there is room for more log (log_bytes_max)"
 
 
@@ -49,7 +51,7 @@ def test_whatever_is_written_the_log_keeps_within_its_bound_and_no_message_waits
 
 
 def test_without_bounds_nothing_goes_and_nothing_is_snapshotted():
-    cluster = a_cluster()
+    cluster = a_cluster(disk_free_min=0)
     send(cluster, 3000)
     say_free(cluster, 0)
     send(cluster, 10)
@@ -85,7 +87,7 @@ def test_a_log_that_somebody_needs_stops_the_input_at_its_bound_and_goes_on_when
 
 
 def test_bounds_that_change_hold_from_then_on_and_none_takes_input_again():
-    cluster = a_cluster()
+    cluster = a_cluster(disk_free_min=0)
     for member in cluster.members:
         member.needed_position = 0
     send(cluster, 700)
@@ -181,6 +183,92 @@ def test_of_two_bounds_the_nearer_one_says_how_much_may_still_come(log_bytes, fr
     recording = SimpleNamespace(append_position=log_bytes, start_position=0)
     log = SimpleNamespace(recording=recording, recording_log=RecordingLog.open("cluster", files=FaultyDisk()))
     counter, reporter = SimpleNamespace(set=shown.append), SimpleNamespace(event=lambda text: None)
-    LogRoom(context, log, lambda: free_bytes, counter, reporter).look()
+    LogRoom(context, log, lambda: DiskSpace(free_bytes, 1 << 40), counter, reporter).look()
 
     assert shown == [left]
+
+
+@pytest.mark.parametrize(("total", "reserve"), [(320 << 20, 16 << 20), (20 * GIB, GIB), (1 << 44, GIB)])
+def test_by_default_a_twentieth_of_a_disk_stays_free_and_at_most_a_gibibyte(total, reserve):
+    assert DiskSpace(0, total).reserve == reserve
+
+
+def test_by_default_a_short_disk_keeps_all_log_of_a_cluster_that_never_took_a_snapshot():
+    """A service may write none: then only the log has its state."""
+    cluster = a_cluster()
+    say_free(cluster, 2 * GIB)
+    send(cluster, 3000)
+    cluster.run(3 * SECOND)
+    assert all(member.start_position == 0 for member in cluster.members)
+    assert cluster.leader.counters.snapshot_count.get() == 0
+    say_free(cluster, 2 * GIB - 1)
+    assert has_said(cluster, f"{2 * GIB - 1} bytes are free (disk_free_min {GIB}): there is little room left")
+
+
+def test_by_default_one_snapshot_lets_old_log_go_and_later_ones_follow_while_the_disk_is_short():
+    cluster = a_cluster()
+    send(cluster, 1500)
+    take_snapshot(cluster)
+    cluster.run(3 * SECOND)
+    assert all(member.start_position == 0 for member in cluster.members), "there is room: nothing goes"
+
+    say_free(cluster, 4 * GIB - 1)
+    begins = {member.start_position for member in cluster.members}
+    assert min(begins) > 0
+    for _ in range(4):
+        send(cluster, 700)
+        cluster.run(2 * SECOND)
+    assert all(taken(member) < 6 * SEGMENT for member in cluster.members), "the leader goes on taking them"
+
+
+def test_by_default_as_many_snapshots_stay_on_a_short_disk_as_are_configured():
+    cluster = a_cluster(log_retained_snapshots=3)
+    for _ in range(5):
+        send(cluster, 700)
+        take_snapshot(cluster)
+    say_free(cluster, 4 * GIB - 1)
+    sets = [list(member.recording_log.snapshot_sets(1)) for member in cluster.members]
+    assert all(len(kept) == 3 for kept in sets)
+
+
+def test_by_default_clients_are_refused_before_the_disk_is_full_and_a_first_snapshot_helps_out():
+    cluster, client = a_cluster_with_a_client()
+    send(cluster, 700)
+    say_free(cluster, GIB - 1)
+    client.send(b"0:%d:" % len(client.sent) + bytes(200))
+    cluster.run(3 * SECOND)
+    assert client.refusals == [WHY.replace("log_bytes_max", "disk_free_min")]
+    take_snapshot(cluster)
+    cluster.run(10 * SECOND)  # a member that starts may have asked for snapshots
+    assert all(member.start_position > 0 for member in cluster.members)
+    say_free(cluster, 8 * GIB)
+    cluster.await_settled()
+
+
+def test_a_bound_of_the_log_alone_takes_snapshots_by_its_quarters_whatever_stays_free_by_default():
+    cluster = a_cluster(log_bytes_max=4 * MAX)
+    for _ in range(9):
+        send(cluster, 700)
+        cluster.run(SECOND)
+    taken_bytes = cluster.leader.recording.append_position
+    assert 0 < cluster.leader.counters.snapshot_count.get() <= taken_bytes // MAX
+
+
+def test_a_leader_without_room_hands_over_to_a_level_member_that_has_some():
+    cluster, client = a_cluster_with_a_client()
+    leader, (full, roomy) = cluster.leader, cluster.followers
+    for member in (leader, full):
+        member.disk.faults.free_bytes = GIB - 1
+    cluster.run_until(lambda: roomy.is_leading)
+    assert has_said(cluster, f"the log has no room here, and has some at member {roomy.member_id}")
+    client.send(b"0:goes on")
+    cluster.await_settled()
+    assert not client.is_lost
+
+
+def test_a_leader_without_room_leads_on_where_no_member_has_any():
+    cluster, _ = a_cluster_with_a_client()
+    leader, term_id = cluster.leader, cluster.leader.leadership_term_id
+    say_free(cluster, GIB - 1)
+    cluster.run(25 * SECOND)
+    assert cluster.leader is leader and leader.leadership_term_id == term_id

@@ -62,7 +62,7 @@ class Retention:
             return 0
         self._room.look()
         self._next_ns = now_ns + (SHORT_INTERVAL_NS if self._room.state >= RoomState.SHORT else INTERVAL_NS)
-        if self._kept_snapshots == 0:
+        if self._room.kept_snapshots == 0:
             return 0
         if last_request_ns is not None and now_ns - last_request_ns < FETCH_GRACE_NS:
             return 0
@@ -76,17 +76,12 @@ class Retention:
             self._tell(f"the log begins at {recording.start_position} now, {before} before")
         return self._drop_snapshots()
 
-    @property
-    def _kept_snapshots(self) -> int:
-        """How many sets of snapshots stay; 0: all of them, and all of the log."""
-        return 1 if self._room.state >= RoomState.SHORT else self._context.log_retained_snapshots
-
     def _limit(self) -> int | None:
         """Nothing before this position is needed; None when that cannot be said."""
         sets = list(self._log.recording_log.snapshot_sets(self._context.service_count))
-        if len(sets) < self._kept_snapshots:
+        if len(sets) < self._room.kept_snapshots:
             return None
-        positions = [sets[self._kept_snapshots - 1][0].log_position, self._log.commit_position]
+        positions = [sets[self._room.kept_snapshots - 1][0].log_position, self._log.commit_position]
         positions += [position for needed in self._needed_positions if (position := needed()) is not None]
         if (position := self._streams.least_position) is not None:
             positions.append(position)
@@ -115,5 +110,5 @@ class Retention:
         """Remove the snapshots that are older than those to be kept."""
         recording_log = self._log.recording_log
         sets = list(recording_log.snapshot_sets(self._context.service_count))
-        oldest = sets[self._kept_snapshots - 1][0].log_position
+        oldest = sets[self._room.kept_snapshots - 1][0].log_position
         return drop_snapshots_before(self._archive, recording_log, oldest)

@@ -5,12 +5,15 @@
                                      one set of them is enough  whose room is used up     no more input
 
 ``disk_free_min`` is the same for the file system: below four times as much log is dropped as early, below
-twice as much it is said, below that no more input is taken. Aeron leaves all of this to its operator.
+twice as much it is said, below that no more input is taken. Where it is "auto" nobody asked for that, so more
+care is taken: as many snapshots stay as are configured, and the leader asks for none before somebody has had
+one taken, because a service that writes none would lose its state. Aeron leaves all of this to its operator.
 """
 
 from collections.abc import Callable
 from enum import IntEnum
 
+from cluster.archive.files import DiskSpace
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import Counter
 from cluster.member.log.member_log import MemberLog
@@ -36,17 +39,18 @@ class LogRoom:
         self,
         context: ConsensusModuleContext,
         log: MemberLog,
-        free_bytes: Callable[[], int],
+        space: Callable[[], DiskSpace],
         counter: Counter,
         reporter: Reporter,
     ) -> None:
-        """``free_bytes`` are those of the archive's disk; ``counter`` shows how many may still come."""
+        """``space`` is that of the archive's disk; ``counter`` shows how many bytes may still come."""
         self._context = context
         self._log = log
-        self._free_bytes = free_bytes
+        self._space = space
         self._counter = counter
         self._tell = reporter.event
         self.state = RoomState.AMPLE
+        self._of_disk = RoomState.AMPLE  # the part that the file system has in it
 
     @property
     def is_full(self) -> bool:
@@ -77,9 +81,28 @@ class LogRoom:
     def snapshot_bytes(self) -> int:
         """After how many bytes of log a snapshot is wanted, so that what is older can go; 0: none is."""
         recording = self._log.recording
-        if self.state >= RoomState.SHORT and self._context.disk_free_min and recording is not None:
+        if self._of_disk >= RoomState.SHORT and recording is not None and not self._awaits_first_snapshot:
             return recording.segment_length
         return self._context.log_bytes_max // 4
+
+    @property
+    def _awaits_first_snapshot(self) -> bool:
+        return self._context.disk_free_min == "auto" and self._log.recording_log.latest_snapshot() is None
+
+    @property
+    def kept_snapshots(self) -> int:
+        """How many sets of snapshots stay; 0: all of them, and all of the log."""
+        configured = self._context.log_retained_snapshots
+        if self.state is RoomState.AMPLE:
+            return configured
+        return max(configured, 1) if self._is_by_default else 1
+
+    @property
+    def _is_by_default(self) -> bool:
+        """Whether only a reserve that nobody has configured is why room is short."""
+        return self._context.disk_free_min == "auto" and 2 * self._taken < (
+            self._context.log_bytes_max or ANY
+        )
 
     @property
     def misses_snapshots(self) -> bool:
@@ -89,26 +112,27 @@ class LogRoom:
             return False
         newest = self._log.recording_log.latest_snapshot()
         begin = recording.start_position if newest is None else newest.log_position
-        return recording.append_position - begin >= 2 * self.snapshot_bytes
+        return recording.append_position - begin >= 2 * (self.snapshot_bytes or recording.segment_length)
 
     def look(self) -> None:
         """Find out how much room there is. Raises OSError where the file system does not say so."""
         if self._log.recording is None:
             return
-        left, states, why = ANY, [RoomState.AMPLE], []
+        left, why, of_log, self._of_disk = ANY, [], RoomState.AMPLE, RoomState.AMPLE
         if limit := self._context.log_bytes_max:
             taken = self._taken
-            states.append(_state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit))
+            of_log = _state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit)
             left = min(left, max(limit - taken, 0))
             snapshot = self._log.recording_log.latest_snapshot()
             newest = "no snapshot" if snapshot is None else f"a snapshot at {snapshot.log_position}"
             why.append(f"the log has {taken} bytes and {newest} (log_bytes_max {limit})")
-        if least := self._context.disk_free_min:
-            free = self._free_bytes()
-            states.append(_state(free < 4 * least, free < 2 * least, free < least))
+        if configured := self._context.disk_free_min:
+            space = self._space()
+            free, least = space.free, space.reserve if configured == "auto" else configured
+            self._of_disk = _state(free < 4 * least, free < 2 * least, free < least)
             left = min(left, max(free - least, 0))
             why.append(f"{free} bytes are free (disk_free_min {least})")
-        self._change(max(states), " and ".join(why) or "nothing bounds the log")
+        self._change(max(of_log, self._of_disk), " and ".join(why) or "nothing bounds the log")
         self._counter.set(NULL_VALUE if left == ANY else left)
 
     def _change(self, state: RoomState, why: str) -> None:

@@ -54,10 +54,10 @@ class LeadershipTransfer:
         self._is_asked = self._status.is_handing_over = False
 
     def begin(self, target_id: int, now_ns: int) -> None:
-        """Hand over to a member; with NULL_VALUE to one whose services are there, then who has most log."""
+        """Hand over to a member; with NULL_VALUE to one that would serve clients, then who has most log."""
         following = self.following(now_ns)
         if target_id == NULL_VALUE:
-            best = max(following, key=lambda m: (m.has_services, m.report_position), default=None)
+            best = max(following, key=lambda m: (m.serves_clients, m.report_position), default=None)
             target_id = NULL_VALUE if best is None else best.id
         if target_id not in (member.id for member in following):
             if target_id == self._context.member_id:

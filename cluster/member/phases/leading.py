@@ -30,9 +30,9 @@ from cluster.member.log.processing import LogProcessing
 from cluster.member.log.room import LogRoom
 from cluster.member.log.sender import LedLog, LogSender
 from cluster.member.phase import Close, Elect, Next, Phase, PhaseName
-from cluster.member.phases.absent_services import AbsentServices
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
+from cluster.member.phases.unserved_clients import UnservedClients
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter, stamped
@@ -122,8 +122,8 @@ class Leading(Phase):
         self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else it is not known which clients are silent
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
-        self._absent = AbsentServices(
-            ports.context, ports.services, ports.transfer, ports.toggles, ports.reporter
+        self._unserved = UnservedClients(
+            ports.context, ports.services, ports.room, ports.transfer, ports.toggles, ports.reporter
         )
         self.leader = Leader(
             ports.context,
@@ -303,7 +303,7 @@ class Leading(Phase):
         ports, module = self._ports, self._replica.module
         now_ns = ports.turn.now_ns
         if module.is_active:
-            self._absent.do_work(self.leader.commit_position, now_ns)
+            self._unserved.do_work(self.leader.commit_position, now_ns)
         ports.turn.work_count += ports.control.do_work(now_ns)
         is_without_room = ports.room.is_full
         if is_without_room and not self._is_without_room:

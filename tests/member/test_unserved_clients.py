@@ -56,7 +56,7 @@ def test_where_no_services_are_there_nothing_happens(cluster, why, monkeypatch):
                 "on_message",
                 lambda id_, m, take=agent.on_message: None if isinstance(m, ClockRequest) else take(id_, m),
             )
-            leader.agent.parts.members[other.member_id].has_services = False  # as after a lost link
+            leader.agent.parts.members[other.member_id].serves_clients = False  # as after a lost link
     if why == "down":
         set_away(next(member for member in others(cluster) if member.is_running))
     set_away(leader)
