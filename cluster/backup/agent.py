@@ -38,6 +38,7 @@ NeededPosition = Callable[[], int | None]
 LATEST_POSITION = 2**63 - 1
 BLOCKS_PER_TURN = 16
 MS = 1_000_000
+ROOM_INTERVAL_NS = 1_000 * MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ class BackupContext:
     interval_ns: int = 3_600_000 * MS
     response_timeout_ns: int = 5_000 * MS
     cool_down_interval_ns: int = 30_000 * MS
-    retained_snapshots: int = 0  # with neither of the two all of them stay, and all of the log
+    retained_snapshots: int = 0  # with neither of the two everything stays that the disk has room for
     retained_for_ns: int = 0
 
 
@@ -101,6 +102,7 @@ class ClusterBackupAgent:
         self._correlation_id = 0
         self._deadline_ns: int | None = None  # of the query that is out, or of the pause after a reset
         self._next_query_ns = self._next_query_ms = 0  # by the monotonic and by the wall clock
+        self._next_room_ns = 0
         self._response: BackupResponse | None = None
         self._retrieval: _Retrieval | None = None
         self._source: RecordingStatus | None = None  # the log of the supplier
@@ -324,15 +326,28 @@ class ClusterBackupAgent:
 
     def _prune(self, now_ms: int) -> None:
         """Drop what is not to be retained: neither among the newest snapshots nor young enough."""
-        count, age_ns = self._context.retained_snapshots, self._context.retained_for_ns
-        if count == age_ns == 0:
+        if self._keeps_everything:
             return
+        count, age_ns = self._context.retained_snapshots, self._context.retained_for_ns
         since = (now_ms * MS - age_ns) // self._time_unit.nanoseconds if age_ns else None
         begin = self._directory.prune(max(count, 1), since, self._needed_position())
         if begin is not None:
             self._on_event(f"the log begins at {begin} now")
 
+    @property
+    def _keeps_everything(self) -> bool:
+        return self._context.retained_snapshots == self._context.retained_for_ns == 0
+
+    def _make_room(self) -> None:
+        """Where nobody has said what is to be retained, what is oldest goes while the disk is short."""
+        begin = self._directory.make_room(self._needed_position())
+        if begin is not None:
+            self._on_event(f"the log begins at {begin} now: the disk is short of room")
+
     def _back_up(self, now_ns: int, now_ms: int) -> int:
+        if now_ns >= self._next_room_ns and self._keeps_everything:
+            self._next_room_ns = now_ns + ROOM_INTERVAL_NS
+            self._make_room()
         deadline_ms = self._counters.next_query_deadline_ms.get()
         is_ours = deadline_ms == self._next_query_ms  # else a tool's; and a clock may be set back
         is_due = now_ms >= deadline_ms or (is_ours and now_ns >= self._next_query_ns)

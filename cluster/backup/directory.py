@@ -18,7 +18,7 @@ from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive, drop_snapshots_before
 from cluster.backup.copied_log import CopiedLog
-from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError
+from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError, StorageErrors
 from cluster.log.checksum import Checksum
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_snapshot
@@ -130,14 +130,7 @@ class BackupDirectory:
 
         Log from ``needed_position`` on stays, for whom it is read. Raises StorageError.
         """
-        taken = sorted(
-            (entry.log_position, entry.timestamp)
-            for entry in self.recording_log.entries
-            if entry.is_valid
-            and entry.entry_type is SNAPSHOT
-            and entry.service_id == CONSENSUS_MODULE_SERVICE_ID
-        )
-        newest_first = enumerate(reversed(taken))
+        newest_first = enumerate(reversed(self._snapshots()))
         kept = [at for i, (at, time) in newest_first if i < count or (since is not None and time >= since)]
         recording = self.log.recording
         if not kept or recording is None or self.log.is_replacement:
@@ -146,6 +139,24 @@ class BackupDirectory:
         before = recording.start_position
         begin = recording.purge_to(min(kept[-1], kept[-1] if needed_position is None else needed_position))
         return begin if begin > before else None
+
+    def make_room(self, needed_position: int | None) -> int | None:
+        """As ``prune``, of all but the oldest snapshot, where the disk is short; else it does nothing."""
+        with StorageErrors(self.directory, "asking for its free space failed"):
+            space = self.archive.files.space(self.archive.directory)
+        if space.free >= 4 * space.reserve:
+            return None
+        return self.prune(max(len(self._snapshots()) - 1, 1), None, needed_position)
+
+    def _snapshots(self) -> list[tuple[int, int]]:
+        """Position in the log and cluster time of each, the oldest first."""
+        return sorted(
+            (entry.log_position, entry.timestamp)
+            for entry in self.recording_log.entries
+            if entry.is_valid
+            and entry.entry_type is SNAPSHOT
+            and entry.service_id == CONSENSUS_MODULE_SERVICE_ID
+        )
 
     def discard(self, recordings: Sequence[Recording]) -> None:
         """Drop what was retrieved and will not be named. Raises StorageError."""

@@ -101,7 +101,9 @@ class BackupConfig(BaseModel):
     retained_snapshots: int = key(
         DEFAULTS.retained_snapshots,
         """Snapshots older than the n-th last are dropped, and segments of the log before it, each interval;
-        not those of retained_for. 0, and no retained_for, keeps everything.""",
+        not those of retained_for. 0, and no retained_for, keeps everything while there is room: with less
+        than a fifth of the file system free, and less than 4g, the oldest snapshot is dropped each second,
+        but not the newest.""",
         unit="snapshots",
         ge=0,
         le=1_000_000,

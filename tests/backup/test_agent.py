@@ -15,7 +15,7 @@ from cluster.protocol.enums import ClusterBackupState as State
 from cluster.protocol.link import RecordingStatus, TermEntry
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.reader.supplier import SourceType
-from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, Backup, committed
+from tests.backup.in_memory import CONTEXT, DIRECTORY, MS, SEGMENT_BYTES, Backup, committed
 from tests.member.cluster_steps import SEGMENT, a_busy_cluster, send, take_snapshot
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
 
@@ -391,6 +391,31 @@ def test_snapshots_stay_by_count_and_age_and_the_log_from_the_oldest_of_them():
     backups[1].kill()
     backups[1].start()
     check_copy(backups[1])
+
+
+@pytest.mark.parametrize(("retained", "count"), [({}, 1), ({"retained_snapshots": 2}, 2)])
+def test_on_a_short_disk_the_oldest_snapshots_go_but_where_somebody_has_said_how_many_stay(retained, count):
+    cluster = a_busy_cluster()
+    backup = Backup(cluster, replace(CONTEXT, **retained))
+    positions = []
+    for _ in range(3):
+        send(cluster, 300)
+        positions.append(take_snapshot(cluster))
+        backup.await_query()
+        backup.await_level()
+    backup.disk.faults.free_bytes = 4 << 30
+    for _ in range(300):
+        backup.turn()
+    assert len({at for _, at in backup.snapshots()}) == (count if retained else 3)
+    backup.disk.faults.free_bytes -= 1
+    for _ in range(300):
+        backup.turn()
+    assert sorted({at for _, at in backup.snapshots()}) == positions[-count:]
+    begin = backup.directory.log.recording.start_position
+    assert begin == positions[-count] - positions[-count] % SEGMENT_BYTES > 0
+    assert retained or f"the log begins at {begin} now: the disk is short of room" in backup.events
+    check_copy(backup)
+    assert backup.errors == []
 
 
 def test_log_that_somebody_reads_stays_though_its_snapshots_go():
