@@ -30,7 +30,7 @@ from cluster.cli.events import log_ends
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.verbs import AsJson, print_result
 from cluster.errors import ClusterError, StorageErrors, printable
-from cluster.transport.event_logs import LOG_NAMES
+from cluster.transport.event_logs import LOG_NAMES, STACKS_FILE_NAME, stacks_text
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
 LOG_BYTES_MAX = 8 << 20  # of each log its end
@@ -52,7 +52,7 @@ describe.json           what running members say of themselves; only of --endpoi
 Of each member, in a folder of its own:
 
 node.log                what happened, a JSON object a line, its last 8 MiB; NAME.log.1 is the file before
-stacks.txt              the last stacks of its threads in node.log, the innermost call last
+stacks.txt              what its threads did, the innermost call last; if stopped, the last in node.log
 backup.log              as node.log, of a backup
 audit.log               requests that were refused, and what administrators did
 audit-metrics.log       the same of the process that serves metrics
@@ -79,10 +79,10 @@ node.log. The file has versions, clocks and the verdict of `cluster status`. Of 
 effective configuration, logs (the last 8 MiB of each), counters, recording log, mark files, recovery plan,
 errors, file sizes and free disk space. It has no certificate, key, token or password, no message, and nothing
 that services print. Unpack it and begin with README.txt, which says what each file is. With --endpoints the
-file has what members report over the network: the verdict, `cluster tool describe`, their logs, and the
-versions on this host. A member that does not answer is named on standard error; the exit status is 1 if none
-answers. Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else reads the directory in
-CLUSTER_DIR, else ./cluster-data.
+file has what members report over the network: the verdict, `cluster tool describe`, their logs, the stacks
+of their threads, and the versions on this host. A member that does not answer is named on standard error;
+the exit status is 1 if none answers. Without --dir and --endpoints the command asks CLUSTER_ENDPOINTS, else
+reads the directory in CLUSTER_DIR, else ./cluster-data.
 """
 
 
@@ -117,7 +117,7 @@ def bundle(
     with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
         os.chmod(file, 0o600)
         count = 0
-        for path, data in _with_stacks(chain(_contents(where, members, config), _logs_of(afar))):
+        for path, data in chain(_with_stacks(_contents(where, members, config)), _logs_of(afar)):
             info = tarfile.TarInfo(f"{name}/{path}")
             info.size, info.mtime, info.mode = len(data), int(now.timestamp()), 0o600
             archive.addfile(info, io.BytesIO(data))
@@ -179,8 +179,7 @@ def _with_stacks(files: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, byte
         yield path, data
         folder, _, name = path.rpartition("/")
         if name == "node.log" and (found := _last_stacks(data)) is not None:
-            threads = (f"thread {thread}\n{''.join(calls)}" for thread, calls in found["stacks"].items())
-            yield f"{folder}/stacks.txt", "\n".join([f"at {found['timestamp']}\n", *threads]).encode()
+            yield f"{folder}/{STACKS_FILE_NAME}", stacks_text(found["timestamp"], found["stacks"])
 
 
 def _last_stacks(log: bytes) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from cluster.cli.members import OptionalEndpoints, ask_members, members_at, opti
 from cluster.cli.verbs import json_option
 from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory, printable
 from cluster.protocol.link import EventLines, EventsRequest
-from cluster.transport.event_logs import LOG_NAMES, EventLogs
+from cluster.transport.event_logs import LOG_NAMES, STACKS_FILE_NAME, EventLogs
 
 if TYPE_CHECKING:
     from cluster.transport.endpoint import Endpoint
@@ -310,21 +310,22 @@ def _ask(logs: list[EventLog]) -> list[Iterator[Event]] | ClusterError:
 def log_ends(endpoints: str, size: int) -> dict[int, dict[str, bytes] | ClusterError]:
     """The last bytes of each member's logs by name, or why it does not answer; by id, as of ``ask_members``.
 
-    Raises ConfigurationError.
+    And its stacks, unless it is of a release before. Raises ConfigurationError.
     """
     known = members_at(endpoints)
     answers = ask_members(known)
+    names = (*LOG_NAMES, STACKS_FILE_NAME)
 
     def ends_of(member_id: int) -> dict[str, bytes] | ClusterError:
         if isinstance(answer := answers[member_id], ClusterError):
             return answer
         read = _reader(known[member_id])
         try:
-            found = [read(EventsRequest(0, 0, -size, 0, log)) for log in range(len(LOG_NAMES))]
+            found = [read(EventsRequest(0, 0, -size, 0, log)) for log in range(len(names))]
         except ClusterError as error:
             return error
         ends = map(_text_of, found)
-        return {name: end for name, end in zip(LOG_NAMES, ends, strict=True) if end}
+        return {name: end for name, end in zip(names, ends, strict=True) if end}
 
     with ThreadPoolExecutor(len(answers)) as pool:
         return dict(zip(answers, pool.map(ends_of, answers), strict=True))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import faulthandler
 import signal
 import sys
-import traceback
 from collections.abc import Callable
 
 from cluster.node.node_log import NodeLog
+from cluster.transport.event_logs import stacks_of_threads
 
 HARMLESS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
@@ -26,9 +26,4 @@ def answer(log: NodeLog, reload: Callable[[], None]) -> None:
     """HUP calls ``reload``, USR1 turns debug on and off, USR2 writes the stacks of all threads."""
     signal.signal(signal.SIGHUP, lambda *_: reload())
     signal.signal(signal.SIGUSR1, lambda *_: log.toggle_debug())
-    signal.signal(signal.SIGUSR2, lambda *_: log.asked("stacks", stacks=_stacks()))
-
-
-def _stacks() -> dict[str, list[str]]:
-    """The calls of each thread by its number, the innermost last."""
-    return {str(thread): traceback.format_stack(frame) for thread, frame in sys._current_frames().items()}
+    signal.signal(signal.SIGUSR2, lambda *_: log.asked("stacks", stacks=stacks_of_threads()))

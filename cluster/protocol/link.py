@@ -235,9 +235,9 @@ class LinkError(Message, template_id=14, schema=LINK_SCHEMA):
 class EventsRequest(Message, template_id=21, schema=LINK_SCHEMA):
     """Send one of the logs for people from a place on; an EndOfStream ends it.
 
-    ``log`` is a number in `LOG_NAMES`. ``inode`` and ``offset`` are those of the last EventLines. With
-    ``inode`` 0 it is from the start of the file before, or from -``offset`` bytes before the end. Lines of
-    before ``since_ms``, since the epoch, may be left out then.
+    ``log`` is a number in `LOG_NAMES`, or the next one: the stacks of all threads. ``inode`` and ``offset``
+    are those of the last EventLines. With ``inode`` 0 it is from the start of the file before, or from
+    -``offset`` bytes before the end. Lines of before ``since_ms``, since the epoch, may be left out then.
     """
 
     correlation_id: i64

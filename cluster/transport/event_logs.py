@@ -1,10 +1,13 @@
-"""The logs for people in a member's directory, from the place on that a reader has come to."""
+"""The logs for people in a member's directory, from the place on that a reader has come to; and stacks."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from datetime import datetime
 from typing import BinaryIO
@@ -12,6 +15,11 @@ from typing import BinaryIO
 from cluster.protocol.link import EventLines, EventsRequest
 
 LOG_NAMES = ("node.log", "backup.log", "audit.log", "audit-metrics.log")  # EventsRequest has their number
+STACKS_FILE_NAME = "stacks.txt"  # where they are put
+STACKS = len(LOG_NAMES)  # in place of a log: what all threads do now, as text
+STACKS_INTERVAL_S = (
+    1.0  # who asks sooner gets the last ones: they take the interpreter from the member's thread
+)
 BLOCK_BYTES = 256 * 1024
 _TIME = re.compile(rb'"(?:timestamp|time)": "([^"]+)"')
 
@@ -22,9 +30,13 @@ class EventLogs:
     def __init__(self, folder: str, member_id: int) -> None:
         self._folder = folder
         self._member_id = member_id
+        self._stacks = b""
+        self._next_stacks_s = 0.0
 
     def lines(self, request: EventsRequest) -> Iterator[EventLines]:
         """What has come since the request's place. Raises OSError at its end, of what cannot be read."""
+        if request.log == STACKS:
+            yield EventLines(request.correlation_id, 0, 0, self._member_id, self._stacks_now())
         if not 0 <= request.log < len(LOG_NAMES):
             return
         path = os.path.join(self._folder, LOG_NAMES[request.log])
@@ -43,6 +55,24 @@ class EventLogs:
                     yield EventLines(request.correlation_id, inode, file.tell(), self._member_id, data)
         for failure in failures:
             raise failure
+
+    def _stacks_now(self) -> bytes:
+        if time.monotonic() >= self._next_stacks_s:
+            self._next_stacks_s = time.monotonic() + STACKS_INTERVAL_S
+            at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            self._stacks = stacks_text(at, stacks_of_threads())
+        return self._stacks
+
+
+def stacks_of_threads() -> dict[str, list[str]]:
+    """The calls of each thread of this process by its number, the innermost last."""
+    return {str(thread): traceback.format_stack(frame) for thread, frame in sys._current_frames().items()}
+
+
+def stacks_text(at: str, stacks: Mapping[str, Sequence[str]]) -> bytes:
+    """As people read what ``stacks_of_threads`` returned."""
+    threads = (f"thread {thread}\n{''.join(calls)}" for thread, calls in stacks.items())
+    return "\n".join([f"at {at}\n", *threads]).encode()
 
 
 def _since(request: EventsRequest, files: dict[int, BinaryIO]) -> Iterator[tuple[int, BinaryIO]]:

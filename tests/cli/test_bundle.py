@@ -131,7 +131,9 @@ def test_from_afar_it_has_what_members_tell_and_their_logs(run, tmp_path):
         "status.txt",
         "status.json",
         "describe.json",
+        "member-0/stacks.txt",
     }
+    assert b"runner.py" in found["member-0/stacks.txt"], "as they are when the bundle is asked for"
     assert b"member 0 leads" in found["status.txt"]
     assert json.loads(found["describe.json"])
 

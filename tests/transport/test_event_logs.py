@@ -8,7 +8,7 @@ import pytest
 
 from cluster.protocol.link import EventsRequest
 from cluster.transport import event_logs
-from cluster.transport.event_logs import EventLogs
+from cluster.transport.event_logs import STACKS, EventLogs
 
 
 @pytest.fixture
@@ -83,3 +83,21 @@ def test_lines_of_before_the_time_are_not_sent_but_for_two_blocks_and_none_after
 def test_there_is_no_log_of_another_number_and_no_lines_of_one_that_is_not_there(tmp_path):
     logs = EventLogs(str(tmp_path), 0)
     assert [list(logs.lines(EventsRequest(0, 0, 0, 0, log))) for log in (-1, 0, 99)] == [[], [], []]
+
+
+def test_in_place_of_a_log_the_stacks_of_all_threads_are_had_and_once_a_second_new_ones(
+    tmp_path, monkeypatch
+):
+    logs = EventLogs(str(tmp_path), 2)
+
+    def asked():
+        (block,) = logs.lines(EventsRequest(5, 0, 0, 0, STACKS))
+        assert (block.correlation_id, block.member_id) == (5, 2)
+        return block.lines
+
+    first = asked()
+    assert b"thread " in first and b"in asked" in first
+    assert asked() is first
+    monkeypatch.setattr(event_logs, "STACKS_INTERVAL_S", 0)
+    logs = EventLogs(str(tmp_path), 2)
+    assert asked() is not asked()
