@@ -12,6 +12,7 @@ from cluster.archive.files import OsFiles
 from cluster.backup.close import close_member as close
 from cluster.backup.close import words_line
 from cluster.backup.restore import MemberFolders, Place
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import mark_of
 from cluster.cli.verbs import AsJson, example, print_result
@@ -40,6 +41,7 @@ def close_member(
     member_id = mark_of(str(directory)).member_id
     folders = MemberFolders.find(OsFiles(), str(directory), archive_directory)
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
+    note_on_host(Path(folders.cluster).parent, "CLOSE_MEMBER")
     path = f"{folders.cluster}/{CLOSED_FILE_NAME}"
     described = {
         "member": member_id,

@@ -13,6 +13,7 @@ import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import AsJson, example, print_result
@@ -207,6 +208,10 @@ def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:
             if status is None or status.leader_member_id < 0:
                 raise
             raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
+        except ClusterError as error:
+            note_on_host(member, action.name, str(error))
+            raise
+    note_on_host(member, action.name)
     return mark
 
 

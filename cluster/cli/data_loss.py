@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cluster.archive.files import OsFiles
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OwnDirectory
 from cluster.cli.running_member import lock_directory, mark_of
 from cluster.cli.verbs import AsJson, example, print_result
@@ -75,6 +76,7 @@ def accept_data_loss(
     log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
     log.info("data loss accepted by an operator", forgotten=forgotten)
     log.close()
+    note_on_host(Path(cluster).parent, "ACCEPT_DATA_LOSS", f"done: {forgotten}")
     does = "is a cluster of one from now on" if alone else "votes with what it has"
     done = {"member": member_id, "forgotten": forgotten}
     print_result(as_json, done, f"member {member_id} {does}; forgotten: {forgotten}")

@@ -15,6 +15,7 @@ from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.control import transfer_on_host
 from cluster.cli.durations import duration_option
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
 from cluster.cli.verbs import AsJson, print_result
@@ -118,6 +119,7 @@ def _signal(folder: str) -> None:
     from cluster.node.supervisor import RESTART_SIGNAL
 
     os.kill(mark_of(folder).pid, RESTART_SIGNAL)
+    note_on_host(folder, "RESTART")
 
 
 def _over_network(endpoints: str) -> _Members:

@@ -24,9 +24,9 @@ TEXT_LENGTH_MAX = 256  # of a field: names come from strangers
 class AuditLog(LineFile):
     """Takes lines from any thread. What the disk does not take is counted as left out."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, bytes_max: int = BYTES_MAX) -> None:
         """Raises StorageError."""
-        super().__init__(path, BYTES_MAX)
+        super().__init__(path, bytes_max)
         self._allowed = float(LINES_AT_ONCE)
         self._counted_ns = monotonic_ns()
         self._left_out = 0

@@ -57,9 +57,8 @@ def test_a_flood_is_counted_and_not_written(log, path, monkeypatch):
 
 
 def test_it_is_bounded_by_two_files(path, monkeypatch):
-    monkeypatch.setattr(audit, "BYTES_MAX", 1000)
     monkeypatch.setattr(audit, "LINE_INTERVAL_NS", 1)
-    log = AuditLog(str(path))
+    log = AuditLog(str(path), bytes_max=1000)
     for number in range(100):
         log.refused("h", b"%d" % number, "to read", "no token")
     log.close()

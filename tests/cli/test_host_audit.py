@@ -1,0 +1,63 @@
+"""What somebody has done on a member's host stands in its audit.log, with the user of the system."""
+
+import getpass
+import json
+import os
+import pwd
+
+import pytest
+
+from cluster import ClusterNode
+from cluster.cli import host_audit
+from cluster.cli.host_audit import note_on_host, who_asks
+from cluster.cli.main import main
+from tests.node.processes import await_that, keys_of
+
+ALICE = pwd.getpwuid(1).pw_name
+
+
+def audited(directory):
+    lines = map(json.loads, (directory / "audit.log").read_text().splitlines())
+    return [(line["peer"], line["principal"], line["what"], line["outcome"]) for line in lines]
+
+
+def test_verbs_that_take_a_directory_say_who_asked_and_what_came_of_it(tmp_path, capsys):
+    with ClusterNode.launch(**keys_of(tmp_path)) as node:
+        await_that(lambda: node.is_leader, "it leads")
+        assert main(["snapshot", "--dir", str(node.config.path)]) == 0
+        assert main(["tool", "resume", "--dir", str(node.config.path)]) == 1
+    me = ("this host", getpass.getuser())
+    assert audited(node.config.path) == [
+        (*me, "SNAPSHOT", "done"),
+        (*me, "RESUME", "member 0 is ACTIVE, expected SUSPENDED"),
+    ]
+    assert main(["tool", "close-member", "--dir", str(node.config.path)]) == 0
+    assert audited(node.config.path)[2:] == [(*me, "CLOSE_MEMBER", "done")]
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize(
+    ("user_id", "login", "said"),
+    [
+        (0, "0", "root"),
+        (0, "1", f"{ALICE} as root"),
+        (0, str(2**32 - 1), "root"),
+        (0, "what", "root"),
+        (4_000_000, "4000000", "uid 4000000"),
+    ],
+)
+def test_who_logged_in_is_named_beside_the_user_that_the_command_has(
+    user_id, login, said, monkeypatch, tmp_path
+):
+    (tmp_path / "loginuid").write_text(login)
+    monkeypatch.setattr(os, "getuid", lambda: user_id)
+    monkeypatch.setattr(host_audit, "open", lambda _: (tmp_path / "loginuid").open(), raising=False)
+    assert who_asks() == said
+
+
+def test_a_directory_without_an_audit_log_gets_none_of_another_user(tmp_path, capsys):
+    note_on_host(tmp_path, "SNAPSHOT")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "audit.log").mkdir()
+    note_on_host(tmp_path, "SNAPSHOT")
+    assert "SNAPSHOT is not noted there" in capsys.readouterr().err
