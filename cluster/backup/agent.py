@@ -41,9 +41,9 @@ MS = 1_000_000
 ROOM_INTERVAL_NS = 1_000 * MS
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BackupContext:
-    """What is configured (ClusterBackup.Context), with Aeron's defaults."""
+    """What is configured (ClusterBackup.Context), with Aeron's defaults. Some of it changes while it runs."""
 
     cluster_id: int = 0
     source_type: SourceType = SourceType.ANY

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,7 +49,8 @@ def backup(
         "consensus_endpoints": consensus_endpoints,
         "aeron_dir": text_or_none(aeron_directory),
     }
-    loaded = load_backup_config(config, given)
+    read_config = partial(load_backup_config, config, given)
+    loaded = read_config()
 
     from cluster.node.backup_process import BackupProcess, run_backup
 
@@ -63,4 +65,4 @@ def backup(
         line = f"backup {loaded.path}: from {', '.join(endpoints)}, at position {process.agent.position}"
         print_result(as_json, described, line)
 
-    run_backup(loaded, on_started)
+    run_backup(loaded, on_started, read_config)

@@ -28,6 +28,7 @@ from cluster.node.config_types import (
     duration,
     key,
     key_of,
+    reloadable_of,
     same_key,
 )
 from cluster.node.exposure import is_loopback
@@ -81,6 +82,7 @@ class BackupConfig(BaseModel):
         "How often the members are asked for a new snapshot. The log is copied as it is committed.",
         aeron="aeron.cluster.backup.interval",
         section="When",
+        reloadable=True,
     )
     response_timeout_ns: Duration = duration(
         DEFAULTS.response_timeout_ns,
@@ -92,6 +94,7 @@ class BackupConfig(BaseModel):
         "The pause after an error, before another member is asked.",
         aeron="aeron.cluster.backup.cool.down.interval",
         ge=0,
+        reloadable=True,
     )
     file_sync_level: int = _as_member(
         "file_sync_level",
@@ -107,12 +110,14 @@ class BackupConfig(BaseModel):
         unit="snapshots",
         ge=0,
         le=1_000_000,
+        reloadable=True,
     )
     retained_for_ns: Duration = duration(
         "0s",
         """Snapshots of this last while stay, and the log since the oldest of them, however many they are. The
         newest snapshot always stays.""",
         ge=0,
+        reloadable=True,
     )
     services: Names = key(
         [],
@@ -187,6 +192,10 @@ class BackupConfig(BaseModel):
         "node_log_bytes",
         "At this length backup.log becomes backup.log.1, in place of the one before.",
         section="Process",
+        reloadable=True,
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = _as_member(
+        "log_level", "Least level written to `dir`/backup.log, one JSON object a line.", reloadable=True
     )
 
     @model_validator(mode="after")
@@ -226,8 +235,13 @@ class BackupConfig(BaseModel):
             )
         return self
 
+    def reloaded(self, found: BackupConfig) -> BackupConfig:
+        """This one with what ``found`` has for the reloadable keys."""
+        return self.model_copy(update={name: getattr(found, name) for name in reloadable_of(BackupConfig)})
+
     @property
     def context(self) -> BackupContext:
+        """A new one each time."""
         return BackupContext(**fields_of(self, BackupContext))
 
     @property
@@ -319,6 +333,7 @@ def backup_documentation() -> str:
         BackupConfig,
         "The configuration of a backup, complete: each key at its default, so that any but endpoints may be "
         "left out. The environment variable CLUSTER_BACKUP_KEY wins over the file, --dir over both. "
+        'A running backup takes a changed key that is "reloadable" at SIGHUP. '
         "docs/backup.md has the rest.",
         "cluster backup --config conf/backup.toml",
         required={"endpoints": "required, or CLUSTER_ENDPOINTS"},

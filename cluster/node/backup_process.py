@@ -28,6 +28,7 @@ from cluster.node.backup_config import BackupConfig
 from cluster.node.disk_failures import DiskFailures, mistake_text
 from cluster.node.hosted_service import ServiceCounters
 from cluster.node.node_log import NodeLog
+from cluster.node.reload import reload
 from cluster.node.standby_hosts import HostedServices
 from cluster.protocol.backup import StandbySnapshot
 from cluster.reader.member_request import MemberRequest
@@ -56,9 +57,14 @@ LOG_FILE_NAME = "backup.log"
 class BackupProcess:
     """Opens everything of one backup; ``run`` turns it until ``stop``. Use as a context manager."""
 
-    def __init__(self, config: BackupConfig) -> None:
-        """Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError."""
+    def __init__(self, config: BackupConfig, read_config: Callable[[], BackupConfig] | None = None) -> None:
+        """``read_config`` reads the configuration again, for ``reload``.
+
+        Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError.
+        """
         self._config = config
+        self._context = config.context
+        self._read_config = read_config
         self._is_stopped = False
         self._activity_ns = -ACTIVITY_INTERVAL_NS
         self.standby: Standby | None = None  # of a backup with services
@@ -66,7 +72,7 @@ class BackupProcess:
         self._gateway: GrpcGateway | None = None  # at the endpoint
         self._readers: ReaderAdmission | None = None  # there
         self._audit: AuditLog | None = None  # of the endpoint
-        self._is_reopen_asked = False
+        self._is_reload_asked = False
         self._certificates: FileLook | None = None  # of the endpoint
         self.endpoints = config.member_endpoints
         self._failures = DiskFailures()
@@ -74,7 +80,7 @@ class BackupProcess:
         with ExitStack() as opened:  # what the process has
             self._world = Dialler(config.tls_files)
             opened.callback(self._world.close)
-            self._log = NodeLog(config.path / LOG_FILE_NAME, "info", config.node_log_bytes)
+            self._log = NodeLog(config.path / LOG_FILE_NAME, config.log_level, config.node_log_bytes)
             opened.callback(self._log.close)
             self._begin_life()
             opened.push(lambda *error: self._life.__exit__(*error))
@@ -110,7 +116,7 @@ class BackupProcess:
         self._counters = counters = BackupCounters(counters_file, config.cluster_id)
         counters.errors.set(self._errors_before)
         self.agent = agent = ClusterBackupAgent(
-            config.context,
+            self._context,
             self._directory,
             suppliers,
             counters,
@@ -172,7 +178,7 @@ class BackupProcess:
             self._directory.recording_log,
             config.endpoint,
             len(config.services),
-            config.context,
+            self._context,
             on_event=self._log.info,
             on_error=self._on_error,
         )
@@ -235,12 +241,12 @@ class BackupProcess:
         self._is_stopped = True
         self._world.wake()
 
-    def reopen_logs(self) -> None:
-        """Ask for it, from a signal handler: within a second files that were moved are left."""
-        self._is_reopen_asked = True
+    def reload(self) -> None:
+        """Ask for it, from a signal handler: logs and configuration, within a second."""
+        self._is_reload_asked = True
 
     def answer_signals(self) -> None:
-        signals.answer(self._log, self.reopen_logs)
+        signals.answer(self._log, self.reload)
 
     def run(self) -> None:
         """Take turns until stopped. Raises StorageError and LogDamaged of the directory, AgentTermination.
@@ -265,12 +271,18 @@ class BackupProcess:
                 self._counters_file.update_heartbeat(now_ms)
                 if self._certificates is not None:
                     self._certificates.do_work()
-                if self._is_reopen_asked:
-                    self._is_reopen_asked = False
-                    self._log.reopen_with(*(() if self._audit is None else (self._audit,)))
+                self._reload_if_asked()
                 self._log.report_repeated(now_ns)
             if not self._do_work(now_ns, now_ms):
                 self._world.wait(IDLE_S)
+
+    def _reload_if_asked(self) -> None:
+        if not self._is_reload_asked:
+            return
+        self._is_reload_asked = False
+        self._log.reopen_with(*(() if self._audit is None else (self._audit,)))
+        if self._read_config is not None:
+            self._config = reload(self._config, self._read_config, (self._context,), self._log)
 
     def _end_life(self, error: Exception) -> None:
         """Let go of everything, as a process that dies."""
@@ -332,10 +344,14 @@ def _refuse_client(certificate_name: str | None, host: str) -> socket.socket:
     raise OSError(errno.ECONNREFUSED, "it is a backup, which serves the log to readers alone")
 
 
-def run_backup(config: BackupConfig, on_started: Callable[[BackupProcess], None]) -> None:
+def run_backup(
+    config: BackupConfig,
+    on_started: Callable[[BackupProcess], None],
+    read_config: Callable[[], BackupConfig],
+) -> None:
     """Run a backup until SIGTERM or Ctrl-C. Raises what ``BackupProcess`` raises."""
     signals.pass_over()
-    with BackupProcess(config) as process:
+    with BackupProcess(config, read_config) as process:
         process.answer_signals()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: process.stop())

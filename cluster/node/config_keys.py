@@ -23,8 +23,8 @@ from cluster.node.config_types import (
     ServiceModes,
     Size,
     Version,
-    is_reloadable,
     key_of,
+    reloadable_of,
     size_text,
 )
 from cluster.node.config_types import duration as _duration
@@ -618,4 +618,4 @@ class NodeKeys(BaseModel):
 
 
 KEYS = tuple(key_of(name) for name in NodeKeys.model_fields)
-RELOADABLE = frozenset(name for name, field in NodeKeys.model_fields.items() if is_reloadable(field))
+RELOADABLE = reloadable_of(NodeKeys)

@@ -147,7 +147,14 @@ def is_reloadable(field: FieldInfo) -> bool:
     return bool(extra["reloadable"])
 
 
-def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section: str = "") -> Any:
+def reloadable_of(model: type[BaseModel]) -> frozenset[str]:
+    """The fields that change without a restart."""
+    return frozenset(name for name, field in model.model_fields.items() if is_reloadable(field))
+
+
+def same_key(
+    model: type[BaseModel], field_name: str, text: str = "", *, section: str = "", reloadable: bool = False
+) -> Any:
     """The key that another configuration has too: the same default, bounds and text, unless one is given."""
     field = model.model_fields[field_name]
     extra: Any = field.json_schema_extra
@@ -157,6 +164,7 @@ def same_key(model: type[BaseModel], field_name: str, text: str = "", *, section
         unit=extra["unit"],
         aeron=extra["aeron"],
         section=section,
+        reloadable=reloadable,
         **extra["bounds"],
     )
 

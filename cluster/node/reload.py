@@ -1,25 +1,27 @@
-"""What a running member takes from its configuration when that is read again: the ``reloadable`` keys.
+"""What a running member or backup takes from its configuration when that is read again: ``reloadable`` keys.
 
-All of it or nothing: what is wrong anywhere changes no key. What was changed stands in ``node.log``, and what
-waits for a restart.
+All of it or nothing: what is wrong anywhere changes no key. What was changed stands in ``node.log``, or
+``backup.log``, and what waits for a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cluster.errors import ConfigurationError
-from cluster.node.config import NodeConfig
-from cluster.node.config_keys import RELOADABLE
-from cluster.node.config_types import key_of, value_text
+from cluster.node.config_types import key_of, reloadable_of, value_text
 from cluster.node.node_log import NodeLog
 
+if TYPE_CHECKING:
+    from cluster.node.backup_config import BackupConfig
+    from cluster.node.config import NodeConfig
 
-def reload(
-    running: NodeConfig, read: Callable[[], NodeConfig], parts: Iterable[Any], log: NodeLog
-) -> NodeConfig:
-    """Returns what the member goes by from now on. ``parts`` have keys as attributes, each its own."""
+Config = TypeVar("Config", "NodeConfig", "BackupConfig")
+
+
+def reload(running: Config, read: Callable[[], Config], parts: Iterable[Any], log: NodeLog) -> Config:
+    """Returns what it goes by from now on. ``parts`` have keys as attributes, each its own."""
     try:
         found = read()
         config = running.reloaded(found)
@@ -27,7 +29,7 @@ def reload(
         log.asked("the configuration stays as it was", is_refused=True, why=str(error))
         return running
     for part in parts:
-        for name in RELOADABLE:
+        for name in reloadable_of(type(running)):
             if hasattr(part, name):
                 setattr(part, name, getattr(config, name))
     log.configure(config.log_level, config.node_log_bytes)
@@ -39,9 +41,9 @@ def reload(
     return config
 
 
-def _differences(before: NodeConfig, after: NodeConfig) -> dict[str, str]:
+def _differences(before: Config, after: Config) -> dict[str, str]:
     return {
         key_of(name): f"{value_text(name, old)} -> {value_text(name, new)}"
-        for name in NodeConfig.model_fields
+        for name in type(before).model_fields
         if (old := getattr(before, name)) != (new := getattr(after, name))
     }
