@@ -54,7 +54,7 @@ def write_columns(
             count += batch.num_rows
             yield batch
 
-    with _aside(file) as (file_system, path):
+    with _aside(file, is_folder=partition is not None) as (file_system, path):
         if partition is not None:
             _write_folder(counted(), schema, partition, file_system, path)
             return count
@@ -114,7 +114,7 @@ def write_csv(rows: Iterable[dict[str, Any]], schema: pa.Schema, file: str) -> i
 
 
 @contextmanager
-def _aside(file: str) -> Iterator[tuple[FileSystem, str]]:
+def _aside(file: str, *, is_folder: bool = False) -> Iterator[tuple[FileSystem, str]]:
     """Where to write what becomes ``file`` in the end; nothing is left of it where that fails.
 
     Raises StorageError, also for a folder in the place of ``file``.
@@ -123,7 +123,7 @@ def _aside(file: str) -> Iterator[tuple[FileSystem, str]]:
 
     file_system, path = file_system_of(file)
     try:
-        with written_aside(file_system, path) as aside:
+        with written_aside(file_system, path, is_folder=is_folder) as aside:
             yield file_system, aside
     except OSError as error:
         what = "writing failed" if error.errno is not None else f"writing failed: {error}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
@@ -14,6 +16,7 @@ from cluster.errors import ConfigurationError
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+_ASIDE = re.compile(r"(.+)\.[0-9a-f]{8}\.tmp")
 _URI = re.compile(r"[a-z][a-z0-9+.-]+:/")
 # Where credentials are in a URI: a user and a password before the host, as far as the last @ where the
 # password is not encoded, and parameters of such names.
@@ -49,20 +52,60 @@ def file_system_of(where: str) -> tuple[FileSystem, str]:
 
 
 @contextmanager
-def written_aside(file_system: FileSystem, path: str) -> Iterator[str]:
+def written_aside(
+    file_system: FileSystem,
+    path: str,
+    *,
+    is_folder: bool = False,
+    is_sibling: Callable[[str], bool] | None = None,
+) -> Iterator[str]:
     """Where to write what becomes ``path`` in the end, and nobody else writes; nothing is left of it where
-    that fails.
+    that fails. What a killed process has left on this host, of ``path`` or of names that are siblings, goes.
     """
     from pyarrow.fs import FileType
 
     aside = f"{path}.{token_hex(4)}.tmp"
     delete: Callable[[str], None] = file_system.delete_file
     try:
-        yield aside
-        file_system.move(aside, path)
+        with ExitStack() as locked:
+            if file_system.type_name == "local":
+                locked.callback(os.close, _locked(aside, is_folder))
+                _remove_abandoned(path, is_sibling)
+            yield aside
+            file_system.move(aside, path)
     except BaseException:
         with suppress(OSError):
             if file_system.get_file_info(aside).type is FileType.Directory:
                 delete = file_system.delete_dir
             delete(aside)
         raise
+
+
+def _locked(aside: str, is_folder: bool) -> int:
+    """Make it, and lock it for as long as this process lives. Raises OSError."""
+    if is_folder:
+        os.mkdir(aside)
+    fd = os.open(aside, os.O_RDONLY if is_folder else os.O_RDWR | os.O_CREAT, 0o666)
+    with suppress(OSError):  # a file system without locks: then nobody can lock what is left there, either
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return fd
+
+
+def _remove_abandoned(path: str, is_sibling: Callable[[str], bool] | None) -> None:
+    """What nobody has locked."""
+    folder, base = os.path.split(path)
+    for name in os.listdir(folder):
+        made = _ASIDE.fullmatch(name)
+        if made is None or not (made[1] == base or (is_sibling is not None and is_sibling(made[1]))):
+            continue
+        left = os.path.join(folder, name)
+        with suppress(OSError):
+            fd = os.open(left, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.isdir(left):
+                    shutil.rmtree(left, ignore_errors=True)
+                else:
+                    os.unlink(left)
+            finally:
+                os.close(fd)

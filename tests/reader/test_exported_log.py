@@ -13,7 +13,7 @@ from cluster.log.entry_filter import EntryFilter
 from cluster.reader import LogReader
 from cluster.reader import exported_log as exporting
 from cluster.reader.exported_log import METADATA_KEY, ExportedLog
-from cluster.reader.file_systems import masked
+from cluster.reader.file_systems import file_system_of, masked, written_aside
 from cluster.reader.joined_reader import JoinedReader
 from tests.reader.object_store import object_store
 from tests.reader.scripted import FakeMember, open_reader
@@ -115,6 +115,33 @@ def test_of_two_exports_at_once_one_is_refused_and_what_is_published_is_whole(li
         list(first.append(opened))
     (path,) = Path(folder).iterdir()
     assert pq.read_table(path).num_rows == len(entries(live))
+
+
+def test_what_a_killed_export_has_left_goes_with_the_next_one_and_what_another_one_writes_stays(live, folder):
+    Path(folder).mkdir()
+    name = f"{0:020}-{10:020}.parquet"
+    left, others = Path(folder, f"{name}.0a1b2c3d.tmp"), Path(folder, "x.0a1b2c3d.tmp")
+    for path in (left, others):
+        path.write_bytes(b"half")
+    file_system, path = file_system_of(f"{folder}/{0:020}-{20:020}.parquet")
+    with written_aside(file_system, path) as running:
+        (file,) = export(live, folder)
+        assert {path.name for path in Path(folder).iterdir()} == {
+            Path(file.path).name,
+            Path(running).name,
+            others.name,
+        }
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_of_one_file_or_folder_too_what_was_left_goes(tmp_path, is_folder):
+    target = tmp_path / "log.parquet"
+    left = tmp_path / "log.parquet.ffffffff.tmp"
+    left.mkdir() if is_folder else left.write_bytes(b"half")
+    file_system, path = file_system_of(str(target))
+    with written_aside(file_system, path, is_folder=is_folder) as aside:
+        assert {path.name for path in tmp_path.iterdir()} == {Path(aside).name}
+    assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 
 
 @pytest.fixture(params=["a path", "a URI", "an object store"])
