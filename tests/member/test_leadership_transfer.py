@@ -147,6 +147,29 @@ def test_a_target_that_dies_when_it_is_asked_costs_an_election_and_nothing_else(
     cluster.check_promises()
 
 
+@pytest.mark.parametrize("is_asked", [False, True])
+def test_of_a_target_that_has_died_the_leader_goes_on_at_once(monkeypatch, is_asked):
+    cluster = a_busy()
+    target = another(cluster)
+    message = "on_message" if is_asked else "send"
+    leader = hand_over(cluster, target.member_id)
+    if is_asked:  # and says nothing
+        monkeypatch.setattr(target.agent, message, lambda id_, m: None)
+    else:  # it is not level
+        monkeypatch.setattr(target.agent.parts.links, message, lambda id_, *buffers: 1)
+    client = cluster.clients[0]
+    client.send(b"0:%d:" % len(client.sent))
+    cluster.run_until(lambda: leader.agent.parts.transfer.target_id == target.member_id)
+    cluster.run(20 * MS)
+    assert leader.agent.parts.transfer._is_asked == is_asked
+    target.kill()
+    begun_ns = cluster.world.now_ns
+    cluster.run_until(lambda: leader.agent.parts.transfer.target_id == NULL_VALUE)
+    assert cluster.world.now_ns - begun_ns < 100 * MS
+    cluster.await_settled()
+    assert cluster.leader is leader
+
+
 def test_the_toggle_has_the_member_beside_the_action():
     assert [transfer_target(transfer_toggle(id_)) for id_ in (NULL_VALUE, 0, 6)] == [-1, 0, 6]
     assert [transfer_target(toggle) for toggle in ClusterControlToggle] == [None] * 8

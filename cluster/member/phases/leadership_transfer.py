@@ -5,7 +5,8 @@
     asked      TransferLeadership ──▶ the follower, which stands at once and says so to all:
     over       an election like any other, in which it asks first
 
-What does not come about in an election timeout is given up, and the leader goes on.
+What does not come about in an election timeout is given up, and the leader goes on; at once where the link to
+the follower breaks.
 """
 
 from collections.abc import Mapping
@@ -86,7 +87,9 @@ class LeadershipTransfer:
         publication = self._log.publication
         assert publication is not None and self.target_id != NULL_VALUE
         target, position = self._members[self.target_id], publication.position
-        if now_ns >= self._deadline_ns:
+        if target.report_term_id != self._replica.leadership_term_id:
+            self._give_up(f"the link to member {target.id} broke")
+        elif now_ns >= self._deadline_ns:
             why = (
                 "has not stood"
                 if self._is_asked
