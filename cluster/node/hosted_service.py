@@ -12,7 +12,7 @@ from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.archive.stored_recording import StoredRecording
 from cluster.counters import Counter, CountersFile
-from cluster.errors import AgentTermination, ServiceError
+from cluster.errors import AgentTermination, ClusterError, ServiceError
 from cluster.member.counters import DutyCycleStallTracker
 from cluster.member.services.remote_service import RemotePorts, RemoteService, ServiceProcess
 from cluster.node.disk_failures import SURVIVED
@@ -146,15 +146,16 @@ class HostedService:
         self._ports.on_error(self, error)
 
     def turn(self, now_ns: int, cluster_time: int) -> int:
-        """``do_work``; of what it raises the host hears, and the service goes on after that entry.
+        """``do_work``; of an error that is meant for it the host hears, and it goes on after that entry.
 
-        Raises SURVIVED when the disk fails it, and AgentTermination.
+        Raises SURVIVED when the disk fails it, AgentTermination, and what no turn is meant to raise: nobody
+        knows how much of an entry its container has taken then.
         """
         try:
             return self.do_work(now_ns, cluster_time)
         except (AgentTermination, *SURVIVED):
             raise
-        except Exception as error:
+        except ClusterError as error:
             self._on_agent_error(error)
             return 0
 

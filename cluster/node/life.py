@@ -191,7 +191,7 @@ class MemberLife:
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Turn the consensus module, then the services; returns how much was done.
 
-        What the services answer goes out in the same turn. What one raises is counted and told, and it goes
+        What the services answer goes out in the same turn. An error of one is counted and told, and it goes
         on after that entry. Raises what the consensus module raises, SURVIVED when the disk fails a service,
         and AgentTermination.
         """

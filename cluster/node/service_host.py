@@ -105,7 +105,7 @@ class ServiceHost:
             except (AgentTermination, LogDamaged, StorageError):
                 link.flush()
                 raise
-            except Exception as error:
+            except ClusterError as error:
                 link.send(raised(error))
             work_count += link.flush(is_end_of_turn=True)
         if link.is_closed or (self._agent is not None and self._agent.is_closed):

@@ -17,6 +17,7 @@ from cluster.node.life import MemberLife
 from cluster.node.node import ClusterNode
 from cluster.protocol.life_note import LifeNote
 from cluster.service.echo import EchoService
+from cluster.service.open_sessions import OpenSessions
 from cluster.testing import SimulatedCluster
 from cluster.testing.world import MISTAKES, BadCall, Interrupted, Mistake, NoMemory
 from cluster.transport.poller import Poller
@@ -84,6 +85,28 @@ def test_members_have_one_history_after_a_mistake_before_a_compiled_run_is_taken
     cluster.settle()
     assert raised and leader.is_alive
     assert len(logs_of(cluster)) == 1
+
+
+def test_a_mistake_in_a_services_container_leaves_no_entry_half_taken(monkeypatch):
+    """A service that went on would know of one session fewer than those of other members."""
+    cluster = SimulatedCluster(EchoService, members=3, seed=3)
+    cluster.connect("alice").offer(b"before")
+    cluster.settle()
+    follower = cluster._members[(cluster.leader + 1) % 3]
+    life = follower.life
+    erring, open_ = life.services[0].agent._sessions, OpenSessions.open
+
+    def planted(self, *arguments, **named):
+        if self is erring:
+            raise Mistake("planted")
+        return open_(self, *arguments, **named)
+
+    monkeypatch.setattr(OpenSessions, "open", planted)
+    cluster.connect("bob").offer(b"after")
+    cluster.settle()
+    assert follower.life is not life
+    known = [list(m.life.services[0].agent._sessions.by_id) for m in cluster._members.values()]
+    assert known[0] == known[1] == known[2] and len(known[0]) == 2
 
 
 STEPS = [

@@ -326,6 +326,15 @@ class Broken(Numbering):
         raise KeyError("nothing there")
 
 
+def test_a_mistake_in_the_container_ends_the_process_and_is_no_error_of_the_service(leader, monkeypatch):
+    """The next process begins with the newest snapshot, so no entry is half taken."""
+    leader.turn()
+    monkeypatch.setattr(leader.process.host._agent.adapter, "poll", lambda position: {}["planted"])
+    with pytest.raises(KeyError):
+        leader.turn()
+    assert leader.errors == []
+
+
 def test_a_service_that_cannot_start_ends_its_member_with_the_reason(a_module):
     with pytest.raises(
         AgentTermination, match=r"service 0 failed to start: 'nothing there' \(KeyError at .*:\d+"
