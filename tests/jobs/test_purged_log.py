@@ -5,15 +5,18 @@ from __future__ import annotations
 import shutil
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as f
 from typer.testing import CliRunner
 
 from cluster import DataLoss, LogReader
 from cluster.cli.archive import app
+from cluster.reader.exported_log import ExportedLog
 from jobs import verify
 from jobs.command import JobOptions, checkpoint_in
-from jobs.delta_table import read
+from jobs.delta_table import delta_table, read
 from jobs.keeping import keep
+from jobs.rebuild import rebuild
 from jobs.sessions import opened_before, sessions_job
 from jobs.tables import TABLES, tables_in
 from tests.jobs import expected
@@ -113,3 +116,19 @@ def test_a_table_that_ends_before_the_log_begins_cannot_be_compared(spark, kept,
     monkeypatch.setattr(purged_log.log, "await_start", lambda: 1 << 40)
     with pytest.raises(DataLoss, match=r"goes to 250,144, and the Log begins at 1,099,511,627,776 now"):
         verify.differences(spark, f"{kept}/log", tables_in(kept)[f"{kept}/log"], purged_log)
+
+
+@pytest.mark.slow
+def test_a_table_of_what_is_purged_is_rebuilt_of_exported_files_and_not_without_them(
+    spark, place, kept_rows, member_dir, purged_dir, tmp_path
+):
+    exported = str(tmp_path / "exported")
+    with LogReader.open(dir=member_dir) as reader:
+        list(ExportedLog(exported).append(reader))
+    table = f"{place}/sessions"
+    job = tables_in(place)[table]
+    delta_table(spark, table).delete()
+    with pytest.raises(AnalysisException, match=f"the log is purged up to {PURGED_TO}"):
+        rebuild(spark, table, job, {"clusterDir": purged_dir})
+    rebuild(spark, table, job, {"clusterDir": purged_dir, "exportDir": exported})
+    assert rows_by(read(spark, table), job.layout.key) == kept_rows["sessions"]
