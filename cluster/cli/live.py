@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_story import Looks
+    from cluster.reader.log_reader import LogReader
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -82,7 +84,7 @@ def live(
     frames = None
     if directory is not None and not any(member["isAlive"] for member in first["status"]["members"]):
         try:
-            frames = frames_of_events(directory, first["status"], open_log)
+            frames = frames_of_events(directory, first["status"], partial(open_log, directory, None))
         except NotAClusterDirectory:  # a copy without its logs
             frames = [first]
     if out is None:
@@ -105,15 +107,18 @@ def looks_at(directory: Path | None, endpoints: str | None) -> Looks:
     from cluster.cli.live_clients import ClientRates
     from cluster.cli.live_story import Looks
     from cluster.cli.status_document import status_document
-    from cluster.reader.log_reader import LogReader
 
     def look(committed_before: int | None = None) -> dict[str, Any]:
         return status_document(directory, endpoints, committed_before=committed_before)
 
-    def open_log() -> LogReader:
-        return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)
+    return Looks(look, last_logs(directory, endpoints), ClientRates(partial(open_log, directory, endpoints)))
 
-    return Looks(look, last_logs(directory, endpoints), ClientRates(open_log))
+
+def open_log(directory: Path | None, endpoints: str | None) -> LogReader:
+    """The committed log of the members that are shown."""
+    from cluster.reader.log_reader import LogReader
+
+    return LogReader.open(dir=text_or_none(directory), endpoints=endpoints)
 
 
 def serve_demo(_: Connection, directory: Path, sock: socket.socket) -> None:
