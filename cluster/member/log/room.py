@@ -50,7 +50,7 @@ class LogRoom:
         self._counter = counter
         self._tell = reporter.event
         self.state = RoomState.AMPLE
-        self._of_disk = RoomState.AMPLE  # the part that the file system has in it
+        self._of_log = self._of_disk = RoomState.AMPLE  # by its own bytes, and by its file system
 
     @property
     def is_full(self) -> bool:
@@ -95,14 +95,8 @@ class LogRoom:
         configured = self._context.log_retained_snapshots
         if self.state is RoomState.AMPLE:
             return configured
-        return max(configured, 1) if self._is_by_default else 1
-
-    @property
-    def _is_by_default(self) -> bool:
-        """Whether only a reserve that nobody has configured is why room is short."""
-        return self._context.disk_free_min == "auto" and 2 * self._taken < (
-            self._context.log_bytes_max or ANY
-        )
+        is_by_default = self._context.disk_free_min == "auto" and self._of_log is RoomState.AMPLE
+        return max(configured, 1) if is_by_default else 1
 
     @property
     def misses_snapshots(self) -> bool:
@@ -118,10 +112,11 @@ class LogRoom:
         """Find out how much room there is. Raises OSError where the file system does not say so."""
         if self._log.recording is None:
             return
-        left, why, of_log, self._of_disk = ANY, [], RoomState.AMPLE, RoomState.AMPLE
+        left, why = ANY, []
+        self._of_log = self._of_disk = RoomState.AMPLE
         if limit := self._context.log_bytes_max:
             taken = self._taken
-            of_log = _state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit)
+            self._of_log = _state(taken * 2 >= limit, taken * 10 >= limit * 9, taken >= limit)
             left = min(left, max(limit - taken, 0))
             snapshot = self._log.recording_log.latest_snapshot()
             newest = "no snapshot" if snapshot is None else f"a snapshot at {snapshot.log_position}"
@@ -132,7 +127,7 @@ class LogRoom:
             self._of_disk = _state(free < 4 * least, free < 2 * least, free < least)
             left = min(left, max(free - least, 0))
             why.append(f"{free} bytes are free (disk_free_min {least})")
-        self._change(max(of_log, self._of_disk), " and ".join(why) or "nothing bounds the log")
+        self._change(max(self._of_log, self._of_disk), " and ".join(why) or "nothing bounds the log")
         self._counter.set(NULL_VALUE if left == ANY else left)
 
     def _change(self, state: RoomState, why: str) -> None:
