@@ -151,7 +151,7 @@ class IngressPublication:
             if not isinstance(reply, link.HelloReply):
                 raise RemoteProtocolError("the first frame is not a HelloReply")
         except RemoteProtocolError as error:
-            connection.incompatibility = RemoteProtocolError
+            connection.incompatibility = type(error)
             connection.close(str(error))
             return
         if reply.code is not link.LinkErrorCode.OK:

@@ -103,16 +103,18 @@ class MessageNumbers:
                 session[name] = slot[name]
 
     def close(self, session_id: int) -> None:
-        """Forget the session."""
-        self._table.close(session_id)
+        """Forget the session, if it is open."""
+        if self._table.slot_of(session_id) >= 0:
+            self._table.close(session_id)
 
     def _slot(self, session_id: int) -> np.void:
         slot: np.void = self._table.slots[self._table.slot_of(session_id)]
         return slot
 
     def count_of(self, session_id: int) -> int | None:
-        """How many messages of the open session the service has been given; None when that is not known."""
-        count = int(self._slot(session_id)["appended"])
+        """How many messages of the session the service has been given; None when that is not known."""
+        slot = self._table.slot_of(session_id)
+        count = NULL_VALUE if slot < 0 else int(self._table.slots["appended"][slot])
         return None if count == NULL_VALUE else count
 
     def answered_of(self, session_id: int) -> int:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 from numba import types
 
+from cluster.consensus.kept_answers import KeptAnswers
 from cluster.log.calls import SYSTEM_CALLS
 from cluster.log.connection_table import CLIENT
 from cluster.log.kernel import kernel
@@ -63,7 +64,10 @@ class LentTurns:
         counters = [SimpleNamespace(index=index) for index in range(3)]
         names = ("position", "max_cycle_time_ns", "cycle_time_exceeded")
         self._services = LentServices(
-            [service], SimpleNamespace(**dict(zip(names, counters))), self._words.data
+            [service],
+            SimpleNamespace(**dict(zip(names, counters))),
+            self._words.data,
+            answers := KeptAnswers(1 << 20, self.sessions),
         )
         scratch = np.zeros(words.SCRATCH, np.uint8)
         limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
@@ -76,6 +80,7 @@ class LentTurns:
             sessions=self.sessions.words,
             ranges=self.sessions.ranges,
             columns=np.zeros(COLUMNS * ROWS, np.int64),
+            kept=answers.words,
             received=np.zeros(1 << 20, np.uint8),
             egress=np.zeros(1 << 20, np.uint8),
             unsent=np.zeros(1 << 20, np.uint8),
