@@ -84,7 +84,6 @@ def held_messages_not_sent_again(patch: Patch) -> None:
 
 
 SUPERVISED_MISTAKES: dict[Callable[[Patch], None], Sought] = {
-    answers_not_kept_on_followers: Sought(("I-21", "I-7")),
     answers_taken_twice: Sought(("I-21", "I-7")),
     held_messages_not_sent_again: Sought(("I-3", "I-7")),
 }
