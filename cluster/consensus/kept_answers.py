@@ -60,11 +60,11 @@ class KeptAnswers:
 
     def _grow_table(self, rows: int) -> None:
         """Have room for more streams: the words are another array."""
-        old, used = self.words, max(self.words.size, at.HEADER_WORDS)
+        old = self.words
+        used = int(old[at.TOUCHED_AT]) if old.size else at.HEADER_WORDS
         touched_at = at.HEADER_WORDS + rows * at.ROW_WORDS
         self.words = np.zeros(touched_at + rows, np.int64)
         if old.size:
-            used = int(old[at.TOUCHED_AT])
             self.words[:used] = old[:used]
             self.words[touched_at : touched_at + old.size - used] = old[used:]
         self.words[at.BYTES_MAX], self.words[at.KEPT_BYTES_MAX] = self.bytes_max, LOST_FACTOR * self.bytes_max
