@@ -7,12 +7,15 @@ import runpy
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cluster import ClusterClient, LogReader
-from jobs.demo.cluster_process import ClusterProcess, free_base_port
+from jobs.demo.cluster_process import ClusterProcess
+from tests.node.processes import free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = "\n".join((ROOT / "docs" / name).read_text() for name in ("spark.md", "spark-reference.md"))
@@ -43,15 +46,28 @@ class Place:
         return [entry["payload"] for entry in self.entries() if "payload" in entry]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("docs")
+@contextmanager
+def a_place(folder: Path) -> Iterator[Place]:
     base_port = free_base_port()
     with ClusterProcess(folder / "c1", "echo", base_port) as cluster:
         with ClusterClient.connect(cluster.endpoints) as client:
             client.offer(b"hello")
             client.await_committed(20)
         yield Place(folder, base_port)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """Of the text's blocks."""
+    with a_place(tmp_path_factory.mktemp("docs")) as place:
+        yield place
+
+
+@pytest.fixture(scope="module")
+def place_of_jobs(tmp_path_factory):
+    """Of the jobs' examples, which may run before the blocks and write into the log."""
+    with a_place(tmp_path_factory.mktemp("jobs")) as place:
+        yield place
 
 
 def test_the_blocks_of_the_text_run_one_after_another_and_do_what_it_says(place):
@@ -98,7 +114,8 @@ def test_no_block_is_left_out():
 
 
 @pytest.mark.parametrize("job", ["log_to_delta", "sessions", "timers", "terms", "tables", "respond"])
-def test_the_example_of_a_jobs_help_runs_as_it_stands(spark, place, monkeypatch, capfd, job):
+def test_the_example_of_a_jobs_help_runs_as_it_stands(spark, place_of_jobs, monkeypatch, capfd, job):
+    place = place_of_jobs
     monkeypatch.chdir(place.folder)
     monkeypatch.setattr(sys, "path", [*sys.path])
     command = example_of(job, capfd)

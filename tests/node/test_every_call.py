@@ -16,7 +16,7 @@ from tests.node.production_loop import LoopMember, Point, looped
 __all__ = ["looped"]  # a fixture
 
 PARTS = 8
-STEP = 150  # from one point to the next in ``make test``
+STEP = 500  # from one point to the next in ``make test``
 BUSY = "member/busy/"  # what only members have that turn in compiled code
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from jobs.demo.cluster_process import ClusterProcess, free_base_port
+from jobs.demo.cluster_process import ClusterProcess
+from tests.node.processes import free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "spark" / "connect_session.py"

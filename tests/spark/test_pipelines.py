@@ -13,8 +13,9 @@ import pyspark
 import pytest
 
 from cluster import ClusterClient
-from jobs.demo.cluster_process import ClusterProcess, free_base_port
+from jobs.demo.cluster_process import ClusterProcess
 from jobs.session import java_home
+from tests.node.processes import free_base_port
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMAND = Path(pyspark.__file__).parent / "bin" / "spark-pipelines"
