@@ -1,9 +1,10 @@
-"""Calls of compiled code into the operating system, or whatever stands for it, by a table of addresses.
+"""Calls of compiled code into the operating system and OpenSSL, or whatever stands for them, by addresses.
 
-A kernel that is handed the table decides nothing about where its calls go: production hands it libc's, the
-simulator its own. All arguments and results are 64-bit integers; pointers are addresses of arrays that the
-caller of the kernel keeps. Where the C function returns int, the lower half of the result counts. Without
-compilation an "address" is the key of a Python function in ``PLAIN``.
+A kernel that is handed a table of addresses decides nothing about where its calls go: production hands it
+libc's, and those of the OpenSSL that Python's own ``ssl`` uses; the simulator its own. All arguments and
+results are 64-bit integers; pointers are addresses of arrays that the caller of the kernel keeps. Where the
+C function returns int, the lower half of the result counts. Without compilation an "address" is the key of a
+Python function in ``PLAIN``.
 """
 
 import ctypes
@@ -17,6 +18,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from cluster.log.kernel import routine
+from cluster.log.openssl import LIBRARY as OPENSSL
 
 # Places in a table of calls, with the C function that each is.
 WAIT = 0  # int epoll_wait(int epoll, struct epoll_event *events, int events_max, int timeout_ms)
@@ -28,7 +30,15 @@ SYNC_DATA = 5  # int fdatasync(int file)
 SYNC = 6  # int fsync(int file)
 SYNC_RANGE = 7  # int sync_file_range(int file, off_t offset, off_t length, unsigned flags)
 ERROR_NUMBER = 8  # int *__errno_location(void)
-CALLS = 9
+TLS_READ = 9  # int SSL_read(SSL *tls, void *buffer, int length)
+TLS_WRITE = 10  # int SSL_write(SSL *tls, const void *buffer, int length)
+TLS_ERROR = 11  # int SSL_get_error(const SSL *tls, int returned)
+TLS_INCOMING = 12  # BIO *SSL_get_rbio(const SSL *tls)
+TLS_OUTGOING = 13  # BIO *SSL_get_wbio(const SSL *tls)
+BIO_READ = 14  # int BIO_read(BIO *bio, void *buffer, int length)
+BIO_WRITE = 15  # int BIO_write(BIO *bio, const void *buffer, int length)
+BIO_CONTROL = 16  # long BIO_ctrl(BIO *bio, int command, long number, void *pointer)
+CALLS = 17
 
 _NAMES = {
     WAIT: "epoll_wait",
@@ -41,6 +51,16 @@ _NAMES = {
     SYNC_RANGE: "sync_file_range",
     ERROR_NUMBER: "__errno_location",
 }
+_TLS_NAMES = {
+    TLS_READ: "SSL_read",
+    TLS_WRITE: "SSL_write",
+    TLS_ERROR: "SSL_get_error",
+    TLS_INCOMING: "SSL_get_rbio",
+    TLS_OUTGOING: "SSL_get_wbio",
+    BIO_READ: "BIO_read",
+    BIO_WRITE: "BIO_write",
+    BIO_CONTROL: "BIO_ctrl",
+}
 
 PLAIN: dict[int, Callable[..., int]] = {}
 
@@ -48,9 +68,9 @@ _INT = ir.IntType(64)
 _LIBRARY = ctypes.CDLL(None)
 
 
-def function_address(name: str) -> int:
-    """Where this function of the C library is. Raises AttributeError where there is none."""
-    function = getattr(_LIBRARY, name)
+def function_address(name: str, library: ctypes.CDLL = _LIBRARY) -> int:
+    """Where this function of a library, the C library's, is. Raises AttributeError where there is none."""
+    function = getattr(library, name)
     function.restype = ctypes.c_int64
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
@@ -69,13 +89,14 @@ class Calls(Protocol):
 
 
 class SystemCalls:
-    """The C library's. A call that it lacks has the address 0."""
+    """The C library's and OpenSSL's. A call that they lack has the address 0."""
 
     def __init__(self) -> None:
         self.table = np.zeros(CALLS, np.int64)
-        for place, name in _NAMES.items():
-            if hasattr(_LIBRARY, name):
-                self.table[place] = function_address(name)
+        for library, names in ((_LIBRARY, _NAMES), (OPENSSL, _TLS_NAMES)):
+            for place, name in names.items():
+                if hasattr(library, name):
+                    self.table[place] = function_address(name, library)
 
     def raise_failure(self) -> None:
         """Nothing can be raised within a call."""

@@ -16,6 +16,7 @@ KIND, OWNER, STATE, CRC, FRAME_LENGTH_MAX = range(5)
 PART_LENGTH, PART_ROW = range(5, 7)  # half a frame that waits in ``parts`` for its rest
 IS_PART_NEW = 7  # a kernel has begun another frame, since the owner has cleared this
 HEARD_NS = 8  # when something came last
+TLS = 9  # the address of OpenSSL's session that its bytes go through; 0: they are those on the wire
 
 # Kinds.
 NOT_SERVED, CLIENT, LINK_IN, LINK_OUT, STRANGER, SERVICE_LINK = range(6)
@@ -29,7 +30,7 @@ IS_KEPT = 1  # bytes that are not in ``parts`` wait for more, or for their owner
 IS_QUEUED = 2  # bytes wait to be sent
 IS_PAUSED = 4
 IS_ENDING = 8  # or not connected yet
-IS_WRAPPED = 16  # its bytes are not those on the wire (TLS)
+IS_WRAPPED = 16  # its bytes go through TLS by Python alone
 IS_CUT = 32  # a part of what it was to get is lost: it is closed
 
 INDEX_LENGTH = 4096

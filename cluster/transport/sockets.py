@@ -256,11 +256,12 @@ class Connection:
         return self._fd
 
     def adopt(self, data: np.ndarray) -> None:
-        """What a kernel has received and does not take: the next ``receive`` looks at it."""
-        assert self._carry is None and len(data) > 0
-        self._carry, self._limit = data.copy(), len(data)
-        self._mark(IS_KEPT, True)
-        self._is_adopted = True
+        """What a kernel has received and does not take: the next ``receive`` looks at it, and further."""
+        assert self._carry is None
+        if len(data):
+            self._carry, self._limit = data.copy(), len(data)
+            self._mark(IS_KEPT, True)
+            self._is_adopted = True
         self._mark_readable()
 
     @property

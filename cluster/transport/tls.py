@@ -136,6 +136,13 @@ class TlsSession:
             self._incoming, self._outgoing, server_side=self.is_accepting, server_hostname=server_name
         )
 
+    @property
+    def address(self) -> int:
+        """Of OpenSSL's session (``SSL *``), for compiled code to call; 0 where it cannot be had."""
+        from cluster.log.openssl import session_address  # ctypes: not for each import of a client
+
+        return session_address(self._object)
+
     def feed(self, data: bytes) -> None:
         """Take what came from the peer."""
         self._incoming.write(data)
@@ -179,8 +186,11 @@ class TlsSession:
         return count
 
     def seal(self, data: memoryview | bytes) -> None:
-        """Encrypt; ``take`` has it then. Only once the session is established."""
-        self._object.write(data)
+        """Encrypt; ``take`` has it then. Only once the session is established. Raises TlsFailed."""
+        try:
+            self._object.write(data)
+        except ssl.SSLError as error:
+            raise tls_failure(error, self.peer, self._object) from None
 
     def end(self) -> None:
         """Say that nothing more comes from this side; ``take`` has it then."""

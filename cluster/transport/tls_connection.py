@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cluster.errors import TlsFailed
-from cluster.log.connection_table import IS_WRAPPED
+from cluster.log.connection_table import IS_WRAPPED, TLS
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
@@ -72,6 +72,9 @@ class TlsConnection(Connection):
         if is_done and not self.is_closed:
             self._is_connecting = False
             self.certificate_name = self._tls.certificate_name
+            self._table.set(self._fd, TLS, self._tls.address)
+            self._mark(IS_WRAPPED, not self._tls.address)
+            self._watch()
 
     def _refuse(self, error: TlsFailed) -> None:
         self._failure = error
@@ -161,7 +164,11 @@ class TlsConnection(Connection):
         taken = 0
         while taken < len(data) and self._flush_sealed():
             part = data[taken : taken + SEALED_BYTES_MAX]
-            self._tls.seal(part)
+            try:
+                self._tls.seal(part)
+            except TlsFailed as error:  # a compiled turn has read what is no record
+                self._refuse(error)
+                return taken
             taken += len(part)
         self._flush_sealed()
         return taken

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.load import Load
 from benchmarks.real_members import RealMembers, await_that
+from cluster.transport.tls import TLS_VARIABLES
 from tests.faults.conftest import (
     BEYOND_STEADY_S,
     SHORT_TIMEOUTS,
@@ -16,6 +17,7 @@ from tests.faults.conftest import (
     check_everything,
 )
 from tests.faults.network import Hosts
+from tests.transport.authorities import Certificates
 
 pytestmark = pytest.mark.faults
 
@@ -155,4 +157,26 @@ def test_a_host_that_was_cut_off_for_long_follows_soon_after(hosts, members_on, 
         )
         took_s = time.monotonic() - healed
         assert took_s < 6, f"{took_s:.1f} s after a cut of {cut_s} s"  # TCP alone: as long as the cut again
+        finish(hosts, members, load)
+
+
+def test_hosts_that_speak_tls_go_on_without_the_leader_and_follow_when_it_is_back(
+    hosts, members_on, tmp_path, monkeypatch
+):
+    """Links go over TCP between hosts alone: on one host they are Unix sockets, without TLS."""
+    certificates = Certificates(tmp_path / "certs")
+    members = members_on(SHORT_TIMEOUTS)
+    for i, address in enumerate(hosts.addresses):
+        files = certificates.member(i, address)
+        members.keys_of[i] = {f"tls_{name}": getattr(files, name) for name in ("ca", "certificate", "key")}
+    monkeypatch.setenv(TLS_VARIABLES["ca"], certificates.trust.ca)
+    members.start()
+    with Load(members.tcp, within=hosts.enter_hub) as load:
+        load.await_progress(members.tell)
+        killed = members.await_leader()
+        members.kill(killed)
+        load.await_progress(members.tell)
+        members.start(killed)
+        load.await_progress(members.tell)
+        load.await_seconds(BEYOND_STEADY_S)
         finish(hosts, members, load)

@@ -49,7 +49,7 @@ def offer(t, descriptor, a_bytes, a, a_length, b_bytes, b, b_length):  # type: i
         return False
     if t.connections[row + STATE] == 0:
         taken = send(t, descriptor, address_of(a_bytes, a), a_length, address_of(b_bytes, b), b_length)
-        if taken == length:
+        if taken == length and t.connections[row + STATE] == 0:
             return True
         taken = max(taken, 0)  # Python's own attempt finds out why it was none
     begin = t.words[at.UNSENT_END]

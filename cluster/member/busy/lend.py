@@ -44,7 +44,7 @@ RECEIVE_BYTES = 1024 * 1024
 FOLLOWER_LOG_BYTES = 32 * 1024 * 1024
 FLUSH_BYTES = 4 * 1024 * 1024  # beyond what may be uncommitted
 NO_WORDS = np.zeros(0, np.int64)
-# After so many runs in a row that found only what is not served here (a client over TLS, say), runs pause.
+# After so many runs in a row that found only what is not served here (a client's challenge, say), runs pause.
 VAIN_MAX = 4
 REST_NS = 50_000_000
 
@@ -145,6 +145,7 @@ class BusyTurns:
             unsent=np.empty(
                 (len(agent.parts.members) + 1) * (context.uncommitted_bytes_max + FLUSH_BYTES), np.uint8
             ),
+            sealed=np.empty(at.SEALED_BYTES, np.uint8),
             scratch=self._scratch,
         )
 

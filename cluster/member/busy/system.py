@@ -1,4 +1,4 @@
-"""The system calls of a busy turn, each as one routine over the tables."""
+"""The system calls of a busy turn, each as one routine over the tables. A socket may have TLS on it."""
 
 import platform
 
@@ -13,10 +13,12 @@ from cluster.log.calls import (
     call_4,
     error_number,
 )
+from cluster.log.connection_table import IS_QUEUED, ROW_WORDS, STATE, TLS
 from cluster.log.frames import wrap_i32
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, put_i64
 from cluster.member.busy import words as at
+from cluster.member.busy.tls import drop_records, open_records, seal_records, sealed_records
 
 MONOTONIC = 1
 READABLE = 1  # EPOLLIN
@@ -50,16 +52,41 @@ def event(t, index):  # type: ignore[no-untyped-def]
 @routine
 def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
     """How many bytes came into ``received[offset:]``; 0 at the end of the stream, below 0 an error."""
+    tls = t.connections[descriptor * ROW_WORDS + TLS]
     room = t.received.size - offset
-    received = call_4(t.calls[RECEIVE], descriptor, address_of(t.received, offset), room, 0)
+    place = address_of(t.received, offset)
+    if tls != 0:
+        place, room = address_of(t.sealed, 0), min(room, t.sealed.size)
+    received = call_4(t.calls[RECEIVE], descriptor, place, room, 0)
     if received < 0:
         return -error_number(t.calls)
+    if tls != 0 and received > 0:
+        received = open_records(t, descriptor, tls, received, offset)
+        return received if received > 0 else -WOULD_BLOCK
     return received
 
 
 @routine
 def send(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
-    """Send two pieces, given by their addresses; returns the bytes taken, below 0 an error."""
+    """Send two pieces, given by their addresses; returns the bytes taken, below 0 an error.
+
+    TLS takes both, and may have some left, which Python sends: the connection is queued then.
+    """
+    tls = t.connections[descriptor * ROW_WORDS + TLS]
+    if tls == 0:
+        return _write(t, descriptor, a, a_length, b, b_length)
+    if not (seal_records(t, tls, a, a_length) and seal_records(t, tls, b, b_length)):
+        return 0  # as Python finds when it tries
+    address, length = sealed_records(t, tls)
+    taken = _write(t, descriptor, address, length, 0, 0)
+    drop_records(t, tls, taken)
+    if taken < length:
+        t.connections[descriptor * ROW_WORDS + STATE] |= IS_QUEUED
+    return a_length + b_length
+
+
+@routine
+def _write(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
     put_i64(t.scratch, at.PIECES_AT, a)
     put_i64(t.scratch, at.PIECES_AT + 8, a_length)
     put_i64(t.scratch, at.PIECES_AT + 16, b)

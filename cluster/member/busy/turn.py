@@ -76,6 +76,7 @@ _OF_THE_LOG = (
 )
 _OF_THE_TURN = (
     "words",
+    "tls",
     "system",
     "measuring",
     "receiving",

@@ -56,6 +56,7 @@ class Tables(NamedTuple):
     answer_bytes: Bytes  # payloads of its answers
     egress: Bytes
     unsent: Bytes  # what sockets did not take, for Python to offer
+    sealed: Bytes  # of TLS
     scratch: Bytes  # places below
 
 
@@ -151,6 +152,7 @@ PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or sev
 
 # Places in scratch.
 TIME_AT = 0  # struct timespec
+TLS_AT = 32  # an address
 PIECES_AT = 64  # two struct iovec
 HEADER_AT = 128  # of an envelope
 FRAME_AT = 160  # after it: AppendPosition or CommitPosition, to be filled in
@@ -158,6 +160,7 @@ LIMIT_AT = 256  # LogLimit, to be filled in
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 
+SEALED_BYTES = 256 * 1024  # of TLS, received or sent at a time
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
 LIMIT_LENGTH = 64  # aligned
 READY_MAX = 256

@@ -18,7 +18,7 @@ from cluster.consensus import quorum
 from cluster.consensus.cluster_time import AGREED_NS, NOW_NS, TIME_NS, TIME_WORDS
 from cluster.consensus.kept_answers import KeptAnswers
 from cluster.log import calls, message_calls
-from cluster.log.connection_table import CLIENT, CRC, LINK_IN, LINK_OUT, SERVICE_LINK, ConnectionTable
+from cluster.log.connection_table import CLIENT, CRC, LINK_IN, LINK_OUT, SERVICE_LINK, TLS, ConnectionTable
 from cluster.log.deliver import DeliveredMessages
 from cluster.log.frames import SESSION_HEADER_LENGTH, LogParams
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
@@ -196,7 +196,9 @@ class OneMember:
 
     def _receive(self, descriptor: int, buffer: int, length: int, flags: int) -> int:
         data = self._incoming.pop(descriptor)
-        assert len(data) <= length == self.tables.received.ctypes.data + self.tables.received.size - buffer
+        into = self.tables.sealed if self.table.get(descriptor, TLS) else self.tables.received
+        room = into.ctypes.data + into.size - buffer
+        assert len(data) <= length == min(room, self.tables.received.size)
         ctypes.memmove(buffer, data, len(data))
         return len(data)
 
