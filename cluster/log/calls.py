@@ -38,7 +38,8 @@ TLS_OUTGOING = 13  # BIO *SSL_get_wbio(const SSL *tls)
 BIO_READ = 14  # int BIO_read(BIO *bio, void *buffer, int length)
 BIO_WRITE = 15  # int BIO_write(BIO *bio, const void *buffer, int length)
 BIO_CONTROL = 16  # long BIO_ctrl(BIO *bio, int command, long number, void *pointer)
-CALLS = 17
+TLS_CLEAR_ERRORS = 17  # void ERR_clear_error(void)
+CALLS = 18
 
 _NAMES = {
     WAIT: "epoll_wait",
@@ -60,6 +61,7 @@ _TLS_NAMES = {
     BIO_READ: "BIO_read",
     BIO_WRITE: "BIO_write",
     BIO_CONTROL: "BIO_ctrl",
+    TLS_CLEAR_ERRORS: "ERR_clear_error",
 }
 
 PLAIN: dict[int, Callable[..., int]] = {}

@@ -179,7 +179,7 @@ class TlsSession:
             except ssl.SSLZeroReturnError:
                 return count or None
             except ssl.SSLError as error:
-                raise tls_failure(error, self.peer, self._object) from None
+                raise self._failure(error) from None
             if not received:
                 return count or None
             count += received
@@ -190,7 +190,13 @@ class TlsSession:
         try:
             self._object.write(data)
         except ssl.SSLError as error:
-            raise tls_failure(error, self.peer, self._object) from None
+            raise self._failure(error) from None
+
+    def _failure(self, error: ssl.SSLError) -> TlsFailed:
+        """Of an established session, whose error compiled code may have seen first."""
+        if isinstance(error, ssl.SSLEOFError):
+            return TlsFailed(f"TLS with {self.peer}: what came is no record of this session")
+        return tls_failure(error, self.peer, self._object)
 
     def end(self) -> None:
         """Say that nothing more comes from this side; ``take`` has it then."""

@@ -11,12 +11,14 @@ from cluster.log.calls import (
     BIO_CONTROL,
     BIO_READ,
     BIO_WRITE,
+    TLS_CLEAR_ERRORS,
     TLS_ERROR,
     TLS_INCOMING,
     TLS_OUTGOING,
     TLS_READ,
     TLS_WRITE,
     address_of,
+    call_0,
     call_1,
     call_2,
     call_3,
@@ -45,6 +47,7 @@ def open_records(t, descriptor, tls, length, offset):  # type: ignore[no-untyped
     if wrap_i32(call_2(t.calls[TLS_ERROR], tls, count)) != WANT_READ:
         t.words[at.GIVEN], t.words[at.GIVEN_BEGIN], t.words[at.GIVEN_END] = descriptor, 0, 0
         t.words[at.REASON] |= at.FRAMES
+        call_0(t.calls[TLS_CLEAR_ERRORS])  # else they are taken for another connection's
     return end - offset
 
 
@@ -55,6 +58,7 @@ def seal_records(t, tls, address, length):  # type: ignore[no-untyped-def]
     while done < length:
         count = wrap_i32(call_3(t.calls[TLS_WRITE], tls, address + done, min(length - done, at.SEALED_BYTES)))
         if count <= 0:
+            call_0(t.calls[TLS_CLEAR_ERRORS])
             return False
         done += count
     return True
