@@ -20,13 +20,13 @@ import numpy as np
 
 from cluster.backup.copied_log import COMPARED_BYTES
 from cluster.backup.counters import BackupCounters
-from cluster.backup.directory import BackupDirectory, named_entry
+from cluster.backup.directory import BackupDirectory
 from cluster.errors import ClusterError, ConfigurationError, LogDamaged, StorageError
 from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
 from cluster.protocol.enums import ClusterBackupState, ClusterTimeUnit, Role
 from cluster.protocol.link import LogStatus, RecordingStatus
-from cluster.protocol.recording_log import RecordingLogEntry
+from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
@@ -65,10 +65,13 @@ class _Retrieval(NamedTuple):
         return self.offered[0].log_position
 
     @property
-    def entries(self) -> list[RecordingLogEntry]:
-        """Once it is here, as recording.log is to have them."""
-        made = (recording.recording_id for recording in self.copy.recordings)
-        return [named_entry(*pair) for pair in zip(self.offered, made, strict=True)]
+    def entries(self) -> tuple[RecordingLogEntry, ...]:
+        """Once it is here, as recording.log is to have them, the module's first."""
+        entries = (
+            RecordingLogEntry.of(offered, SNAPSHOT)._replace(recording_id=made.recording_id)
+            for offered, made in zip(self.offered, self.copy.recordings, strict=True)
+        )
+        return tuple(sorted(entries, key=lambda entry: entry.service_id))
 
 
 class ClusterBackupAgent:

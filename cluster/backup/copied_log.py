@@ -15,7 +15,7 @@ from itertools import zip_longest
 import numpy as np
 
 from cluster.archive.archive import Archive
-from cluster.archive.first_frame import keep_first_frame
+from cluster.archive.catalog_checksum import checksum_named
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import NULL_POSITION
@@ -84,15 +84,7 @@ class CopiedLog:
         if self.recording is not None:
             self._archive.stop_recording(self.recording.recording_id)
         geometry = LogGeometry(status.initial_term_id, status.term_length, status.mtu)
-        recording = create_log_at(self._archive, geometry, status.start_position)
-        if status.start_position > 0 and status.first_frame:
-            keep_first_frame(
-                self._archive.files,
-                self._archive.directory,
-                recording.recording_id,
-                bytes(status.first_frame),
-            )
-        return recording
+        return create_log_at(self._archive, geometry, status.start_position, bytes(status.first_frame))
 
     def check_terms(self, name: str, terms: Iterable[TermEntry]) -> None:
         """Raise ConfigurationError for other terms than those here; empty ones are not compared."""
@@ -136,7 +128,7 @@ class CopiedLog:
         """Append whole entries that a supplier has sent. Raises RemoteProtocolError, StorageError."""
         assert self.recording is not None
         position = self.position
-        append_checked(name, self.recording, status, frames)
+        append_checked(name, self.recording, checksum_named(status.checksum), frames)
         try:
             self._read_terms += _terms_in(position, frames)
         except LogDamaged as damage:

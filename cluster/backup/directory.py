@@ -16,12 +16,12 @@ from cluster.archive.files import Files
 from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
-from cluster.archive.snapshot_archive import SnapshotArchive, drop_snapshots_before
+from cluster.archive.snapshot_archive import drop_snapshots_before
 from cluster.backup.copied_log import CopiedLog
-from cluster.errors import ConfigurationError, LogDamaged, RemoteProtocolError, StorageErrors
+from cluster.errors import ConfigurationError, StorageErrors
 from cluster.log.checksum import Checksum
 from cluster.member.disk.recovery import drop_orphans
-from cluster.member.disk.snapshots import read_snapshot
+from cluster.member.disk.snapshots import read_fetched
 from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
@@ -96,32 +96,24 @@ class BackupDirectory:
             newest is None or max(offered.log_position for offered in snapshots) > newest.log_position
         )
 
-    def check_snapshot(self, name: str, entries: Sequence[RecordingLogEntry]) -> None:
+    def check_snapshot(self, name: str, entries: tuple[RecordingLogEntry, ...]) -> None:
         """Raise RemoteProtocolError unless what came from a member is whole, as its module has noted it."""
-        ordered = tuple(sorted(entries, key=lambda entry: entry.service_id))
-        module = self.archive.recording(ordered[0].recording_id)
-        snapshots = SnapshotArchive(self.archive, term_length=module.term_length, mtu=module.mtu)
-        try:
-            read_snapshot(snapshots, ordered)
-        except (LogDamaged, RemoteProtocolError) as error:
-            position = ordered[0].log_position
-            raise RemoteProtocolError(f"{name}: its snapshot at {position} is damaged: {error}") from None
+        read_fetched(name, self.archive, entries)
 
-    def name(self, entries: Sequence[RecordingLogEntry]) -> None:
+    def name(self, entries: tuple[RecordingLogEntry, ...]) -> None:
         """Let recording.log name a snapshot whose position the log has reached, the module's entry last.
 
         With it a log that takes the place of the one before. Of two of one position the first is kept: a
         standby may have taken it itself meanwhile. Raises StorageError.
         """
-        ordered = sorted(entries, key=lambda entry: entry.service_id)
         newest = self.recording_log.latest_snapshot()
-        if newest is not None and newest.log_position == ordered[0].log_position:
-            self.discard([self.archive.recording(entry.recording_id) for entry in ordered])
+        if newest is not None and newest.log_position == entries[0].log_position:
+            self.discard([self.archive.recording(entry.recording_id) for entry in entries])
             return
         if self.log.is_replacement:
-            self.log.replace(tuple(ordered))
+            self.log.replace(entries)
             return
-        for entry in reversed(ordered):
+        for entry in reversed(entries):
             self.recording_log.append_snapshot(*entry[:6])
 
     def prune(self, count: int, since: int | None, needed_position: int | None) -> int | None:
@@ -183,11 +175,6 @@ class BackupDirectory:
         self._archive_mark_file.abandon()
         self.archive.abandon()
         self._mark_file.abandon()
-
-
-def named_entry(offered: BackupSnapshotRecording, recording_id: int) -> RecordingLogEntry:
-    """The entry of a recording that a member offers, under its id here."""
-    return RecordingLogEntry.of(offered, SNAPSHOT)._replace(recording_id=recording_id)
 
 
 def find_owner(files: Files, cluster: str) -> ClusterMarkFileHeader | None:

@@ -12,23 +12,51 @@ from cluster.archive.catalog_checksum import checksum_named
 from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
 from cluster.errors import ClusterError, DataLoss, RemoteProtocolError
-from cluster.log.checksum import restore_session_ids, verify_checksums
+from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
-from cluster.protocol.link import EndOfStream, LinkErrorCode, RecordingStatus
+from cluster.protocol.link import EndOfStream, LinkErrorCode, OfferedRecording, RecordingStatus
 from cluster.transport.log_client import RecordingAnswer
 
 SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
-def append_checked(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
+def create_snapshot(
+    archive: Archive, stream_id: int, session_id: int, like: RecordingStatus | OfferedRecording
+) -> Recording:
+    """Begin one recording of a snapshot, with the geometry of another one. Raises StorageError."""
+    return archive.create_recording(
+        stream_id=stream_id,
+        session_id=session_id,
+        initial_term_id=like.initial_term_id,
+        term_length=like.term_length,
+        mtu=like.mtu,
+        channel=f"aeron:ipc?session-id={session_id}|alias=snapshot",
+        is_sparse=True,
+    )
+
+
+def append_checked(name: str, recording: Recording, checksum: Checksum | None, frames: np.ndarray) -> None:
     """Append frames once checksums and places are verified. Raises RemoteProtocolError, StorageError."""
-    _check(name, recording, status, frames)
+    _check(name, recording, checksum, frames)
     recording.append(recording.append_position, frames)
 
 
-def _check(name: str, recording: Recording, status: RecordingStatus, frames: np.ndarray) -> None:
+def append_fetched(name: str, recording: Recording, checksum: Checksum | None, frames: np.ndarray) -> None:
+    """As ``append_checked``, with session ids in place of checksums, and a sync every so often.
+
+    The archive here keeps checksums of its own, or none.
+    """
+    _check(name, recording, checksum, frames)
+    if checksum is not None:
+        frames = frames.copy()
+        restore_session_ids(frames, 0, len(frames), recording.session_id)
+    recording.append(recording.append_position, frames)
+    if recording.append_position - recording.synced_position >= SYNC_BYTES:
+        recording.sync()
+
+
+def _check(name: str, recording: Recording, checksum: Checksum | None, frames: np.ndarray) -> None:
     position = recording.append_position
-    checksum = checksum_named(status.checksum)
     good = len(frames) if checksum is None else verify_checksums(checksum, frames, 0, len(frames))
     if good < len(frames):
         raise RemoteProtocolError(f"{name}: checksum mismatch in the frame at position {position + good}")
@@ -93,32 +121,17 @@ class FetchedSnapshot:
                 f"{self._name}: recording {self._recording_ids[number]} is of stream {status.stream_id} from "
                 f"{status.start_position} to {status.stop_position}, expected {expected} from 0 to its end"
             )
-        made = self._archive.create_recording(
-            stream_id=status.stream_id,
-            session_id=status.session_id,
-            initial_term_id=status.initial_term_id,
-            term_length=status.term_length,
-            mtu=status.mtu,
-            channel=f"aeron:ipc?session-id={status.session_id}|alias=snapshot",
-            is_sparse=True,
-        )
+        made = create_snapshot(self._archive, status.stream_id, status.session_id, status)
         self.recordings.append(made)
         self._status = status
 
     def _append(self, frames: np.ndarray, status: RecordingStatus) -> None:
-        """The archive here keeps checksums of its own, or none."""
         recording = self.recordings[-1]
         if recording.append_position + len(frames) > status.stop_position:
             raise RemoteProtocolError(
                 f"{self._name}: frames after the end of a recording, {status.stop_position}"
             )
-        _check(self._name, recording, status, frames)
-        if checksum_named(status.checksum) is not None:
-            frames = frames.copy()
-            restore_session_ids(frames, 0, len(frames), recording.session_id)
-        recording.append(recording.append_position, frames)
-        if recording.append_position - recording.synced_position >= SYNC_BYTES:
-            recording.sync()
+        append_fetched(self._name, recording, checksum_named(status.checksum), frames)
 
     def _end(self, status: RecordingStatus) -> None:
         recording = self.recordings[-1]

@@ -113,9 +113,14 @@ def recover(
     return Recovered(recording, log_position, append_position, cut_bytes, snapshot)
 
 
-def create_log_at(archive: Archive, geometry: LogGeometry, start_position: int) -> Recording:
-    """A new, empty recording of the log; recording.log does not know it yet. Raises StorageError."""
-    return archive.create_recording(
+def create_log_at(
+    archive: Archive, geometry: LogGeometry, start_position: int, first_frame: bytes = b""
+) -> Recording:
+    """A new, empty recording of the log; recording.log does not know it yet. Raises StorageError.
+
+    ``first_frame`` is that of the whole log, kept where its beginning is not.
+    """
+    recording = archive.create_recording(
         stream_id=streams.LOG,
         session_id=0,
         initial_term_id=geometry.initial_term_id,
@@ -124,6 +129,9 @@ def create_log_at(archive: Archive, geometry: LogGeometry, start_position: int) 
         start_position=start_position,
         channel=LOG_CHANNEL,
     )
+    if first_frame and start_position > 0:
+        keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)
+    return recording
 
 
 def begin_log_at(
@@ -135,10 +143,8 @@ def begin_log_at(
 ) -> Recording:
     """Let a snapshot (the module first) stand for all log before it, in one step. Raises StorageError."""
     module = entries[0]
-    recording = create_log_at(archive, geometry, module.log_position)
+    recording = create_log_at(archive, geometry, module.log_position, first_frame)
     archive.stop_recording(recording.recording_id)
-    if first_frame and module.log_position > 0:
-        keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)
     term = module._replace(recording_id=recording.recording_id, log_position=NULL_POSITION, entry_type=TERM)
     replace_log(archive, recording_log, [term], entries)
     return recording

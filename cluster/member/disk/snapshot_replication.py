@@ -18,20 +18,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from cluster.archive.archive import Archive
-from cluster.archive.first_frame import keep_first_frame
-from cluster.archive.frame_walk import log_params
 from cluster.archive.recording import Recording
-from cluster.archive.snapshot_archive import SnapshotArchive, snapshot_session_id
+from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive, snapshot_session_id
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import ClusterError, MemberRestart, RemoteProtocolError
-from cluster.log.scan import check_run, fault_at
+from cluster.errors import ClusterError, MemberRestart
+from cluster.member.disk.fetched_recording import append_fetched, create_snapshot
 from cluster.member.disk.recovery import create_log_at, replace_log
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Links
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
-from cluster.protocol import streams
 from cluster.protocol.link import (
     LinkError,
     LogGeometry,
@@ -43,8 +40,6 @@ from cluster.protocol.link import (
 )
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM, RecordingLogEntry
 from cluster.transport.message_frames import link_frame
-
-SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +61,9 @@ class SnapshotReplication(ABC):
     def __init__(self, member_id: int, ports: ReplicationPorts) -> None:
         self.member_id = member_id
         self.is_over = False
-        self._context = ports.context
-        self._archive = ports.archive
-        self._snapshots = ports.snapshots
-        self._own_log = ports.log
-        self._links = ports.links
-        self._turn = ports.turn
-        self._reporter = ports.reporter
-        self._correlation_id = self._turn.now_ns  # unlike any before it: a replication takes time
-        self._progress_ns = self._turn.now_ns
+        self._ports = ports
+        self._correlation_id = ports.turn.now_ns  # unlike any before it: a replication takes time
+        self._progress_ns = ports.turn.now_ns
         self._is_sent = False  # the request that is due
         self._offer: SnapshotOffer | None = None
         self._targets: list[tuple[int, int, Recording]] = []  # (source's id, end, ours), those to come
@@ -98,23 +87,23 @@ class SnapshotReplication(ABC):
 
     def do_work(self) -> int:
         """Send what is due; give up when nothing came for the heartbeat timeout. Raises ClusterError."""
-        if self._turn.now_ns - self._progress_ns >= self._context.leader_heartbeat_timeout_ns:
+        if self._ports.turn.now_ns - self._progress_ns >= self._ports.context.leader_heartbeat_timeout_ns:
             raise ClusterError(f"member {self.member_id} does not send its snapshot")
-        if self._is_sent or not self._links.is_up(self.member_id):
+        if self._is_sent or not self._ports.links.is_up(self.member_id):
             return 0
         if self._offer is None:
             request: SnapshotRequest | RecordingFetch = SnapshotRequest(self._correlation_id)
         else:
             source_id, end, target = self._targets[0]
             request = RecordingFetch(self._correlation_id, source_id, target.append_position, end)
-        self._is_sent = self._links.send(self.member_id, link_frame(request)) > 0
+        self._is_sent = self._ports.links.send(self.member_id, link_frame(request)) > 0
         return int(self._is_sent)
 
     def on_message(self, member_id: int, message: SnapshotOffer | RecordingBlock | LinkError) -> None:
         """An answer. Raises ClusterError when the replication cannot go on."""
         if member_id != self.member_id or message.correlation_id != self._correlation_id:
             return
-        self._progress_ns = self._turn.now_ns
+        self._progress_ns = self._ports.turn.now_ns
         match message:
             case LinkError():
                 raise ClusterError(f"member {member_id} sends no snapshot: {message.text}")
@@ -124,7 +113,7 @@ class SnapshotReplication(ABC):
                 self._on_block(message)
 
     def _on_offer(self, offer: SnapshotOffer) -> None:
-        wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._context.service_count)
+        wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._ports.context.service_count)
         is_whole = sorted(r.service_id for r in offer.recordings) == list(wanted)
         if not is_whole or not self._is_wanted(offer):
             self._on_unwanted(offer)
@@ -134,22 +123,14 @@ class SnapshotReplication(ABC):
         self._go_on()
 
     def _fetch_snapshots(self, offer: SnapshotOffer, what: str) -> None:
-        self._reporter.event(f"fetches {what} of member {self.member_id}")
+        self._ports.reporter.event(f"fetches {what} of member {self.member_id}")
         for held in offer.recordings:
             self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
 
     def _create_snapshot(self, held: OfferedRecording, offer: SnapshotOffer) -> Recording:
-        is_module = held.service_id == CONSENSUS_MODULE_SERVICE_ID
-        stream_id = streams.CONSENSUS_MODULE_SNAPSHOT if is_module else streams.SERVICE_SNAPSHOT
-        recording = self._archive.create_recording(
-            stream_id=stream_id,
-            session_id=held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position),
-            initial_term_id=held.initial_term_id,
-            term_length=held.term_length,
-            mtu=held.mtu,
-            channel=f"aeron:ipc?session-id={held.session_id}|alias=snapshot",
-            is_sparse=True,
-        )
+        stream_id = STREAM_IDS[held.service_id == CONSENSUS_MODULE_SERVICE_ID]
+        session_id = held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position)
+        recording = create_snapshot(self._ports.archive, stream_id, session_id, held)
         self._created.append(recording.recording_id)
         self._done[held.service_id] = recording
         return recording
@@ -161,23 +142,14 @@ class SnapshotReplication(ABC):
         if block.position != target.append_position:
             return  # of the request before
         frames = np.frombuffer(bytearray(block.frames), np.uint8)
-        params = log_params(target.descriptor)
-        valid = check_run(frames, 0, len(frames), block.position, params, is_recording=True)
-        if valid < len(frames):
-            fault = fault_at(frames, valid, len(frames), block.position + valid, params, is_recording=True)
-            raise RemoteProtocolError(
-                f"frames of member {self.member_id} do not join on at {block.position + valid}: {fault}"
-            )
-        target.append(block.position, frames)
-        if target.append_position - target.synced_position >= SYNC_BYTES:
-            target.sync()
+        append_fetched(f"member {self.member_id}", target, None, frames)
         self._go_on()
 
     def _go_on(self) -> None:
         """Ask for the next recording when one is complete; after the last, put them in place."""
         while self._targets and self._targets[0][2].append_position >= self._targets[0][1]:
             target = self._targets.pop(0)[2]
-            self._archive.stop_recording(target.recording_id)
+            self._ports.archive.stop_recording(target.recording_id)
             self._is_sent = False
             if not self._targets:
                 self._on_complete()
@@ -200,14 +172,14 @@ class SnapshotReplication(ABC):
             )
             for service_id, recording in sorted(self._done.items())
         )
-        read_snapshot(self._snapshots, entries)
+        read_snapshot(self._ports.snapshots, entries)
         self._install(offer, entries)
 
     def discard(self) -> None:
         """It failed: what was fetched goes."""
         for recording_id in self._created:
-            if self._archive.has_recording(recording_id):
-                self._archive.purge_recording(recording_id)
+            if self._ports.archive.has_recording(recording_id):
+                self._ports.archive.purge_recording(recording_id)
 
 
 class SnapshotAndLog(SnapshotReplication):
@@ -217,11 +189,11 @@ class SnapshotAndLog(SnapshotReplication):
         super().__init__(member_id, ports)
         self._is_needed = is_needed
         self._log: Recording | None = None
-        self._reporter.event(f"asks member {member_id} for its snapshot")
+        self._ports.reporter.event(f"asks member {member_id} for its snapshot")
 
     @property
     def _own_end(self) -> int:
-        own_log = self._own_log.recording
+        own_log = self._ports.log.recording
         return 0 if own_log is None else own_log.append_position
 
     def _is_wanted(self, offer: SnapshotOffer) -> bool:
@@ -230,7 +202,7 @@ class SnapshotAndLog(SnapshotReplication):
     def _on_unwanted(self, offer: SnapshotOffer) -> None:
         """Where one is needed it is asked for again when its time is up: the member may have one then."""
         if not self._is_needed:
-            self._reporter.event(f"member {self.member_id} has no snapshot")
+            self._ports.reporter.event(f"member {self.member_id} has no snapshot")
             super()._on_unwanted(offer)
             return
         error = ClusterError(
@@ -239,24 +211,17 @@ class SnapshotAndLog(SnapshotReplication):
         )
         if offer.log_start_position <= self._own_end:
             raise error  # the log is there after all
-        self._reporter.error(error)
+        self._ports.reporter.error(error)
 
     def _fetch(self, offer: SnapshotOffer) -> None:
         what = f"the snapshot at {offer.log_position} and the log from {offer.log_start_position}"
         self._fetch_snapshots(offer, what)
-        self._log = self._create_log(offer)
-        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
-
-    def _create_log(self, offer: SnapshotOffer) -> Recording:
-        archive = self._archive
         geometry = LogGeometry(offer.initial_term_id, offer.term_length, offer.mtu)
-        recording = create_log_at(archive, geometry, offer.log_start_position)
-        self._created.append(recording.recording_id)
-        if offer.log_start_position > 0 and offer.first_frame:
-            keep_first_frame(
-                archive.files, archive.directory, recording.recording_id, bytes(offer.first_frame)
-            )
-        return recording
+        self._log = create_log_at(
+            self._ports.archive, geometry, offer.log_start_position, bytes(offer.first_frame)
+        )
+        self._created.append(self._log.recording_id)
+        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
 
     def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
         log = self._log
@@ -273,7 +238,7 @@ class SnapshotAndLog(SnapshotReplication):
             )
             for term in offer.terms
         ]
-        replace_log(self._archive, self._own_log.recording_log, terms, snapshots)
+        replace_log(self._ports.archive, self._ports.log.recording_log, terms, snapshots)
         raise MemberRestart(
             f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
         )
@@ -284,12 +249,12 @@ class SnapshotBesideLog(SnapshotReplication):
 
     def _is_wanted(self, offer: SnapshotOffer) -> bool:
         """Whether it is newer than the own ones, at a committed place in a term that is known."""
-        recording_log = self._own_log.recording_log
+        recording_log = self._ports.log.recording_log
         newest, term = recording_log.latest_snapshot(), recording_log.find_term(offer.leadership_term_id)
         return (
             (0 if newest is None else newest.log_position)
             < offer.log_position
-            <= self._own_log.commit_position
+            <= self._ports.log.commit_position
             and term is not None
             and term.term_base_log_position == offer.terms[-1].term_base_log_position
         )
@@ -299,5 +264,5 @@ class SnapshotBesideLog(SnapshotReplication):
 
     def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
         for entry in reversed(snapshots):
-            self._own_log.recording_log.append_snapshot(*entry[:6])
+            self._ports.log.recording_log.append_snapshot(*entry[:6])
         raise MemberRestart(f"has the snapshot at {offer.log_position} of member {self.member_id}")

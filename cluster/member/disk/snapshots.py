@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cluster.archive.archive import Archive
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.context import ConsensusModuleContext
@@ -108,6 +109,17 @@ def check_newest(
         read_snapshot(archive, entries)
         return entries
     return None
+
+
+def read_fetched(name: str, archive: Archive, entries: tuple[RecordingLogEntry, ...]) -> ModuleSnapshot:
+    """As ``read_snapshot``, of what has come from ``name``. Raises RemoteProtocolError for damage."""
+    module = archive.recording(entries[0].recording_id)
+    snapshots = SnapshotArchive(archive, term_length=module.term_length, mtu=module.mtu)
+    try:
+        return read_snapshot(snapshots, entries)
+    except (LogDamaged, RemoteProtocolError) as error:
+        place = f"its snapshot at {entries[0].log_position}"
+        raise RemoteProtocolError(f"{name}: {place} is damaged: {error}") from None
 
 
 def read_snapshot(archive: SnapshotArchive, entries: tuple[RecordingLogEntry, ...]) -> ModuleSnapshot:

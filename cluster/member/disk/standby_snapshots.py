@@ -10,12 +10,12 @@ StandbySnapshotReplicator of Aeron.
 from collections.abc import Sequence
 
 from cluster.archive.archive import Archive
-from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive
+from cluster.archive.snapshot_archive import STREAM_IDS
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import ClusterError, ConfigurationError, LogDamaged, RemoteProtocolError, StorageError
+from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError, StorageError
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.fetched_recording import FetchedSnapshot
-from cluster.member.disk.snapshots import read_snapshot
+from cluster.member.disk.snapshots import read_fetched
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import FetchedRecordings, FetchRecordings
 from cluster.member.reporter import Reporter
@@ -221,15 +221,7 @@ class StandbySnapshots:
         )
         module = snapshot[0]
         name = fetched.snapshot[0].archive_endpoint
-        archive = SnapshotArchive(
-            self._archive, term_length=copy.recordings[0].term_length, mtu=copy.recordings[0].mtu
-        )
-        try:
-            content = read_snapshot(archive, snapshot)
-        except (LogDamaged, RemoteProtocolError) as error:
-            text = f"{name}: its snapshot at {module.log_position} is damaged: {error}"
-            raise RemoteProtocolError(text) from None
-        place, context = content.place, self._context
+        place, context = read_fetched(name, self._archive, snapshot).place, self._context
         assert place is not None
         found = place.log_position, place.leadership_term_id, place.time_unit, place.app_version >> 16
         expected = (
