@@ -1,6 +1,6 @@
 """A standby: a backup that runs the clustered services on the log that it copies (Aeron: ClusterStandby).
 
-    copied log ── LogAdapter ── ReplicatedState            sessions, timers, pending messages of services
+    copied log ── LogProcessing ── ReplicatedState         sessions, timers, pending messages of services
          └─────── ServiceAdapter ── ServiceChannel ── services, as followers: nothing leaves them
     SNAPSHOT in the log, of any flags ── SnapshotTaker ── recording.log, as a member's own
 
@@ -20,18 +20,17 @@ from cluster.backup.counters import StandbyCounters
 from cluster.backup.directory import BackupDirectory
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
-from cluster.errors import AgentTermination, RemoteProtocolError
+from cluster.errors import AgentTermination
 from cluster.member.clients.supervision import Supervision
 from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot, recovery_state
-from cluster.member.log.adapter import LogAdapter
+from cluster.member.log.processing import LogProcessing
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import MAX_LOG_POSITION, ServiceAdapter
 from cluster.member.services.snapshot_taker import SnapshotTaker
 from cluster.member.turn import Turn
-from cluster.protocol import decode, streams
-from cluster.protocol.enums import CloseReason, ClusterAction, ConsensusModuleState, Role
+from cluster.protocol import streams
+from cluster.protocol.enums import CloseReason, ConsensusModuleState, Role
 from cluster.protocol.link import PartDigest
-from cluster.protocol.log import ClusterActionRequest
 from cluster.protocol.service import ServiceAck
 from cluster.service.channel import RecoveryState, ServiceChannel
 
@@ -139,9 +138,9 @@ class StandbyLife:
     def __post_init__(self, snapshot: LoadedSnapshot | None, host: HostServices) -> None:
         context = self.context
         self.channels = tuple(ServiceChannel() for _ in range(context.service_count))
-        self.replica = ReplicatedState(context, _Nobody())
+        nobody: Any = None  # no session here has a connection, and nothing is appended
+        self.replica = ReplicatedState(context, nobody)
         self._turn = Turn()
-        nobody: Any = _Nobody()
         self._supervision = Supervision(context, self.replica, nobody, nobody)
         self._services = ServiceAdapter(
             context, self.replica, self.channels, _Requests(self.replica), self._keep_answers
@@ -158,9 +157,15 @@ class StandbyLife:
             self._on_captured,
             self._on_taken,
         )
-        self._adapter = LogAdapter(self, self.replica.sessions.table)
+        self._processing = LogProcessing(
+            self,
+            self.replica,
+            self._counters.leadership_term_id,
+            lambda before: None,
+            self._snapshots.on_read,
+        )
         recovery = self._load(snapshot)
-        self._adapter.start(recovery.log_position)
+        self._processing.start(recovery.log_position)
         self._services.start(recovery, self._on_started)
         self._host = host(self)
 
@@ -194,7 +199,7 @@ class StandbyLife:
     @property
     def position(self) -> int:
         """How far the log is processed: the services may read up to here, and do not pass a snapshot's."""
-        return self._adapter.position
+        return self._processing.position
 
     def newest_snapshot(self, position_max: int) -> RecoveryState | None:
         """For a service that starts again in this life."""
@@ -208,36 +213,15 @@ class StandbyLife:
     def do_work(self, now_ns: int, committed: int) -> int:
         """Process what is committed, and let the services follow. Returns how much was done."""
         self._turn.begin(now_ns, 0)
-        work_count = self._process(committed)
+        work_count = self._processing.process(committed, BYTES_PER_TURN)
         work_count += self._host.do_work(now_ns, self.replica.cluster_time)
         work_count += self._keep_answers()
         work_count += self._services.poll(self.position)
         return work_count + self._snapshots.do_work()
 
-    def _process(self, committed: int) -> int:
-        moved, adapter = 0, self._adapter
-        while self.replica.module.reads_log and adapter.position < committed and moved < BYTES_PER_TURN:
-            moved += adapter.poll(self.recording, committed)
-            if adapter.is_stopped:
-                break
-        if moved:
-            self.replica.drop_logged_service_messages()
-            self.replica.answers.prune()
-            self._counters.leadership_term_id.set(self.replica.leadership_term_id)
-        return moved
-
-    def on_log_message(self, message: bytes, log_position: int) -> bool:
-        """Apply an entry; True ends the poll. Raises AgentTermination for what cannot be read here."""
-        try:
-            entry = decode(message)
-        except RemoteProtocolError as error:
-            raise AgentTermination(f"the log entry that ends at {log_position}: {error}") from error
-        action = self.replica.apply(entry, log_position)
-        if not isinstance(entry, ClusterActionRequest):
-            return False
-        if action is ClusterAction.SNAPSHOT:
-            self._snapshots.on_read(log_position, entry.timestamp)
-        return True
+    def commit(self, position: int) -> None:
+        """The log is processed up to here."""
+        self.replica.answers.prune()
 
     def _keep_answers(self) -> int:
         """Nobody is answered; answers to supervised sessions are kept, as every member does."""
@@ -274,37 +258,3 @@ class _Requests:
 
     def on_service_failed(self, session_id: int, detail: str) -> None:
         """Its client hears it from the leader, whose service fails in the same way."""
-
-
-class _Nobody:
-    """The clients and the log of a member that has neither (``SessionPort``)."""
-
-    def is_connected(self, connection_id: int) -> bool:
-        return False
-
-    def send_egress(self, connection_id: int, message: Any) -> bool:
-        return False
-
-    def certificate_name(self, connection_id: int) -> str | None:
-        return None
-
-    def address(self, connection_id: int) -> str:
-        return ""
-
-    def on_refused(self, connection_id: int, encoded_principal: bytes, what: str, why: str) -> None:
-        """Nobody asks."""
-
-    def append_session_open(self, session: Any) -> int:
-        raise AssertionError("a standby writes no log")
-
-    def append_session_close(self, session: Any, reason: CloseReason) -> int:
-        raise AssertionError("a standby writes no log")
-
-    def ingress_endpoints(self, connection_id: int) -> str:
-        return ""
-
-    def close_egress(self, connection_id: int) -> None:
-        """There is none."""
-
-    def dial(self, session: Any) -> None:
-        """A standby leads nobody."""

@@ -264,8 +264,8 @@ class Parts:
         self.processing = LogProcessing(
             self.log,
             self.replica,
-            self.status,
             self.counters.leadership_term_id,
+            self.status.on_module_changed,
             self.snapshots.on_read,
         )
 

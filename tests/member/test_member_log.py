@@ -63,7 +63,11 @@ def snapshots():
 def processing(log, counters, replica, snapshots):
     state = MemberStatus(0, replica, counters, Reporter(counters.errors, print, print))
     return LogProcessing(
-        log, replica, state, counters.leadership_term_id, lambda *read: snapshots.append(read)
+        log,
+        replica,
+        counters.leadership_term_id,
+        state.on_module_changed,
+        lambda *read: snapshots.append(read),
     )
 
 

@@ -28,7 +28,6 @@ from cluster.log.session_table import SessionTable
 from cluster.member.disk import log_repair
 from cluster.member.disk.member_files import RepairNote
 from cluster.member.services.service_adapter import ServiceAdapter
-from cluster.protocol import decode
 from cluster.protocol.enums import ElectionState
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.protocol.log import SessionCloseEvent
@@ -225,13 +224,16 @@ def forgotten_votes_count(patch: Patch) -> None:
 
 def closed_sessions_in_the_snapshots_of_a_standby(patch: Patch) -> None:
     """It shows in a history when a member has begun with such a snapshot, which is rare."""
-    on_log_message = StandbyLife.on_log_message
+    load = StandbyLife._load
 
-    def forgetful(self: Any, message: bytes, log_position: int) -> bool:
-        is_close = isinstance(decode(message), SessionCloseEvent)
-        return False if is_close else on_log_message(self, message, log_position)
+    def forgetful(self: Any, snapshot: Any) -> Any:
+        apply = self.replica.apply
+        self.replica.apply = lambda entry, log_position: (
+            None if isinstance(entry, SessionCloseEvent) else apply(entry, log_position)
+        )
+        return load(self, snapshot)
 
-    patch(StandbyLife, "on_log_message", forgetful)
+    patch(StandbyLife, "_load", forgetful)
 
 
 def groups_are_forgotten_by_a_jump(patch: Patch) -> None:

@@ -6,17 +6,27 @@ commit-pos after it
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from cluster.archive.log_cursor import LogSource
+from cluster.archive.recording import Recording
 from cluster.consensus.replica import ReplicatedState
 from cluster.counters import Counter
 from cluster.errors import AgentTermination, RemoteProtocolError
 from cluster.member.log.adapter import LogAdapter
-from cluster.member.log.member_log import MemberLog
-from cluster.member.status import MemberStatus
 from cluster.protocol import decode
-from cluster.protocol.enums import ClusterAction
+from cluster.protocol.enums import ClusterAction, ConsensusModuleState
 from cluster.protocol.log import ClusterActionRequest, NewLeadershipTermEvent
+
+
+class ProcessedLog(Protocol):
+    """The log of a member, or of a standby."""
+
+    @property
+    def recording(self) -> Recording | None: ...
+
+    def commit(self, position: int) -> None:
+        """It is processed up to here."""
 
 
 class LogProcessing:
@@ -24,17 +34,17 @@ class LogProcessing:
 
     def __init__(
         self,
-        log: MemberLog,
+        log: ProcessedLog,
         replica: ReplicatedState,
-        status: MemberStatus,
         leadership_term_id: Counter,
+        on_module_changed: Callable[[ConsensusModuleState], None],
         on_snapshot: Callable[[int, int], None],
     ) -> None:
-        """``on_snapshot`` gets position and timestamp of a snapshot's action that was read."""
+        """``on_module_changed`` gets the state before, ``on_snapshot`` position and time of its action."""
         self._log = log
         self._replica = replica
-        self._status = status
         self._leadership_term_id = leadership_term_id
+        self._on_module_changed = on_module_changed
         self._on_snapshot = on_snapshot
         self.adapter = LogAdapter(self, replica.sessions.table)
 
@@ -73,14 +83,14 @@ class LogProcessing:
             entry = decode(message)
         except RemoteProtocolError as error:
             raise AgentTermination(f"the log entry that ends at {log_position}: {error}") from error
-        before = self._status.module
+        before = self._replica.module.state
         action = self._replica.apply(entry, log_position)
         if isinstance(entry, NewLeadershipTermEvent):
             self._leadership_term_id.set(entry.leadership_term_id)
         if not isinstance(entry, ClusterActionRequest):
             return False
         if action is not None:
-            self._status.on_module_changed(before)
+            self._on_module_changed(before)
         if action is ClusterAction.SNAPSHOT:
             self._on_snapshot(log_position, entry.timestamp)
         return True
