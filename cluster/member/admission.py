@@ -9,6 +9,7 @@ and streams trust everything else, as Raft does.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
 from cluster.consensus.quorum import is_log_position
@@ -93,27 +94,17 @@ _OTHERS = (
 )
 
 
+@dataclass(eq=False)
 class Admission:
     """What one member takes of the others."""
 
-    def __init__(
-        self,
-        app_version: int,
-        log: MemberLog,
-        replica: ReplicatedState,
-        status: MemberStatus,
-        promises: PromiseKeeper,
-        termination: Termination,
-        present_leader: Callable[[], tuple[int, int]],
-    ) -> None:
-        """``present_leader``: (term, leader) led or followed, in an election too; -1 without a leader."""
-        self._app_version = app_version
-        self._log = log
-        self._replica = replica
-        self._status = status
-        self._promises = promises
-        self._termination = termination
-        self._present_leader = present_leader
+    _app_version: int
+    _log: MemberLog
+    _replica: ReplicatedState
+    _status: MemberStatus
+    _promises: PromiseKeeper
+    _termination: Termination
+    _present_leader: Callable[[], tuple[int, int]]  # (term, leader), in an election too; -1 without a leader
 
     def fault_of(self, member_id: int, message: Message) -> str | None:
         """Why a message of ``member_id`` cannot be right; None when it can."""

@@ -6,6 +6,7 @@
 A member writes them here and nowhere else. Operators set them in cnc.dat (node/control.py).
 """
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.archive.archive import Archive
@@ -93,23 +94,16 @@ class StandbyReplication(Protocol):
     def replicate(self) -> None: ...
 
 
+@dataclass(eq=False)
 class NodeControl:
     """Carries out what this member alone is asked for."""
 
-    def __init__(
-        self,
-        toggles: Toggles,
-        recording_log: RecordingLog,
-        archive: Archive,
-        standby_snapshots: StandbyReplication,
-        reporter: Reporter,
-    ) -> None:
-        self._toggles = toggles
-        self._recording_log = recording_log
-        self._archive = archive
-        self._standby_snapshots = standby_snapshots
-        self._is_replicating = False
-        self._reporter = reporter
+    _toggles: Toggles
+    _recording_log: RecordingLog
+    _archive: Archive
+    _standby_snapshots: StandbyReplication
+    _reporter: Reporter
+    _is_replicating: bool = False
 
     def do_work(self) -> int:
         """Take what is asked for; returns how much was done."""

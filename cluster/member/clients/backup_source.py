@@ -1,6 +1,7 @@
 """What a backup can copy of this member: its newest snapshot, and the recording of its log."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import ConsensusModuleContext
@@ -17,22 +18,15 @@ from cluster.protocol.backup import (
 from cluster.protocol.recording_log import RecordingLogEntry
 
 
+@dataclass(eq=False)
 class BackupSource:
     """The ``BackupPort`` of a member (consensus/backup_sessions.py)."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        log: MemberLog,
-        status: MemberStatus,
-        commit_position: Counter,
-        on_standby_snapshot: Callable[[Sequence[StandbySnapshotRecording]], str],
-    ) -> None:
-        self._context = context
-        self._log = log
-        self._status = status
-        self._commit_position = commit_position
-        self._on_standby_snapshot = on_standby_snapshot
+    _context: ConsensusModuleContext
+    _log: MemberLog
+    _status: MemberStatus
+    _commit_position: Counter
+    _on_standby_snapshot: Callable[[Sequence[StandbySnapshotRecording]], str]
 
     def on_standby_snapshot(self, snapshot: StandbySnapshot) -> str:
         return self._on_standby_snapshot(snapshot.snapshots)

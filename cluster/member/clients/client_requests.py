@@ -1,5 +1,7 @@
 """What clients ask for besides sending messages: to connect, to resume, to close, to administer."""
 
+from dataclasses import dataclass, field
+
 from cluster.consensus.authentication import ADMIN_REQUEST, AuthorisationService
 from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
@@ -33,32 +35,23 @@ from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.transport.message_frames import link_frame
 
 
+@dataclass(eq=False)
 class ClientRequests:
     """Answers requests of clients, and what services ask for on behalf of them."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        outlet: SessionOutlet,
-        replica: ReplicatedState,
-        status: MemberStatus,
-        egress: EgressPublisher,
-        toggles: Toggles,
-        authorisation: AuthorisationService,
-        room: LogRoom,
-        turn: Turn,
-    ) -> None:
-        self._context = context
-        self._outlet = outlet
-        self._replica = replica
-        self._sessions = replica.sessions
-        self._status = status
-        self._egress = egress
-        self._toggles = toggles
-        self.authorisation = authorisation
-        self._room = room
-        self._turn = turn
-        self._undecided: dict[int, SessionResume] = {}  # by connection, one each
+    _context: ConsensusModuleContext
+    _outlet: SessionOutlet
+    _replica: ReplicatedState
+    _status: MemberStatus
+    _egress: EgressPublisher
+    _toggles: Toggles
+    authorisation: AuthorisationService
+    _room: LogRoom
+    _turn: Turn
+    _undecided: dict[int, SessionResume] = field(default_factory=dict)  # by connection, one each
+
+    def __post_init__(self) -> None:
+        self._sessions = self._replica.sessions
 
     @property
     def publication(self) -> LogPublication | None:

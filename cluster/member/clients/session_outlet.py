@@ -1,6 +1,7 @@
 """What the sessions need of their member: a leader's log to write into, and the connections of clients."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.consensus.authentication import Security
 from cluster.consensus.cluster_session import ClusterSession
@@ -14,23 +15,15 @@ from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.sbe import Message
 
 
+@dataclass(eq=False)
 class SessionOutlet:
     """The ``SessionPort`` of a member (consensus/sessions.py)."""
 
-    def __init__(
-        self,
-        clients: Clients,
-        log: MemberLog,
-        term_and_time: Callable[[], tuple[int, int]],
-        security: Security,
-        context: ConsensusModuleContext,
-    ) -> None:
-        """``term_and_time``: leadership term and cluster time, which the log's next entry has."""
-        self._clients = clients
-        self._log = log
-        self._term_and_time = term_and_time
-        self._security = security
-        self._context = context
+    _clients: Clients
+    _log: MemberLog
+    _term_and_time: Callable[[], tuple[int, int]]  # of the log's next entry
+    _security: Security
+    _context: ConsensusModuleContext
 
     @property
     def publication(self) -> LogPublication | None:

@@ -1,6 +1,7 @@
 """The member's promises on its disk and on its links; what they mean is in cluster/consensus/promises.py."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from random import Random
 
 from cluster.archive.promises_file import PROMISES_FILE_NAME, read_promises, write_promises
@@ -25,42 +26,29 @@ from cluster.transport.message_frames import link_frame
 _ID_BITS = 62
 
 
+@dataclass(eq=False)
 class PromiseKeeper:
     """``promises`` of a member, from ``begin`` on."""
 
-    promises: Promises
+    _context: ConsensusModuleContext
+    _files: MemberFiles
+    _peers: Peers
+    _repair: Repair
+    _identity: IdentityKeeper
+    _unrelated: Unrelated
+    _log: MemberLog
+    _replica: ReplicatedState
+    _random: Random
+    _awaited_members: Counter
+    _reporter: Reporter
+    _find_election: Callable[[], Election | None]
+    _is_identity_lost: bool = False
+    _lost_cluster: tuple[ClusterIdentity, ...] = ()  # that promises.dat has, and nothing else
+    _shown_to_wait: list[int] = field(default_factory=list)
+    promises: Promises = field(init=False)
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        files: MemberFiles,
-        peers: Peers,
-        repair: Repair,
-        identity: IdentityKeeper,
-        unrelated: Unrelated,
-        log: MemberLog,
-        replica: ReplicatedState,
-        random: Random,
-        awaited_members: Counter,
-        reporter: Reporter,
-        find_election: Callable[[], Election | None],
-    ) -> None:
-        self._context = context
-        self._files = files
-        self._peers = peers
-        self._repair = repair
-        self._identity = identity
-        self._is_identity_lost = False
-        self._lost_cluster: tuple[ClusterIdentity, ...] = ()  # that promises.dat has, and nothing else
-        self._unrelated = unrelated
-        self._log = log
-        self._replica = replica
-        self._random = random
-        self._awaited_members = awaited_members
-        self._reporter = reporter
-        self._find_election = find_election
-        self._directory = files.recording_log.path.rpartition("/")[0]
-        self._shown_to_wait: list[int] = []
+    def __post_init__(self) -> None:
+        self._directory = self._files.recording_log.path.rpartition("/")[0]
 
     def begin(self) -> None:
         """Find out which cluster it is, and if promises are kept. Raises OtherMembers, StorageError."""

@@ -8,6 +8,7 @@ StandbySnapshotReplicator of Aeron.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from cluster.archive.archive import Archive
 from cluster.archive.snapshot_archive import STREAM_IDS
@@ -38,27 +39,19 @@ ANSWERS_PER_TURN = 4
 SnapshotSet = tuple[RecordingLogEntry, ...]  # the module's, then of services 0, 1, …
 
 
+@dataclass(eq=False)
 class StandbySnapshots:
     """Those that one member knows of."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        log: MemberLog,
-        archive: Archive,
-        counters: MemberCounters,
-        fetch: FetchRecordings,
-        reporter: Reporter,
-    ) -> None:
-        self._context = context
-        self._log = log
-        self._archive = archive
-        self._counters = counters
-        self._fetch = fetch
-        self._reporter = reporter
-        self._announced: list[SnapshotSet] = []
-        self._candidates: list[SnapshotSet] = []  # to fetch, the best first
-        self._copy: _Fetched | None = None
+    _context: ConsensusModuleContext
+    _log: MemberLog
+    _archive: Archive
+    _counters: MemberCounters
+    _fetch: FetchRecordings
+    _reporter: Reporter
+    _announced: list[SnapshotSet] = field(default_factory=list)
+    _candidates: list[SnapshotSet] = field(default_factory=list)  # to fetch, the best first
+    _copy: "_Fetched | None" = None
 
     # ---- announcements
 

@@ -6,6 +6,7 @@ commit-pos after it
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.archive.log_cursor import LogSource
@@ -29,24 +30,18 @@ class ProcessedLog(Protocol):
         """It is processed up to here."""
 
 
+@dataclass(eq=False)
 class LogProcessing:
     """``position``: how far the log is processed, which is the commit position between two turns."""
 
-    def __init__(
-        self,
-        log: ProcessedLog,
-        replica: ReplicatedState,
-        leadership_term_id: Counter,
-        on_module_changed: Callable[[ConsensusModuleState], None],
-        on_snapshot: Callable[[int, int], None],
-    ) -> None:
-        """``on_module_changed`` gets the state before, ``on_snapshot`` position and time of its action."""
-        self._log = log
-        self._replica = replica
-        self._leadership_term_id = leadership_term_id
-        self._on_module_changed = on_module_changed
-        self._on_snapshot = on_snapshot
-        self.adapter = LogAdapter(self, replica.sessions.table)
+    _log: ProcessedLog
+    _replica: ReplicatedState
+    _leadership_term_id: Counter
+    _on_module_changed: Callable[[ConsensusModuleState], None]  # gets the state before
+    _on_snapshot: Callable[[int, int], None]  # gets position and time of its action
+
+    def __post_init__(self) -> None:
+        self.adapter = LogAdapter(self, self._replica.sessions.table)
 
     @property
     def position(self) -> int:

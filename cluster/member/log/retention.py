@@ -10,6 +10,7 @@ commit position. Aeron leaves all of this to its operator.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
@@ -30,31 +31,20 @@ NeededPosition = Callable[[], int | None]
 SlowestConsumer = Callable[[], Consumer | None]
 
 
+@dataclass(eq=False)
 class Retention:
     """Looked after by the slow tick of an established member."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        archive: Archive,
-        log: MemberLog,
-        streams: LogStreams,
-        room: LogRoom,
-        needed_positions: tuple[NeededPosition, ...],
-        slowest_consumer: SlowestConsumer,
-        tell: Callable[[str], None],
-    ) -> None:
-        """``tell`` gets a line when the log begins elsewhere, or a group begins to keep some."""
-        self._context = context
-        self._room = room
-        self._archive = archive
-        self._log = log
-        self._streams = streams
-        self._needed_positions = needed_positions
-        self._slowest_consumer = slowest_consumer
-        self._holder: str | None = None  # the consumer group that keeps some of the log
-        self._tell = tell
-        self._next_ns = 0
+    _context: ConsensusModuleContext
+    _archive: Archive
+    _log: MemberLog
+    _streams: LogStreams
+    _room: LogRoom
+    _needed_positions: tuple[NeededPosition, ...]
+    _slowest_consumer: SlowestConsumer
+    _tell: Callable[[str], None]  # gets a line when the log begins elsewhere, or a group begins to keep some
+    _holder: str | None = None  # the consumer group that keeps some of the log
+    _next_ns: int = 0
 
     def do_work(self, now_ns: int, last_request_ns: int | None) -> int:
         """Drop what is not needed, once a second; ``last_request_ns``: of a snapshot. Raises StorageError."""

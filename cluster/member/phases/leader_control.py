@@ -1,5 +1,7 @@
 """What an operator asks the leader for: an action in the log, or the end of the cluster."""
 
+from dataclasses import dataclass
+
 from cluster.consensus.context import NULL_VALUE
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.control import Toggles, transfer_target
@@ -19,30 +21,19 @@ from cluster.protocol.enums import (
 from cluster.protocol.log import ClusterActionRequest
 
 
+@dataclass(eq=False)
 class LeaderControl:
     """Carries out what the control toggle says, while the member leads."""
 
-    def __init__(
-        self,
-        toggles: Toggles,
-        log: MemberLog,
-        replica: ReplicatedState,
-        status: MemberStatus,
-        snapshots: SnapshotTaker,
-        termination: Termination,
-        policy: SnapshotPolicy,
-        transfer: LeadershipTransfer,
-        reporter: Reporter,
-    ) -> None:
-        self._toggles = toggles
-        self._log = log
-        self._replica = replica
-        self._status = status
-        self._snapshots = snapshots
-        self._termination = termination
-        self._policy = policy
-        self._transfer = transfer
-        self._reporter = reporter
+    _toggles: Toggles
+    _log: MemberLog
+    _replica: ReplicatedState
+    _status: MemberStatus
+    _snapshots: SnapshotTaker
+    _termination: Termination
+    _policy: SnapshotPolicy
+    _transfer: LeadershipTransfer
+    _reporter: Reporter
 
     def do_work(self, now_ns: int) -> int:
         """Take the action that is asked for; returns how much was done."""

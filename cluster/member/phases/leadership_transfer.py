@@ -10,6 +10,7 @@ the follower breaks.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
@@ -23,31 +24,21 @@ from cluster.protocol.link import TransferLeadership
 from cluster.transport.message_frames import link_frame
 
 
+@dataclass(eq=False)
 class LeadershipTransfer:
     """``target_id`` is who is to lead next, NULL_VALUE while nobody is."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        members: Mapping[int, ClusterMember],
-        peers: Peers,
-        log: MemberLog,
-        replica: ReplicatedState,
-        status: MemberStatus,
-        toggles: Toggles,
-        reporter: Reporter,
-    ) -> None:
-        self._context = context
-        self._members = members
-        self._peers = peers
-        self._log = log
-        self._replica = replica
-        self._status = status
-        self._toggles = toggles
-        self._reporter = reporter
-        self.target_id = NULL_VALUE
-        self._deadline_ns = 0
-        self._is_asked = False
+    _context: ConsensusModuleContext
+    _members: Mapping[int, ClusterMember]
+    _peers: Peers
+    _log: MemberLog
+    _replica: ReplicatedState
+    _status: MemberStatus
+    _toggles: Toggles
+    _reporter: Reporter
+    target_id: int = NULL_VALUE
+    _deadline_ns: int = 0
+    _is_asked: bool = False
 
     def reset(self) -> None:
         """An election is entered, this one's or another."""

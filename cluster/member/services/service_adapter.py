@@ -7,6 +7,7 @@ A service acknowledges each request with an id that counts up; all services toge
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -57,29 +58,23 @@ class _Awaited:
         self.is_join = is_join
 
 
+@dataclass(eq=False)
 class ServiceAdapter:
     """All service channels of one member, by service id."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        replica: ReplicatedState,
-        channels: tuple[ServiceChannel, ...],
-        requests: ServiceRequests,
-        publish_egress: Callable[[], int],
-    ) -> None:
-        """``publish_egress`` sends what services have answered, and returns how much that was."""
-        self._context = context
-        self._replica = replica
-        self._requests = requests
-        self._publish_egress = publish_egress
-        self.written_snapshots: dict[int, ServiceSnapshot] = {}  # by recording; whoever wants one takes it
-        self._channels = channels
-        self._acks: list[deque[ServiceAck]] = [deque() for _ in channels]
-        self._expected_ack_id = 0
-        self._awaited: deque[_Awaited] = deque()  # what was asked for, in the order of the acks
-        self._has_log = False
-        for service_id, channel in enumerate(channels):
+    _context: ConsensusModuleContext
+    _replica: ReplicatedState
+    _channels: tuple[ServiceChannel, ...]
+    _requests: ServiceRequests
+    _publish_egress: Callable[[], int]  # sends what services have answered, and returns how much that was
+    written_snapshots: dict[int, ServiceSnapshot] = field(default_factory=dict)  # by recording, to be taken
+    _expected_ack_id: int = 0
+    _awaited: deque[_Awaited] = field(default_factory=deque)  # what was asked for, in the order of the acks
+    _has_log: bool = False
+
+    def __post_init__(self) -> None:
+        self._acks: list[deque[ServiceAck]] = [deque() for _ in self._channels]
+        for service_id, channel in enumerate(self._channels):
             channel.on_idle = partial(self._on_idle, service_id)
 
     # ---- to the services

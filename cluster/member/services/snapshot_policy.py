@@ -5,6 +5,7 @@ that a service which takes none is not asked in every tick. While a service is a
 asked for: clients would wait for it. Aeron leaves all of this to its operator.
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from cluster.consensus.context import ConsensusModuleContext
@@ -24,27 +25,21 @@ class _LogPoint(NamedTuple):
     cluster_time: int
 
 
+BEGIN = _LogPoint(0, 0)
+
+
+@dataclass(eq=False)
 class SnapshotPolicy:
     """Looked after by an active leader's slow tick."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        log: MemberLog,
-        replica: ReplicatedState,
-        room: LogRoom,
-        toggles: Toggles,
-        services: ServiceAdapter,
-        reporter: Reporter,
-    ) -> None:
-        self._context = context
-        self._log = log
-        self._replica = replica
-        self._room = room
-        self._toggles = toggles
-        self._services = services
-        self._reporter = reporter
-        self._since = _LogPoint(0, 0)
+    _context: ConsensusModuleContext
+    _log: MemberLog
+    _replica: ReplicatedState
+    _room: LogRoom
+    _toggles: Toggles
+    _services: ServiceAdapter
+    _reporter: Reporter
+    _since: _LogPoint = BEGIN
 
     def do_work(self) -> int:
         """Ask for a snapshot if one is due and nobody asks for anything else; returns how much was done."""

@@ -14,6 +14,7 @@ written; here it is before the end of the cluster alone, after which nothing com
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 
 from cluster.archive.recording import Recording
@@ -61,39 +62,26 @@ class SnapshotCounters(Protocol):
     def snapshot_duration_exceeded(self) -> Counter: ...
 
 
+@dataclass(eq=False)
 class SnapshotTaker:
     """Takes snapshots that the log asks for; nothing passes ``position`` while one ``is_holding``."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        archive: SnapshotArchive,
-        log: SnapshotLog,
-        replica: ReplicatedState,
-        services: ServiceAdapter,
-        counters: SnapshotCounters,
-        turn: Turn,
-        reporter: Reporter,
-        on_captured: OnCaptured,
-        on_done: OnDone,
-    ) -> None:
-        """Both are called whether there is a snapshot or not."""
-        self.archive = archive
-        self._context = context
-        self._log = log
-        self._replica = replica
-        self._services = services
-        self._counters = counters
-        self._turn = turn
-        self._reporter = reporter
-        self._on_captured = on_captured
-        self._on_done = on_done
-        self.position = NULL_POSITION
-        self.is_holding = False
-        self._timestamp = 0
-        self._begin_ns = 0
-        self._next: SnapshotAction | None = None  # all services are there
-        self._making: SnapshotInMaking | None = None
+    _context: ConsensusModuleContext
+    archive: SnapshotArchive
+    _log: SnapshotLog
+    _replica: ReplicatedState
+    _services: ServiceAdapter
+    _counters: SnapshotCounters
+    _turn: Turn
+    _reporter: Reporter
+    _on_captured: OnCaptured  # called, as ``on_done``, whether there is a snapshot or not
+    _on_done: OnDone
+    position: int = NULL_POSITION
+    is_holding: bool = False
+    _timestamp: int = 0
+    _begin_ns: int = 0
+    _next: SnapshotAction | None = None  # all services are there
+    _making: SnapshotInMaking | None = None
 
     @property
     def is_making(self) -> bool:
