@@ -304,9 +304,7 @@ class RecordingLog:
     def ensure_coherent(
         self,
         *,
-        recording_id: int | None,
-        initial_log_leadership_term_id: int,
-        initial_term_base_log_position: int,
+        recording_id: int,
         leadership_term_id: int,
         term_base_log_position: int,
         log_position: int = NULL_POSITION,
@@ -314,15 +312,13 @@ class RecordingLog:
     ) -> None:
         """Add a term and, empty, the terms missing before it; with a ``log_position``, set its end.
 
-        Nothing is done before the log's recording is known. Raises LocalProtocolError when an open
-        term before it cannot be closed, for want of a base.
+        Before the first term none is missing where a snapshot stands for the log before it. Raises
+        LocalProtocolError when an open term before it cannot be closed, for want of a base.
         """
-        if recording_id is None or recording_id < 0:
-            return
         last = self.find_last_term()
         if last is None or last.leadership_term_id < leadership_term_id:
             if last is None:
-                first, base = max(initial_log_leadership_term_id, 0), initial_term_base_log_position
+                first, base = 0 if term_base_log_position == 0 else leadership_term_id, 0
             else:
                 first, base = last.leadership_term_id + 1, last.log_position
                 if base == NULL_POSITION:

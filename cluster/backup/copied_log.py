@@ -141,11 +141,6 @@ class CopiedLog:
             for term in self._read_terms:
                 self._recording_log.ensure_coherent(
                     recording_id=self.recording.recording_id,
-                    # The terms before the first one are filled in, unless a snapshot stands for them.
-                    initial_log_leadership_term_id=(
-                        0 if term.term_base_log_position == 0 else term.leadership_term_id
-                    ),
-                    initial_term_base_log_position=term.term_base_log_position,
                     leadership_term_id=term.leadership_term_id,
                     term_base_log_position=term.term_base_log_position,
                     timestamp=term.timestamp,

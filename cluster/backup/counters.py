@@ -3,6 +3,7 @@
 from cluster.archive.recording import Recording
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import Counter, CountersFile
+from cluster.member.log.member_log import show_recording
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState
 
@@ -33,12 +34,7 @@ class BackupCounters:
         if self._shown is not None and self._shown.position_counter is not None:
             self.file.free(self._shown.position_counter)  # type: ignore[arg-type]
         self._shown = recording
-        recording.position_counter = self.file.allocate_recording_position(
-            recording.recording_id,
-            recording.session_id,
-            recording.stream_id,
-            position=recording.append_position,
-        )
+        show_recording(self.file, recording)
 
 
 class StandbyCounters:

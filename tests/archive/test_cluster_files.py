@@ -90,8 +90,6 @@ def test_terms_that_were_missed_are_filled_in_empty(tmp_path):
     log.append_term(0, 0, 0, T0)
     log.ensure_coherent(
         recording_id=0,
-        initial_log_leadership_term_id=0,
-        initial_term_base_log_position=0,
         leadership_term_id=4,
         term_base_log_position=640,
         timestamp=T0,
@@ -99,18 +97,15 @@ def test_terms_that_were_missed_are_filled_in_empty(tmp_path):
     assert terms(log) == [(0, 0, 640), (1, 640, 640), (2, 640, 640), (3, 640, 640), (4, 640, -1)]
 
 
-def test_a_log_without_terms_is_filled_from_its_initial_term(tmp_path):
+@pytest.mark.parametrize(
+    ("base", "expected"), [(0, [(0, 0, 0), (1, 0, 0), (2, 0, 1024)]), (640, [(2, 640, 1024)])]
+)
+def test_a_log_without_terms_is_filled_unless_a_snapshot_stands_before_it(tmp_path, base, expected):
     log = a_recording_log(tmp_path)
     log.ensure_coherent(
-        recording_id=0,
-        initial_log_leadership_term_id=-1,
-        initial_term_base_log_position=96,
-        leadership_term_id=2,
-        term_base_log_position=640,
-        log_position=1024,
-        timestamp=T0,
+        recording_id=0, leadership_term_id=2, term_base_log_position=base, log_position=1024, timestamp=T0
     )
-    assert terms(log) == [(0, 96, 96), (1, 96, 640), (2, 640, 1024)]
+    assert terms(log) == expected
 
 
 def test_an_open_term_needs_a_base_to_be_closed_at(tmp_path):
@@ -119,24 +114,20 @@ def test_an_open_term_needs_a_base_to_be_closed_at(tmp_path):
     with pytest.raises(LocalProtocolError, match="term 0 is open and the base of term 2 is not known"):
         log.ensure_coherent(
             recording_id=0,
-            initial_log_leadership_term_id=0,
-            initial_term_base_log_position=0,
             leadership_term_id=2,
             term_base_log_position=-1,
             timestamp=T0,
         )
 
 
-def test_a_known_term_only_gets_its_end_and_nothing_happens_without_a_recording(tmp_path):
+def test_a_known_term_only_gets_its_end(tmp_path):
     log = a_recording_log(tmp_path)
-    for recording_id in (None, 0):
+    for log_position in (-1, 128):
         log.ensure_coherent(
-            recording_id=recording_id,
-            initial_log_leadership_term_id=0,
-            initial_term_base_log_position=0,
+            recording_id=0,
             leadership_term_id=0,
             term_base_log_position=0,
-            log_position=-1 if recording_id is None else 128,
+            log_position=log_position,
             timestamp=T0,
         )
     assert terms(log) == [(0, 0, 128)]

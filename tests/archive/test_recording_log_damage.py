@@ -68,8 +68,6 @@ def test_terms_that_are_recorded_together_are_there_together_after_a_power_cut(f
     def record(log: RecordingLog, term_id: int, base: int) -> None:
         log.ensure_coherent(
             recording_id=0,
-            initial_log_leadership_term_id=0,
-            initial_term_base_log_position=0,
             leadership_term_id=term_id,
             term_base_log_position=base,
             timestamp=1000,

@@ -26,8 +26,6 @@ class StoppedLog:
         self._node_state.propose(term_id, self.end, now_ms=0)
         self._recording_log.ensure_coherent(
             recording_id=0,
-            initial_log_leadership_term_id=0,
-            initial_term_base_log_position=0,
             leadership_term_id=term_id,
             term_base_log_position=self.end,
             timestamp=0,

@@ -12,6 +12,7 @@ from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.counters import CountersFile
 from cluster.log.frames import LogParams
 from cluster.member.counters import MemberCounters
 from cluster.member.log.publication import LogPublication
@@ -73,7 +74,7 @@ class MemberLog:
             term_length=shape.term_length,
             mtu=shape.mtu,
         )
-        self._show(self.recording)
+        show_recording(self._counters.file, self.recording)
         return self.recording
 
     def extend(self, session_id: int) -> Recording:
@@ -82,10 +83,10 @@ class MemberLog:
         assert recording is not None
         if not recording.is_active:
             self._archive.extend(recording.recording_id, session_id)
-            self._show(recording)
+            show_recording(self._counters.file, recording)
         elif recording.session_id != session_id:
             recording.change_session(session_id)
-            self._show(recording)
+            show_recording(self._counters.file, recording)
         return recording
 
     def stop(self, now_ms: int) -> None:
@@ -120,9 +121,6 @@ class MemberLog:
             return
         log.ensure_coherent(
             recording_id=recording.recording_id,
-            # The terms before the first one are filled in, unless a snapshot stands for them.
-            initial_log_leadership_term_id=0 if term_base_log_position == 0 else leadership_term_id,
-            initial_term_base_log_position=term_base_log_position,
             leadership_term_id=leadership_term_id,
             term_base_log_position=term_base_log_position,
             log_position=log_position,
@@ -156,14 +154,14 @@ class MemberLog:
             recording.term_length, recording.mtu, recording.initial_term_id, session_id, streams.LOG
         )
 
-    def _show(self, recording: Recording) -> None:
-        """Give the recording the counter that tools read its position from."""
-        file = self._counters.file
-        if recording.position_counter is not None:
-            file.free(recording.position_counter)  # type: ignore[arg-type]
-        recording.position_counter = file.allocate_recording_position(
-            recording.recording_id,
-            recording.session_id,
-            recording.stream_id,
-            position=recording.append_position,
-        )
+
+def show_recording(file: CountersFile, recording: Recording) -> None:
+    """Give the recording the counter that tools read its position from, in place of the one it has."""
+    if recording.position_counter is not None:
+        file.free(recording.position_counter)  # type: ignore[arg-type]
+    recording.position_counter = file.allocate_recording_position(
+        recording.recording_id,
+        recording.session_id,
+        recording.stream_id,
+        position=recording.append_position,
+    )
