@@ -8,6 +8,7 @@ goes reads it by this class alone.
 """
 
 import zlib
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -138,6 +139,17 @@ class StoredRecording:
     def _check(self, position: int, data: np.ndarray) -> int:
         """End of the frames that are in their places."""
         return check_run(data, 0, len(data), position, self._params, is_recording=True)
+
+    def blocks(self, position: int, end: int, max_bytes: int) -> Iterator[tuple[int, np.ndarray]]:
+        """Runs of whole frames up to ``end``, each with its position; files are closed after the last."""
+        try:
+            while position < end:
+                found = [self.read(position, min(max_bytes, end - position))]
+                length = len(found[0])
+                yield position, found.pop()  # whoever takes it has it alone
+                position += length
+        finally:
+            self.close_readers()
 
     def is_boundary(self, position: int) -> bool:
         """Whether a frame begins at ``position``, or the recording ends there.

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 from cluster.archive.archive import SEGMENT_LENGTH_DEFAULT, Archive
 from cluster.archive.catalog_checksum import NAMES
-from cluster.archive.directory_lock import read_mark_header
 from cluster.archive.files import Files
 from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
 from cluster.archive.recording import Recording
@@ -24,8 +23,9 @@ from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import read_fetched
 from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import ClusterComponentType
-from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, ClusterMarkFileHeader
+from cluster.protocol.mark_file import ClusterMarkFileHeader
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
+from cluster.reader.member_directory import read_cluster_mark
 
 
 class BackupDirectory:
@@ -179,12 +179,8 @@ class BackupDirectory:
 
 def find_owner(files: Files, cluster: str) -> ClusterMarkFileHeader | None:
     """The mark of a backup, None where there is none yet. Raises ConfigurationError for a member's."""
-    path = f"{cluster}/{CLUSTER_MARK_FILE_NAME}"
-    if not files.exists(path):
-        return None
-    owner = read_mark_header(files, path)
-    assert isinstance(owner, ClusterMarkFileHeader)
-    if owner.component_type is not ClusterComponentType.BACKUP:
+    owner = read_cluster_mark(files, cluster)
+    if owner is not None and owner.component_type is not ClusterComponentType.BACKUP:
         kind = owner.component_type.name.lower().replace("_", " ")
         raise ConfigurationError(
             f"{cluster}: holds the files of a {kind} of member {owner.member_id}, expected those of a "

@@ -6,11 +6,13 @@ connection is Hello, answered by HelloReply.
 """
 
 import hashlib
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import ClassVar, Final
 
 from cluster.protocol.enums import ClusterTimeUnit
 from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.recording_log import TERM, RecordingLogEntry
 from cluster.protocol.sbe import Ascii, Blob, Bool32, Composite, Message, Schema, Version, i32, i64
 
 LINK_SCHEMA: Final = Schema("link", 1111, 1)
@@ -391,6 +393,13 @@ class TermEntry(Composite):
     term_base_log_position: i64
     log_position: i64
     timestamp: i64
+
+
+def terms_from(position: int, entries: Iterable[RecordingLogEntry]) -> tuple[TermEntry, ...]:
+    """The terms of a recording log from the one on that holds ``position``."""
+    terms = [TermEntry(*entry[1:5]) for entry in entries if entry.entry_type is TERM]
+    first = max((i for i, term in enumerate(terms) if term.term_base_log_position <= position), default=0)
+    return tuple(terms[first:])
 
 
 class RecordingFetch(Message, template_id=30, schema=LINK_SCHEMA):

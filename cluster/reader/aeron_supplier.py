@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.catalog import NULL_POSITION, RecordingDescriptor
 from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
 from cluster.protocol.frame import DATA_FRAME_HEADER, FRAME_ALIGNMENT
+from cluster.reader.recordings import status_of
 from cluster.transport.committed_log import AS_COMMITTED
 from cluster.transport.credentials import CredentialsSupplier
 from cluster.transport.log_client import Answer, RecordingAnswer
@@ -29,25 +31,17 @@ class _MemberLog(AeronLog):
         return []
 
 
+@dataclass(eq=False)
 class AeronSupplier:
     """A ``Supplier`` (supplier.py). It is asked whenever ``poll`` is called, which waits."""
 
-    def __init__(
-        self,
-        endpoint: str,
-        aeron_dir: str | None,
-        credentials: CredentialsSupplier,
-        cluster_id: int,
-        timeout_s: float,
-    ) -> None:
-        """``endpoint`` is the consensus endpoint; ``cluster_id`` no member tells."""
-        self._endpoint = endpoint
-        self._aeron_dir = aeron_dir
-        self._credentials = credentials
-        self._cluster_id = cluster_id
-        self._timeout_s = timeout_s
-        self._log: AeronLog | None = None
-        self._response: BackupResponse | None = None
+    _endpoint: str  # where consensus is asked
+    _aeron_dir: str | None
+    _credentials: CredentialsSupplier
+    _cluster_id: int  # which no member tells
+    _timeout_s: float
+    _log: AeronLog | None = None
+    _response: BackupResponse | None = None
 
     @property
     def name(self) -> str:
@@ -110,7 +104,7 @@ class AeronSupplier:
         """Of the log only what it is like."""
         log, response = self._asked()
         if recording_id == response.log_recording_id:
-            yield _status(log.recording, _terms(response, log.start_position))
+            yield status_of(log.recording, terms=_terms(response, log.start_position))
             return
         assert response.member_id is not None
         archive = answered_members(response)[response.member_id].archive_endpoint
@@ -123,7 +117,7 @@ class AeronSupplier:
             give_up_s=self._timeout_s,
         )
         with closing(of_snapshot):
-            yield _status(of_snapshot.recording, ())
+            yield status_of(of_snapshot.recording)
             yield from _as_recorded(of_snapshot.recording, of_snapshot.blocks(how=AS_COMMITTED))
         yield _END
 
@@ -146,21 +140,6 @@ def _as_recorded(
         headers["session_id"][starts] = recording.session_id
         headers["stream_id"][starts] = recording.stream_id
         yield frames
-
-
-def _status(recording: RecordingDescriptor, terms: tuple[link.TermEntry, ...]) -> link.RecordingStatus:
-    return link.RecordingStatus(
-        correlation_id=0,
-        recording_id=recording.recording_id,
-        start_position=recording.start_position,
-        stop_position=recording.stop_position,
-        session_id=recording.session_id,
-        stream_id=recording.stream_id,
-        initial_term_id=recording.initial_term_id,
-        term_length=recording.term_buffer_length,
-        mtu=recording.mtu_length,
-        terms=terms,
-    )
 
 
 def _terms(response: BackupResponse, start_position: int) -> tuple[link.TermEntry, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from cluster.protocol import link
 from cluster.protocol.backup import BackupQuery, BackupResponse
@@ -15,23 +16,16 @@ from cluster.transport.log_client import Answer, LogClient, RecordingAnswer
 BLOCK_BYTES = 1024 * 1024
 
 
+@dataclass(eq=False)
 class MemberSupplier:
     """A ``Supplier`` (supplier.py). ``client`` reads; ``world`` dials for the queries."""
 
-    def __init__(
-        self,
-        endpoint: Endpoint,
-        client: LogClient,
-        world: ConnectionMaker,
-        credentials: CredentialsSupplier,
-        cluster_id: int,
-    ) -> None:
-        self._endpoint = endpoint
-        self._client = client
-        self._world = world
-        self._credentials = credentials
-        self._cluster_id = cluster_id
-        self._request: MemberRequest | None = None
+    _endpoint: Endpoint
+    _client: LogClient
+    _world: ConnectionMaker
+    _credentials: CredentialsSupplier
+    _cluster_id: int
+    _request: MemberRequest | None = None
 
     @property
     def name(self) -> str:

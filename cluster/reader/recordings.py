@@ -1,6 +1,7 @@
 """Any recording of an archive directory: snapshots, and what tools look at."""
 
 from contextlib import closing
+from typing import Any
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import Files
@@ -9,6 +10,7 @@ from cluster.archive.segments import Segments, segment_bases
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.catalog import RecordingDescriptor
+from cluster.protocol.link import RecordingStatus
 
 
 def find_recording(files: Files, archive_dir: str, recording_id: int) -> RecordingDescriptor:
@@ -28,3 +30,19 @@ def open_recording(files: Files, archive_dir: str, recording_id: int) -> StoredR
     with closing(Segments(files, archive_dir, descriptor)) as segments:
         kinds = checksum_kinds(segments, descriptor)
     return StoredRecording(files, archive_dir, descriptor, kinds.pop() if len(kinds) == 1 else None)
+
+
+def status_of(recording: RecordingDescriptor, *, correlation_id: int = 0, **more: Any) -> RecordingStatus:
+    """What a recording is like, as it is said of one that is served, with ``more`` than the catalog says."""
+    return RecordingStatus(
+        correlation_id=correlation_id,
+        recording_id=recording.recording_id,
+        start_position=recording.start_position,
+        stop_position=recording.stop_position,
+        session_id=recording.session_id,
+        stream_id=recording.stream_id,
+        initial_term_id=recording.initial_term_id,
+        term_length=recording.term_buffer_length,
+        mtu=recording.mtu_length,
+        **more,
+    )

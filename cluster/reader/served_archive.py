@@ -61,17 +61,12 @@ class ServedArchive:
         """Whole frames of ``[position, end)``, where a message begins and a message ends."""
         log = self._log_now()
         if log is not None and log.recording.recording_id == recording.recording_id:
-            for _, block in log.blocks(position, end, BlockOptions(max_bytes)):
-                yield block
-            return
-        stored = open_recording(self._files, self._archive_dir, recording.recording_id)
-        try:
-            while position < end:
-                block = stored.read(position, min(max_bytes, end - position))
-                yield block
-                position += len(block)
-        finally:
-            stored.close_readers()
+            found = log.blocks(position, end, BlockOptions(max_bytes))
+        else:
+            stored = open_recording(self._files, self._archive_dir, recording.recording_id)
+            found = stored.blocks(position, end, max_bytes)
+        for _, block in found:
+            yield block
 
     def _log_now(self) -> DirectoryLog | None:
         """The log, once there is one."""

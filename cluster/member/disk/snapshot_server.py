@@ -19,9 +19,9 @@ from cluster.protocol.link import (
     RecordingFetch,
     SnapshotOffer,
     SnapshotRequest,
-    TermEntry,
+    terms_from,
 )
-from cluster.protocol.recording_log import TERM, RecordingLogEntry
+from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.transport.message_frames import link_frame
 
 CHUNK_BYTES = 124 * 1024  # so that a block fits an envelope of the link
@@ -76,17 +76,12 @@ class SnapshotServer:
             nothing = (NULL_POSITION, NULL_POSITION, 0, -1, start_position, 0, 0, 0)
             return SnapshotOffer(correlation_id, *nothing)
         module = entries[0]
-        known = [
-            TermEntry(
-                entry.leadership_term_id, entry.term_base_log_position, entry.log_position, entry.timestamp
-            )
+        entries_up_to_it = (
+            entry
             for entry in self._log.recording_log.entries
-            if entry.entry_type is TERM
-            and entry.is_valid
-            and entry.leadership_term_id <= module.leadership_term_id
-        ]
-        first = max(i for i, term in enumerate(known) if term.term_base_log_position <= start_position)
-        terms = [*known[first:-1], known[-1].replace(log_position=NULL_POSITION)]
+            if entry.is_valid and entry.leadership_term_id <= module.leadership_term_id
+        )
+        *terms, last = terms_from(start_position, entries_up_to_it)
         return SnapshotOffer(
             correlation_id=correlation_id,
             log_position=module.log_position,
@@ -98,7 +93,7 @@ class SnapshotServer:
             term_length=recording.term_length,
             mtu=recording.mtu,
             recordings=tuple(self._held(entry) for entry in entries),
-            terms=tuple(terms),
+            terms=(*terms, last.replace(log_position=NULL_POSITION)),
             first_frame=recording.first_frame() if start_position > 0 else b"",
         )
 
