@@ -75,7 +75,7 @@ class BackupSessions:
             response_channel="",  # it is answered over the connection that it came by
             connection_id=connection_id,
             action=_ACTIONS[type(request)],
-            now_ns=now_ns,
+            time_of_last_activity_ns=now_ns,
         )
         if (refusal := self._refusal(connection_id, request)) is not None:
             session.reject(EventCode.ERROR, refusal)

@@ -34,20 +34,6 @@ class LogEnd(NamedTuple):
 class ClusterMember:
     """One configured member, ourselves included."""
 
-    __slots__ = (
-        "_members",
-        "_words",
-        "candidate_term_id",
-        "has_terminated",
-        "id",
-        "is_ballot_sent",
-        "promises",
-        "row",
-        "serves_clients",
-        "standing",
-        "vote",
-    )
-
     report_term_id = Word(quorum.REPORT_TERM_ID)
     report_position = Word(quorum.REPORT_POSITION)
     time_of_last_activity_ns = Word(quorum.LAST_ACTIVITY_NS)  # NEVER_HEARD

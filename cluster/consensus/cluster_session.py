@@ -1,5 +1,6 @@
 """One client (or tool) as the consensus module sees it (Aeron: ClusterSession)."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from enum import IntEnum
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
@@ -36,67 +37,36 @@ class SessionAction(IntEnum):
     STANDBY_SNAPSHOT = 3
 
 
+@dataclass(eq=False, slots=True)
 class ClusterSession:
     """``connection_id`` is -1 on a member that does not serve it; counts are in the session table."""
 
-    __slots__ = (
-        "action",
-        "close_reason",
-        "connection_id",
-        "consumer",
-        "correlation_id",
-        "detail",
-        "encoded_credentials",
-        "encoded_principal",
-        "event_code",
-        "has_new_leader_event_pending",
-        "has_open_event_pending",
-        "holder",
-        "id",
-        "is_closed_by_service",
-        "lane",
-        "opened_log_position",
-        "response_channel",
-        "response_stream_id",
-        "resume_correlation_id",
-        "resume_hash",
-        "state",
-        "time_of_last_activity_ns",
-    )
+    id: int
+    _: KW_ONLY
+    correlation_id: int
+    response_stream_id: int
+    response_channel: str
+    connection_id: int = NULL_VALUE
+    action: SessionAction = SessionAction.CLIENT
+    time_of_last_activity_ns: int = 0  # only until it is open
+    state: SessionState = SessionState.INIT
+    resume_hash: str = field(init=False)  # empty: it cannot be resumed
+    resume_correlation_id: int = NULL_VALUE  # of the newest SessionResume: older ones come late
+    encoded_credentials: bytes = b""  # until it is decided about
+    encoded_principal: bytes = b""
+    holder: str | bytes = ""  # address or principal in whose share it is; empty: in nobody's
+    lane: Lane | None = None  # that it asks for, until it is open
+    consumer: Consumer | None = None  # that it reports, likewise
+    opened_log_position: int = NULL_POSITION
+    close_reason: CloseReason | None = None
+    is_closed_by_service: bool = False  # asked by the services of all members at one place in the log
+    event_code: EventCode | None = None  # of the event that refuses the session
+    detail: str = ""  # of that event, or of the one that closes it
+    has_open_event_pending: bool = True  # until a SessionEvent OK went out from this member
+    has_new_leader_event_pending: bool = False
 
-    def __init__(
-        self,
-        session_id: int,
-        *,
-        correlation_id: int,
-        response_stream_id: int,
-        response_channel: str,
-        connection_id: int = NULL_VALUE,
-        action: SessionAction = SessionAction.CLIENT,
-        now_ns: int = 0,
-    ) -> None:
-        self.id = session_id
-        self.action = action
-        self.state = SessionState.INIT
-        self.correlation_id = correlation_id
-        self.response_stream_id = response_stream_id
-        self.response_channel = response_channel
-        self.resume_hash = resume_hash(response_channel)  # empty: it cannot be resumed
-        self.connection_id = connection_id
-        self.resume_correlation_id = NULL_VALUE  # of the newest SessionResume: older ones come late
-        self.encoded_credentials = b""  # until it is decided about
-        self.encoded_principal = b""
-        self.holder: str | bytes = ""  # address or principal in whose share it is; empty: in nobody's
-        self.lane: Lane | None = None  # that it asks for, until it is open
-        self.consumer: Consumer | None = None  # that it reports, likewise
-        self.opened_log_position = NULL_POSITION
-        self.close_reason: CloseReason | None = None
-        self.is_closed_by_service = False  # asked by the services of all members at one place in the log
-        self.event_code: EventCode | None = None  # of the event that refuses the session
-        self.detail = ""  # of that event, or of the one that closes it
-        self.has_open_event_pending = True  # until a SessionEvent OK went out from this member
-        self.has_new_leader_event_pending = False
-        self.time_of_last_activity_ns = now_ns  # only until it is open
+    def __post_init__(self) -> None:
+        self.resume_hash = resume_hash(self.response_channel)
 
     @property
     def is_supervised(self) -> bool:

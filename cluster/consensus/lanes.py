@@ -17,6 +17,7 @@ writes for is forgotten at once by the open of a session with the partition FORG
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -48,15 +49,13 @@ class _State:
         self.begin = self.end = log_position
 
 
+@dataclass(eq=False, slots=True)
 class _Application:
     """Whose it is, its lanes by partition, and the cluster time at which one was opened last."""
 
-    __slots__ = ("lanes", "opened_at", "principal")
-
-    def __init__(self, principal: bytes) -> None:
-        self.principal = principal
-        self.opened_at = 0
-        self.lanes: dict[int, _State] = {}
+    principal: bytes
+    opened_at: int = 0
+    lanes: dict[int, _State] = field(default_factory=dict)
 
     @property
     def is_held(self) -> bool:

@@ -10,6 +10,7 @@ shows the id. So a message is in the log exactly once, and a new leader appends 
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 
 from cluster.consensus.context import NULL_POSITION
@@ -31,27 +32,17 @@ def service_id_of(cluster_session_id: int) -> int:
     return cluster_session_id >> MESSAGE_NUMBER_BITS & 0x7F
 
 
+@dataclass(eq=False, slots=True)
 class _Pending:
     """One message; ``append_position`` is the end of its entry, NULL_POSITION while it is not appended."""
 
-    __slots__ = ("append_position", "message", "service_session_id")
-
-    def __init__(self, service_session_id: int, message: bytes) -> None:
-        self.service_session_id = service_session_id
-        self.message = message
-        self.append_position = NULL_POSITION
+    service_session_id: int
+    message: bytes
+    append_position: int = NULL_POSITION
 
 
 class PendingServiceMessageTracker:
     """The messages of one service that the committed log has not shown yet."""
-
-    __slots__ = (
-        "_pending",
-        "_uncommitted_count",
-        "log_service_session_id",
-        "next_service_session_id",
-        "service_id",
-    )
 
     def __init__(self, service_id: int) -> None:
         self.service_id = service_id

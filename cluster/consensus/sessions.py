@@ -122,7 +122,7 @@ class SessionManager:
             response_stream_id=request.response_stream_id,
             response_channel=request.response_channel,
             connection_id=connection_id,
-            now_ns=now_ns,
+            time_of_last_activity_ns=now_ns,
         )
         session.holder = self._shares.holder_at(self.port.address(connection_id))
         self.next_session_id += is_leader

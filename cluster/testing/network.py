@@ -20,7 +20,7 @@ import os
 import socket
 import struct
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -52,33 +52,22 @@ class Path:
     stall_chance: float = 0.0  # that a piece was lost and is sent again
 
 
+@dataclass(eq=False)
 class _Pipe:
     """One direction of a connection."""
 
-    __slots__ = (
-        "is_severed",
-        "is_waiting",
-        "last_ns",
-        "number",
-        "path",
-        "pending",
-        "pieces",
-        "retry_ns",
-        "sink",
-        "source",
-    )
+    number: int
+    source: SimulatedSocket
+    sink: SimulatedSocket
+    pieces: deque[tuple[int, bytes]] = field(default_factory=deque)  # arrival, bytes or an end
+    pending: int = 0  # bytes sent and not read
+    last_ns: int = 0
+    is_waiting: bool = False  # for an event
+    is_severed: bool = False
+    retry_ns: int = RETRY_NS
 
-    def __init__(self, number: int, source: SimulatedSocket, sink: SimulatedSocket) -> None:
-        self.number = number
-        self.source = source
-        self.sink = sink
-        self.path = source.address[0], sink.address[0]
-        self.pieces: deque[tuple[int, bytes]] = deque()  # arrival, bytes or an end
-        self.pending = 0  # bytes sent and not read
-        self.last_ns = 0
-        self.is_waiting = False  # for an event
-        self.is_severed = False
-        self.retry_ns = RETRY_NS
+    def __post_init__(self) -> None:
+        self.path = self.source.address[0], self.sink.address[0]
 
 
 class SimulatedSocket:

@@ -2,77 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from cluster.log.connection_table import LINK_IN, LINK_OUT
 from cluster.protocol.enums import RefusedCertificate
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.sockets import Connection
 
 
+@dataclass(eq=False, slots=True)
 class LinkClaim:
     """A connection whose Hello is of another process than the one that we know at the member's address."""
 
-    __slots__ = ("connection", "crc", "deadline_ns", "incarnation", "is_kept_alive", "question")
-
-    def __init__(
-        self, connection: Connection, incarnation: int, crc: int, deadline_ns: int, *, is_kept_alive: bool
-    ) -> None:
-        self.connection = connection
-        self.is_kept_alive = is_kept_alive
-        self.incarnation = incarnation
-        self.crc = crc
-        self.deadline_ns = deadline_ns  # of the answer
-        self.question: Connection | None = None  # to the member's address, who is there
+    connection: Connection
+    incarnation: int
+    crc: int
+    deadline_ns: int  # of the answer
+    is_kept_alive: bool
+    question: Connection | None = None  # to the member's address, who is there
 
 
+@dataclass(eq=False, slots=True)
 class LinkPeer:
     """One other member, and both connections of its link, each with the checksum of all that went over it."""
 
-    __slots__ = (
-        "claim",
-        "dial_ns",
-        "endpoint",
-        "first_dial_ns",
-        "incarnation",
-        "incoming",
-        "incoming_incarnation",
-        "is_gone",
-        "is_kept_alive",
-        "is_up",
-        "lost_ns",
-        "member_id",
-        "next_dial_ns",
-        "next_question_ns",
-        "outgoing",
-        "outgoing_incarnation",
-        "refusals",
-        "refused_certificate",
-        "sent_crc",
-        "sent_ns",
-        "up_since_ns",
-    )
+    member_id: int
+    endpoint: Endpoint
+    first_dial_ns: int
+    outgoing: Connection | None = None
+    outgoing_incarnation: int | None = None  # None until its HelloReply
+    incoming: Connection | None = None  # only after its Hello
+    incoming_incarnation: int | None = None
+    incarnation: int | None = None  # of the process that last answered at its address
+    claim: LinkClaim | None = None
+    is_up: bool = False
+    is_gone: bool = False
+    is_kept_alive: bool = False  # by the other side, too: members of earlier releases may be silent
+    sent_ns: int = 0  # when something went out last, and the checksum after it
+    sent_crc: int = 0
+    up_since_ns: int = 0
+    lost_ns: int | None = None  # when it was up last
+    refusals: int = 0
+    refused_certificate: RefusedCertificate = RefusedCertificate.NONE  # by the last dial that was answered
+    next_question_ns: int = field(init=False)
+    next_dial_ns: int = field(init=False)
+    dial_ns: int = 0
 
-    def __init__(self, member_id: int, endpoint: Endpoint, now_ns: int) -> None:
-        self.member_id = member_id
-        self.endpoint = endpoint
-        self.outgoing: Connection | None = None
-        self.outgoing_incarnation: int | None = None  # None until its HelloReply
-        self.incoming: Connection | None = None  # only after its Hello
-        self.incoming_incarnation: int | None = None
-        self.incarnation: int | None = None  # of the process that last answered at its address
-        self.claim: LinkClaim | None = None
-        self.next_question_ns = now_ns
-        self.is_up = False
-        self.is_gone = False
-        self.is_kept_alive = False  # by the other side, too: members of earlier releases may be silent
-        self.sent_ns = 0  # when something went out last, and the checksum after it
-        self.sent_crc = 0
-        self.up_since_ns = 0
-        self.lost_ns: int | None = None  # when it was up last
-        self.refusals = 0
-        self.refused_certificate = RefusedCertificate.NONE  # by the last dial that was answered
-        self.first_dial_ns = now_ns
-        self.next_dial_ns = now_ns
-        self.dial_ns = 0
+    def __post_init__(self) -> None:
+        self.next_question_ns = self.next_dial_ns = self.first_dial_ns
 
     def on_up(self, now_ns: int) -> None:
         """Frames can be sent, and come."""

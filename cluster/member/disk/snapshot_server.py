@@ -1,5 +1,7 @@
 """Sends snapshots and the log to members that fetch them (snapshot_replication.py has their side)."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from cluster.archive.archive import Archive
@@ -28,16 +30,14 @@ CHUNK_BYTES = 124 * 1024  # so that a block fits an envelope of the link
 CHUNKS_PER_TURN = 32
 
 
+@dataclass(eq=False, slots=True)
 class _Served:
     """One recording on its way to one member."""
 
-    __slots__ = ("correlation_id", "end", "position", "recording")
-
-    def __init__(self, correlation_id: int, recording: Recording, position: int, end: int) -> None:
-        self.correlation_id = correlation_id
-        self.recording = recording
-        self.position = position
-        self.end = end
+    correlation_id: int
+    recording: Recording
+    position: int
+    end: int
 
 
 class SnapshotServer:

@@ -40,14 +40,6 @@ class WritableLog(Protocol):
 class LogPublication(LogInMemory):
     """``position`` ends what is appended, ``flushed_position`` what is sent; ``words`` has both."""
 
-    __slots__ = (
-        "_last_begin",
-        "_recording",
-        "_streams",
-        "input_limit",
-        "params",
-    )
-
     flushed_position = Word(log_words.FLUSHED)
 
     def __init__(self, recording: WritableLog, streams: LogStreams, params: LogParams) -> None:

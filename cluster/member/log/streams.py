@@ -29,17 +29,6 @@ class Readable(Protocol):
 class LogStream:
     """What one follower gets; ``position`` is the end of what its link has taken, in a word of its row."""
 
-    __slots__ = (
-        "_words",
-        "correlation_id",
-        "has_canvassed",
-        "is_catchup",
-        "is_stop_catchup_due",
-        "is_suspended",
-        "member_id",
-        "merge_position",
-        "stop_position",
-    )
     position = Word(STREAM_POSITION)
 
     def __init__(

@@ -4,6 +4,8 @@ Nothing is written before it is known to be the next bytes of this very log: pos
 session and zeroed padding all match, and the leader has announced the stream on the current connection.
 """
 
+from dataclasses import KW_ONLY, dataclass
+
 import numpy as np
 
 from cluster.consensus.context import NULL_POSITION
@@ -13,41 +15,22 @@ from cluster.log.scan import check_run, fault_at
 from cluster.member.log.publication import WritableLog
 
 
+@dataclass(eq=False)
 class LogSubscription:
     """What one leader was asked for, until another is asked."""
 
-    __slots__ = (
-        "_is_any_session",
-        "_recording",
-        "correlation_id",
-        "has_image",
-        "is_requested",
-        "leader_member_id",
-        "leadership_term_id",
-        "params",
-        "stop_position",
-    )
+    _recording: WritableLog
+    params: LogParams
+    _: KW_ONLY
+    leader_member_id: int
+    leadership_term_id: int
+    correlation_id: int
+    stop_position: int = NULL_POSITION  # the live log
+    is_requested: bool = False
+    has_image: bool = False
 
-    def __init__(
-        self,
-        recording: WritableLog,
-        params: LogParams,
-        *,
-        leader_member_id: int,
-        leadership_term_id: int,
-        correlation_id: int,
-        stop_position: int = NULL_POSITION,
-        is_requested: bool = False,
-    ) -> None:
-        self._recording = recording
-        self.params = params
-        self.leader_member_id = leader_member_id
-        self.leadership_term_id = leadership_term_id
-        self.correlation_id = correlation_id
-        self.stop_position = stop_position  # NULL_POSITION: the live log
-        self.is_requested = is_requested
-        self.has_image = False
-        self._is_any_session = stop_position != NULL_POSITION  # closed terms were written under others
+    def __post_init__(self) -> None:
+        self._is_any_session = not self.is_live  # closed terms were written under others
 
     @property
     def is_live(self) -> bool:

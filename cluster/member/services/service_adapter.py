@@ -45,17 +45,13 @@ class ServiceRequests(Protocol):
     def on_service_failed(self, session_id: int, detail: str) -> None: ...
 
 
+@dataclass(eq=False, slots=True)
 class _Awaited:
     """One ack of every service; ``on_acked`` is None when nobody waits for it any more."""
 
-    __slots__ = ("is_join", "log_position", "on_acked")
-
-    def __init__(
-        self, log_position: int, on_acked: Callable[[list[ServiceAck]], None], is_join: bool
-    ) -> None:
-        self.log_position = log_position
-        self.on_acked: Callable[[list[ServiceAck]], None] | None = on_acked
-        self.is_join = is_join
+    log_position: int
+    on_acked: Callable[[list[ServiceAck]], None] | None
+    is_join: bool
 
 
 @dataclass(eq=False)
