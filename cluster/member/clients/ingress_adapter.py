@@ -5,6 +5,7 @@ backups have the same one everywhere.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.archive.files import Buffer
 from cluster.consensus.backup_sessions import BackupSessions
@@ -36,27 +37,18 @@ _SESSION_MESSAGE = SessionMessageHeader.layout().block
 REQUESTS_PER_POLL_MAX = 4  # of one connection: each costs as much as a batch of messages
 
 
+@dataclass(eq=False)
 class IngressAdapter:
     """What ``Clients.poll`` calls; ``forward`` takes a follower's ChallengeResponse to the leader (C-194)."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        clients: Clients,
-        replica: ReplicatedState,
-        requests: ClientRequests,
-        backups: BackupSessions,
-        turn: Turn,
-        forward: Callable[[ChallengeResponse], None],
-    ) -> None:
-        self._request_length_max = context.request_length_max
-        self._clients = clients
-        self._replica = replica
-        self._requests = requests
-        self._backups = backups
-        self._turn = turn
-        self._forward = forward
-        self._request_count = 0  # in this call of on_frames
+    _context: ConsensusModuleContext
+    _clients: Clients
+    _replica: ReplicatedState
+    _requests: ClientRequests
+    _backups: BackupSessions
+    _turn: Turn
+    _forward: Callable[[ChallengeResponse], None]
+    _request_count: int = 0  # in this call of on_frames
 
     def on_connect(self, connection_id: int) -> None:
         session_id = self._clients.dialled_session(connection_id)
@@ -117,7 +109,7 @@ class IngressAdapter:
         except RemoteProtocolError as error:
             self._clients.close(connection_id, str(error))
             return end
-        if message is not None and length > self._request_length_max:
+        if message is not None and length > self._context.request_length_max:
             self._requests.refuse(connection_id, message, length)
             return end
         match message:

@@ -4,6 +4,7 @@ What two lists say is in cluster/consensus/histories.py.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
@@ -19,32 +20,23 @@ from cluster.protocol.link_histories import TermEvents
 from cluster.transport.message_frames import link_frame
 
 
+@dataclass(eq=False)
 class MemberHistories:
     """``do_work`` at the start, each slow tick, and whenever the log is cut."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        files: MemberFiles,
-        log: MemberLog,
-        peers: Peers,
-        unrelated: Unrelated,
-        reporter: Reporter,
-        find_election: Callable[[], Election | None],
-    ) -> None:
-        self._quorum_threshold = context.quorum_threshold
-        self._files = files
-        self._log = log
-        self._peers = peers
-        self._unrelated = unrelated
-        self._reporter = reporter
-        self._find_election = find_election
-        self._settled_position = 0  # the last commit position of which ``committed_position`` is true
-        self.own = TermEvents(0, 0)  # as it was sent last
-        self._seen: tuple[object, ...] = ()
-        self._told: dict[int, TermEvents] = {}  # by others, over their present links
-        self._untold: set[int] = set()  # whose links did not take the last list
-        self._elsewhere: list[int] | None = None
+    _context: ConsensusModuleContext
+    _files: MemberFiles
+    _log: MemberLog
+    _peers: Peers
+    _unrelated: Unrelated
+    _reporter: Reporter
+    _find_election: Callable[[], Election | None]
+    own: TermEvents = field(default_factory=lambda: TermEvents(0, 0))  # as it was sent last
+    _settled_position: int = 0  # the last commit position of which ``committed_position`` is true
+    _seen: tuple[object, ...] = ()
+    _told: dict[int, TermEvents] = field(default_factory=dict)  # by others, over their present links
+    _untold: set[int] = field(default_factory=set)  # whose links did not take the last list
+    _elsewhere: list[int] | None = None
 
     def do_work(self) -> None:
         """Report what is new in the log, note what is committed, compare histories. Raises StorageError."""
@@ -99,7 +91,7 @@ class MemberHistories:
             self._seen = ()  # and so is the other
 
     def _look_around(self) -> None:
-        elsewhere = majority_elsewhere(self.own, self._told, self._quorum_threshold)
+        elsewhere = majority_elsewhere(self.own, self._told, self._context.quorum_threshold)
         if elsewhere is not None and elsewhere != self._elsewhere:
             names = ", ".join(map(str, elsewhere))
             self._reporter.event(

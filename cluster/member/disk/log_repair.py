@@ -11,6 +11,7 @@ Where nobody gives it in time, the log is cut (``repair.py``).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,31 +43,24 @@ def _bytes_of_term(
     return None
 
 
+@dataclass(eq=False)
 class LogRepair:
     """Exists from the start of a damaged member until its log is repaired, or nobody is asked any more."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        files: MemberFiles,
-        peers: Peers,
-        tell: Callable[[str], None],
-        recording_id: int,
-        mender: RecordingRepair,
-        now_ns: int,
-    ) -> None:
-        self._timeout_ns = context.startup_canvass_timeout_ns
-        self._files = files
-        self._peers = peers
-        self._tell = tell
-        self._recording_id = recording_id
-        self._mender = mender
-        self._correlation_id = now_ns
-        self._progress_ns = now_ns
-        self._asked: set[int] = set()
-        self._refused: set[int] = set()
-        self._put_bytes = 0
-        self.is_over = False
+    _context: ConsensusModuleContext
+    _files: MemberFiles
+    _peers: Peers
+    _tell: Callable[[str], None]
+    _recording_id: int
+    _mender: RecordingRepair
+    _progress_ns: int  # when something came last
+    _asked: set[int] = field(default_factory=set)
+    _refused: set[int] = field(default_factory=set)
+    _put_bytes: int = 0
+    is_over: bool = False
+
+    def __post_init__(self) -> None:
+        self._correlation_id = self._progress_ns
 
     def do_work(self, now_ns: int) -> int:
         """Ask whoever was not asked; give up when all have refused, or nothing came for too long."""
@@ -81,7 +75,7 @@ class LogRepair:
             self._end(f"no term has written log position {mender.position}")
         elif self._refused and self._refused | set(peers.gone_ids) >= set(peers.ids):
             self._end(f"nobody else has log position {mender.position}")
-        elif now_ns - self._progress_ns >= self._timeout_ns:
+        elif now_ns - self._progress_ns >= self._context.startup_canvass_timeout_ns:
             self._end(f"nobody has given log position {mender.position} in time")
         if self.is_over:
             return 1

@@ -12,6 +12,7 @@ Where that is not known, or its votes are forgotten, it counts as a wiped member
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from cluster.archive.recording_damage import Damage
 from cluster.consensus.cluster_member import LogEnd
@@ -24,27 +25,20 @@ from cluster.member.ports import Peers
 from cluster.protocol.recording_log import RecordingLogEntry
 
 
+@dataclass(eq=False)
 class Repair:
     """``begin`` at a start, ``finish`` as a follower; with a ``log_repair`` nothing but ``repair_log``."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        files: MemberFiles,
-        peers: Peers,
-        tell: Callable[[str], None],
-        *,
-        distrusts_log: bool,
-    ) -> None:
-        """``tell`` gets lines for people."""
-        self._context = context
-        self._files = files
-        self._peers = peers
-        self._tell = tell
-        self._distrusts_log = distrusts_log
-        self.log_repair: LogRepair | None = None
-        self._directory = files.recording_log.path.rpartition("/")[0]
-        self._note = RepairNote(files.archive.files, self._directory)
+    _context: ConsensusModuleContext
+    _files: MemberFiles
+    _peers: Peers
+    _tell: Callable[[str], None]  # gets lines for people
+    distrusts_log: bool
+    log_repair: LogRepair | None = None
+
+    def __post_init__(self) -> None:
+        self._directory = self._files.recording_log.path.rpartition("/")[0]
+        self._note = RepairNote(self._files.archive.files, self._directory)
 
     @property
     def is_needed(self) -> bool:
@@ -120,7 +114,7 @@ class Repair:
         set_files_aside(archive.files, archive.directory, self._directory, damage, self._tell)
 
     def _find_damage(self, term: RecordingLogEntry) -> Damage | None:
-        snapshot = None if self._distrusts_log else self._files.recording_log.latest_snapshot()
+        snapshot = None if self.distrusts_log else self._files.recording_log.latest_snapshot()
         from_position = None if snapshot is None else snapshot.log_position
         damage = self._files.archive.find_damage(term.recording_id, from_position)
         if damage is not None:

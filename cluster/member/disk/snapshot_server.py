@@ -1,6 +1,6 @@
 """Sends snapshots and the log to members that fetch them (snapshot_replication.py has their side)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -40,28 +40,20 @@ class _Served:
     end: int
 
 
+@dataclass(eq=False)
 class SnapshotServer:
     """Sends other members what they ask for, whatever this member does besides."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        archive: Archive,
-        log: MemberLog,
-        repair: Repair,
-        links: Links,
-        turn: Turn,
-    ) -> None:
-        self._service_count = context.service_count
-        self._archive = archive
-        self._log = log
-        self._repair = repair
-        self._links = links
-        self._turn = turn
-        self._served: dict[int, _Served] = {}
-        self._chunk = np.empty(0, np.uint8)
-        self._frame = RecordingBlockFrame()
-        self.last_request_ns: int | None = None
+    _context: ConsensusModuleContext
+    _archive: Archive
+    _log: MemberLog
+    _repair: Repair
+    _links: Links
+    _turn: Turn
+    _served: dict[int, _Served] = field(default_factory=dict)
+    _chunk: np.ndarray | None = None
+    _frame: RecordingBlockFrame = field(default_factory=RecordingBlockFrame)
+    last_request_ns: int | None = None
 
     def on_request(self, member_id: int, request: SnapshotRequest) -> None:
         self.last_request_ns = self._turn.now_ns
@@ -70,7 +62,7 @@ class SnapshotServer:
 
     def _offer(self, correlation_id: int) -> SnapshotOffer:
         recording = self._log.recording
-        entries = next(self._log.recording_log.snapshot_sets(self._service_count), ())
+        entries = next(self._log.recording_log.snapshot_sets(self._context.service_count), ())
         start_position = 0 if recording is None else recording.start_position
         if recording is None or not entries or entries[0].log_position < start_position:
             nothing = (NULL_POSITION, NULL_POSITION, 0, -1, start_position, 0, 0, 0)
@@ -172,7 +164,7 @@ class SnapshotServer:
                 self._refuse(member_id, fetch, f"recording {recording.recording_id} was purged meanwhile")
                 served.position = served.end
                 break
-            if not len(self._chunk):
+            if self._chunk is None:
                 self._chunk = np.zeros(CHUNK_BYTES, np.uint8)  # reused: links copy what they keep
             wanted = min(served.end - served.position, CHUNK_BYTES)
             data = recording.read_published(served.position, wanted, self._chunk)

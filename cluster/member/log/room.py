@@ -11,6 +11,7 @@ one taken, because a service that writes none would lose its state. Aeron leaves
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import IntEnum
 
 from cluster.archive.files import DiskSpace
@@ -32,25 +33,18 @@ class RoomState(IntEnum):
     FULL = 3
 
 
+@dataclass(eq=False)
 class LogRoom:
     """Looked at by ``Retention``; what is found holds until its next look."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        log: MemberLog,
-        space: Callable[[], DiskSpace],
-        counter: Counter,
-        reporter: Reporter,
-    ) -> None:
-        """``space`` is that of the archive's disk; ``counter`` shows how many bytes may still come."""
-        self._context = context
-        self._log = log
-        self._space = space
-        self._counter = counter
-        self._tell = reporter.event
-        self.state = RoomState.AMPLE
-        self._of_log = self._of_disk = RoomState.AMPLE  # by its own bytes, and by its file system
+    _context: ConsensusModuleContext
+    _log: MemberLog
+    _space: Callable[[], DiskSpace]  # of the archive's disk
+    _counter: Counter  # of the bytes that may still come
+    _reporter: Reporter
+    state: RoomState = RoomState.AMPLE
+    _of_log: RoomState = RoomState.AMPLE  # by its own bytes
+    _of_disk: RoomState = RoomState.AMPLE
 
     @property
     def is_full(self) -> bool:
@@ -135,12 +129,12 @@ class LogRoom:
         if state is before or max(state, before) < RoomState.NEARLY_FULL:
             return
         if state is RoomState.FULL:
-            self._tell(f"{why}: as leader this member takes no more input until there is room")
+            self._reporter.event(f"{why}: as leader this member takes no more input until there is room")
         elif state is RoomState.NEARLY_FULL:
             again = "input is taken again" if before is RoomState.FULL else "there is little room left"
-            self._tell(f"{why}: {again}")
+            self._reporter.event(f"{why}: {again}")
         else:
-            self._tell(f"{why}: there is room again")
+            self._reporter.event(f"{why}: there is room again")
 
 
 def _state(is_short: bool, is_nearly_full: bool, is_full: bool) -> RoomState:

@@ -5,6 +5,8 @@ answers, timers and messages stop. A leader whose log has no room takes no input
 clients better, nothing happens.
 """
 
+from dataclasses import dataclass
+
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.member.control import Toggles, transfer_toggle
 from cluster.member.log.room import LogRoom
@@ -13,25 +15,17 @@ from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
 
 
+@dataclass(eq=False)
 class UnservedClients:
     """Looked after by the slow tick of an active leader; one for each term that it leads."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        services: ServiceAdapter,
-        room: LogRoom,
-        transfer: LeadershipTransfer,
-        toggles: Toggles,
-        reporter: Reporter,
-    ) -> None:
-        self._timeout_ns = context.leader_heartbeat_timeout_ns
-        self._services = services
-        self._room = room
-        self._transfer = transfer
-        self._toggles = toggles
-        self._reporter = reporter
-        self._since_ns: int | None = None  # unserved, or asked for a hand-over that came to nothing
+    _context: ConsensusModuleContext
+    _services: ServiceAdapter
+    _room: LogRoom
+    _transfer: LeadershipTransfer
+    _toggles: Toggles
+    _reporter: Reporter
+    _since_ns: int | None = None  # unserved, or asked for a hand-over that came to nothing
 
     def do_work(self, commit_position: int, now_ns: int) -> None:
         """Ask for a hand-over, as an operator does, once they were unserved for the heartbeat timeout."""
@@ -40,7 +34,7 @@ class UnservedClients:
             self._since_ns = None
         elif self._since_ns is None:
             self._since_ns = now_ns
-        elif now_ns - self._since_ns >= self._timeout_ns:
+        elif now_ns - self._since_ns >= self._context.leader_heartbeat_timeout_ns:
             self._hand_over(service_id, commit_position, now_ns)
 
     def _hand_over(self, service_id: int | None, commit_position: int, now_ns: int) -> None:

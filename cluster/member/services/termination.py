@@ -7,6 +7,7 @@ leader    TerminationPosition(P) ──▶ follower   processes the log up to P
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
@@ -23,35 +24,24 @@ from cluster.protocol.consensus import TerminationAck, TerminationPosition
 from cluster.protocol.enums import ConsensusModuleState
 
 
+@dataclass(eq=False)
 class Termination:
     """``position``: where the log is to end, or NULL_POSITION; ``is_over``: the member is to close now."""
 
-    def __init__(
-        self,
-        context: ConsensusModuleContext,
-        members: Mapping[int, ClusterMember],
-        peers: Peers,
-        log: MemberLog,
-        replica: ReplicatedState,
-        status: MemberStatus,
-        services: ServiceAdapter,
-        turn: Turn,
-        reporter: Reporter,
-    ) -> None:
-        self._timeout_ns = context.termination_timeout_ns
-        self._members = members
-        self._peers = peers
-        self._log = log
-        self._replica = replica
-        self._status = status
-        self._services = services
-        self._turn = turn
-        self._reporter = reporter
-        self.position = NULL_POSITION
-        self.is_over = False
-        self._leadership_term_id = NULL_VALUE
-        self._deadline_ns = 0
-        self._are_services_done = False
+    _context: ConsensusModuleContext
+    _members: Mapping[int, ClusterMember]
+    _peers: Peers
+    _log: MemberLog
+    _replica: ReplicatedState
+    _status: MemberStatus
+    _services: ServiceAdapter
+    _turn: Turn
+    _reporter: Reporter
+    position: int = NULL_POSITION
+    is_over: bool = False
+    _leadership_term_id: int = NULL_VALUE
+    _deadline_ns: int = 0
+    _are_services_done: bool = False
 
     def reset(self) -> None:
         """An election came in between: a member whose services were asked to end ends, all others go on."""
@@ -74,7 +64,7 @@ class Termination:
         """Have all members end at ``log_position``; of a SHUTDOWN it is after a snapshot, taken first."""
         self.position = log_position
         self._leadership_term_id = self._replica.leadership_term_id
-        self._deadline_ns = now_ns + self._timeout_ns
+        self._deadline_ns = now_ns + self._context.termination_timeout_ns
         frame = consensus_frame(TerminationPosition(self._leadership_term_id, self.position))
         for member_id in self._peers.ids:
             self._members[member_id].has_terminated = False
@@ -83,7 +73,7 @@ class Termination:
     def on_snapshot_done(self, log_position: int, now_ns: int) -> None:
         """The leader has taken the snapshot that comes before its end; followers see for themselves."""
         if self.position == log_position and self._status.is_leading:
-            self._deadline_ns = now_ns + self._timeout_ns
+            self._deadline_ns = now_ns + self._context.termination_timeout_ns
             self.terminate_services()
 
     def on_termination_ack(self, ack: TerminationAck) -> None:
