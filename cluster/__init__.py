@@ -1,7 +1,7 @@
 """A replicated log that Spark can read and write, byte-compatible with Aeron Cluster.
 
-What users import is named here and loaded when it is asked for, so that ``import cluster`` costs nothing;
-``__init__.pyi`` names it for type checkers.
+What users import is named in ``__init__.pyi``, where type checkers find it, and loaded when it is asked for:
+``import cluster`` costs nothing.
 Read first: ``service/`` to write a state machine, ``client/`` to send to one, ``reader/`` to read the log,
 ``node/`` to embed a member; ``consensus/`` is how members agree, ``log/`` and ``protocol/`` the bytes.
 """
@@ -9,77 +9,15 @@ Read first: ``service/`` to write a state machine, ``client/`` to send to one, `
 from importlib import import_module
 from typing import Any
 
-_MODULE_OF = {
-    # a state machine
-    "ClusteredService": "cluster.service.clustered_service",
-    "SessionMessageBatch": "cluster.service.message_batch",
-    "Cluster": "cluster.service.cluster",
-    "ClientSession": "cluster.service.client_session",
-    "BufferClaim": "cluster.service.buffer_claim",
-    "ServiceContext": "cluster.service.service_context",
-    "ExclusivePublication": "cluster.service.clustered_service",
-    "NO_ANSWER": "cluster.log.message_calls",
-    "NOT_TAKEN": "cluster.log.message_calls",
-    # a client of it
-    "ClusterClient": "cluster.client.cluster_client",
-    "AsyncClusterClient": "cluster.client.async_client",
-    "AsyncConnect": "cluster.client.cluster_client",
-    "ClientContext": "cluster.client.context",
-    "CredentialsSupplier": "cluster.transport.credentials",
-    "EgressListener": "cluster.client.egress_listener",
-    "Answer": "cluster.client.egress_dispatch",
-    "EgressBatch": "cluster.client.egress_dispatch",
-    "ControlledAction": "cluster.client.egress_dispatch",
-    "Consumer": "cluster.protocol.consumer",
-    "Lane": "cluster.protocol.lane",
-    "LaneStanding": "cluster.protocol.lane",
-    "ClientState": "cluster.client.session_conductor",
-    "Offer": "cluster.protocol.enums",
-    "TokenCredentials": "cluster.transport.credentials",
-    "PasswordCredentials": "cluster.transport.credentials",
-    # a reader of the log
-    "LogReader": "cluster.reader.log_reader",
-    "Entry": "cluster.reader.entry",
-    "PositionToken": "cluster.protocol.token",
-    "parse_token": "cluster.protocol.token",
-    # a member
-    "ClusterNode": "cluster.node.node",
-    "NodeConfig": "cluster.node.config",
-    "Authenticator": "cluster.consensus.authentication",
-    "AuthorisationService": "cluster.consensus.authentication",
-    "TlsFiles": "cluster.transport.tls",
-    # what they speak of
-    "Role": "cluster.protocol.enums",
-    "CloseReason": "cluster.protocol.enums",
-    "EventCode": "cluster.protocol.enums",
-    "AdminRequestType": "cluster.protocol.enums",
-    "AdminResponseCode": "cluster.protocol.enums",
-    "ClusterTimeUnit": "cluster.protocol.enums",
-    # what they raise
-    "ClusterError": "cluster.errors",
-    "ConfigurationError": "cluster.errors",
-    "NotAClusterDirectory": "cluster.errors",
-    "DirectoryInUse": "cluster.errors",
-    "PortInUse": "cluster.errors",
-    "LogDamaged": "cluster.errors",
-    "DataLoss": "cluster.errors",
-    "LogPurged": "cluster.errors",
-    "StorageError": "cluster.errors",
-    "NotLeader": "cluster.errors",
-    "ClientClosed": "cluster.errors",
-    "AuthenticationRejected": "cluster.errors",
-    "BatchRegistered": "cluster.errors",
-    "ApplicationUnknown": "cluster.errors",
-    "TimedOut": "cluster.errors",
-    "MembersApart": "cluster.errors",
-    "ServiceError": "cluster.errors",
-    "AgentTermination": "cluster.errors",
-    "ProtocolError": "cluster.errors",
-    "LocalProtocolError": "cluster.errors",
-    "RemoteProtocolError": "cluster.errors",
-    "TlsFailed": "cluster.errors",
-}
 
+def _public() -> dict[str, str]:
+    """The module of each public name, also from within an archive of files."""
+    stub: bytes = __loader__.get_data(f"{__file__}i")  # type: ignore[name-defined]
+    imports = [line.split() for line in stub.decode().splitlines() if line.startswith("from ")]
+    return {words[-1]: words[1] for words in imports}
+
+
+_MODULE_OF = _public()
 __all__ = list(_MODULE_OF)
 
 

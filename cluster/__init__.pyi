@@ -1,4 +1,4 @@
-"""The public names for type checkers: ``__init__.py`` loads the same ones when they are asked for."""
+"""The public names: type checkers see them here, and ``__init__.py`` loads them when they are asked for."""
 
 from cluster.client.async_client import AsyncClusterClient as AsyncClusterClient
 from cluster.client.cluster_client import AsyncConnect as AsyncConnect

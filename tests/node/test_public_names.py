@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import os
 import subprocess
@@ -96,13 +95,6 @@ def test_every_public_name_is_there_and_is_called_so(name):
 def test_a_name_that_is_not_public_is_no_attribute():
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         cluster.Nothing  # noqa: B018
-
-
-def test_type_checkers_are_given_the_same_names_from_the_same_places():
-    stub = ast.parse(Path(cluster.__file__).with_suffix(".pyi").read_text())
-    imports = [node for node in ast.walk(stub) if isinstance(node, ast.ImportFrom)]
-    named = {alias.asname: f"{node.module}.{alias.name}" for node in imports for alias in node.names}
-    assert named == {name: f"{module}.{name}" for name, module in cluster._MODULE_OF.items()}
 
 
 TYPED = """
