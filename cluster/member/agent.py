@@ -390,13 +390,13 @@ class ConsensusModuleAgent:
             committed_position=self.files.life.committed_position,
             successor_id=step.successor_id,
         )
-        return Electing(election, self.parts.election_ports)
+        return Electing(election, self.parts)
 
     def _fetching(self, step: Fetch) -> Fetching:
         assert isinstance(self.phase, Electing)
         ports = self.parts.replication_ports
         replication = SnapshotAndLog(step.member_id, ports, is_needed=step.is_needed)
-        return Fetching(self.phase, replication, self.parts.election_ports)
+        return Fetching(self.phase, replication, self.parts)
 
     def _establish(self, result: CompleteElection) -> None:
         """Lead or follow from now on."""
@@ -409,16 +409,14 @@ class ConsensusModuleAgent:
         self.counters.leadership_term_id.set(result.leadership_term_id)
         if leader_id == self.context.member_id:
             assert election.leadership is not None
-            self._change_phase(
-                Leading(result, election.leadership, election.candidate_term_id, self.parts.leader_ports)
-            )
+            self._change_phase(Leading(result, election.leadership, election.candidate_term_id, self.parts))
             sessions = replica.sessions
             sessions.prepare_for_new_term(self.turn.now_ns, is_startup=result.is_leader_startup)
             sessions.table.take_touched()
             self.parts.toggles.on_leading()
         else:
             candidate_term_id = self.files.node_state.candidate_term_id
-            self._change_phase(Following(result, candidate_term_id, self.parts.follower_ports))
+            self._change_phase(Following(result, candidate_term_id, self.parts))
         self.status.set_leader(leader_id)
         self.parts.toggles.on_established()
         self.counters.election_state.set(ElectionState.CLOSED)

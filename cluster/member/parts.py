@@ -5,10 +5,10 @@ disk       MemberHistories, Repair, IdentityKeeper, PromiseKeeper, SnapshotServe
            MissedSnapshots
 clients    SessionOutlet, ClientRequests, BackupSessions, Supervision, EgressPublisher, IngressAdapter
 services   ServiceAdapter, SnapshotTaker, SnapshotDigests, Termination
-phases     made by the agent when they are entered, of the ports that are put together here
+phases     made by the agent when they are entered; what they reach of this is in their ports
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
 from random import Random
@@ -48,11 +48,9 @@ from cluster.member.log.retention import NeededPosition, Retention
 from cluster.member.log.room import LogRoom
 from cluster.member.log.sender import LogSender
 from cluster.member.log.streams import LogStreams
-from cluster.member.phases.election_actions import ElectionPorts
-from cluster.member.phases.following import FollowerPorts
+from cluster.member.log.sync_pacing import FetchedLogSync
 from cluster.member.phases.leader_control import LeaderControl
 from cluster.member.phases.leadership_transfer import LeadershipTransfer
-from cluster.member.phases.leading import LeaderPorts
 from cluster.member.ports import Clients, FetchRecordings, Links, Peers
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import ServiceAdapter
@@ -95,8 +93,14 @@ class Parts:
         self.links = links
         self.clients = clients
         self.counters = counters
-        self._turn = turn
-        self._reporter = reporter
+        self.node_state = files.node_state
+        self.election_state = counters.election_state
+        self.timed_out_clients = counters.timed_out_clients
+        self.request_ids: Iterator[int] = count(1)
+        self.fetched_log_sync = FetchedLogSync()
+        self.without_snapshot: set[int] = set()
+        self.turn = turn
+        self.reporter = reporter
         self._find_election = find_election
         self.members = MemberTable(context.member_ids)
         self.liveness = Liveness(context.leader_heartbeat_timeout_ns)
@@ -116,12 +120,20 @@ class Parts:
             self.termination,
             self.present_leader,
         )
-        self.election_ports = self._election_ports()
-        self.leader_ports = self._leader_ports()
-        self.follower_ports = self._follower_ports()
+        self.control = LeaderControl(
+            self.toggles,
+            self.log,
+            self.replica,
+            self.status,
+            self.snapshots,
+            self.termination,
+            SnapshotPolicy(context, self.log, self.replica, self.room, self.toggles, self.services, reporter),
+            self.transfer,
+            reporter,
+        )
 
     def _build_log(self, security: Security, needed_positions: tuple[NeededPosition, ...]) -> None:
-        context, files, links, reporter = self.context, self.files, self.links, self._reporter
+        context, files, links, reporter = self.context, self.files, self.links, self.reporter
         self.log = MemberLog(context, files.archive, files.recording_log, self.counters)
         self._outlet = SessionOutlet(
             self.clients,
@@ -131,7 +143,7 @@ class Parts:
             context,
         )
         self.replica = ReplicatedState(context, self._outlet, security)
-        self.clocks = MemberClocks(context, self.replica, self.peers, self._turn, self.counters, reporter)
+        self.clocks = MemberClocks(context, self.replica, self.peers, self.turn, self.counters, reporter)
         self.status = MemberStatus(context.member_id, self.replica, self.counters, reporter)
         self.log_sender = LogSender(self.log, LogStreams(links, self.members), links, reporter)
         self.log_requests = LogRequests(self.log, links, reporter)
@@ -150,7 +162,7 @@ class Parts:
         )
 
     def _build_disk(self, random: Random, fetch: FetchRecordings, *, distrusts_log: bool) -> None:
-        context, files, reporter = self.context, self.files, self._reporter
+        context, files, reporter = self.context, self.files, self.reporter
         self.histories = MemberHistories(
             context, files, self.log, self.peers, self.unrelated, reporter, self._find_election
         )
@@ -170,7 +182,7 @@ class Parts:
             self._find_election,
         )
         self.snapshot_server = SnapshotServer(
-            context, files.archive, self.log, self.repair, self.links, self._turn
+            context, files.archive, self.log, self.repair, self.links, self.turn
         )
         self.standby_snapshots = StandbySnapshots(
             context, self.log, files.archive, self.counters, fetch, reporter
@@ -180,7 +192,7 @@ class Parts:
         context, files, replica = self.context, self.files, self.replica
         self.toggles = Toggles(self.counters)
         self.node_control = NodeControl(
-            self.toggles, files.recording_log, files.archive, self.standby_snapshots, self._reporter
+            self.toggles, files.recording_log, files.archive, self.standby_snapshots, self.reporter
         )
         self.supervision = Supervision(context, replica, self.clients, self.peers)
         self.egress = EgressPublisher(self.clients, replica, self.status, channels, self.supervision)
@@ -193,7 +205,7 @@ class Parts:
             self.toggles,
             security.authorisation,
             self.room,
-            self._turn,
+            self.turn,
         )
         source = BackupSource(
             context,
@@ -209,7 +221,7 @@ class Parts:
             replica,
             self.requests,
             self.backups,
-            self._turn,
+            self.turn,
             self._forward_challenge_response,
         )
 
@@ -218,7 +230,7 @@ class Parts:
             self.links.send(self.status.leader_member_id, consensus_frame(response))
 
     def _build_services(self, channels: tuple[ServiceChannel, ...]) -> None:
-        context, reporter = self.context, self._reporter
+        context, reporter = self.context, self.reporter
         self.digests = SnapshotDigests(context.member_id, self.links, reporter.error)
         self.services = ServiceAdapter(context, self.replica, channels, self.requests, self.egress.poll)
         self.termination = Termination(
@@ -229,7 +241,7 @@ class Parts:
             self.replica,
             self.status,
             self.services,
-            self._turn,
+            self.turn,
             reporter,
         )
         self.transfer = LeadershipTransfer(
@@ -252,13 +264,13 @@ class Parts:
             self.replica,
             self.services,
             self.counters,
-            self._turn,
+            self.turn,
             reporter,
             self._on_snapshot_captured,
             self._on_snapshot_done,
         )
         self.replication_ports = ReplicationPorts(
-            context, self.files.archive, archive, self.log, self.links, self._turn, reporter
+            context, self.files.archive, archive, self.log, self.links, self.turn, reporter
         )
         self.missed_snapshots = MissedSnapshots(self.room, self.status, self.replication_ports)
         self.processing = LogProcessing(
@@ -271,97 +283,11 @@ class Parts:
 
     # ---- what the phases reach
 
-    def _election_ports(self) -> ElectionPorts:
-        return ElectionPorts(
-            context=self.context,
-            links=self.links,
-            node_state=self.files.node_state,
-            promise_keeper=self.promise_keeper,
-            histories=self.histories,
-            unrelated=self.unrelated,
-            log=self.log,
-            log_requests=self.log_requests,
-            log_sender=self.log_sender,
-            processing=self.processing,
-            replica=self.replica,
-            clocks=self.clocks,
-            services=self.services,
-            status=self.status,
-            election_state=self.counters.election_state,
-            turn=self._turn,
-            reporter=self._reporter,
-            leave=self._leave,
-            request_ids=count(1),
-        )
-
-    def _leader_ports(self) -> LeaderPorts:
-        control = LeaderControl(
-            self.toggles,
-            self.log,
-            self.replica,
-            self.status,
-            self.snapshots,
-            self.termination,
-            SnapshotPolicy(
-                self.context,
-                self.log,
-                self.replica,
-                self.room,
-                self.toggles,
-                self.services,
-                self._reporter,
-            ),
-            self.transfer,
-            self._reporter,
-        )
-        return LeaderPorts(
-            context=self.context,
-            members=self.members,
-            peers=self.peers,
-            log=self.log,
-            log_sender=self.log_sender,
-            processing=self.processing,
-            replica=self.replica,
-            admission=self.admission,
-            requests=self.requests,
-            backups=self.backups,
-            supervision=self.supervision,
-            control=control,
-            transfer=self.transfer,
-            toggles=self.toggles,
-            services=self.services,
-            snapshots=self.snapshots,
-            digests=self.digests,
-            termination=self.termination,
-            node_state=self.files.node_state,
-            timed_out_clients=self.counters.timed_out_clients,
-            turn=self._turn,
-            reporter=self._reporter,
-            poll_clients=self._poll_clients,
-            greet_clients=partial(self.clients.greet, self.ingress),
-            room=self.room,
-        )
-
-    def _follower_ports(self) -> FollowerPorts:
-        return FollowerPorts(
-            context=self.context,
-            links=self.links,
-            log=self.log,
-            log_requests=self.log_requests,
-            processing=self.processing,
-            replica=self.replica,
-            backups=self.backups,
-            admission=self.admission,
-            snapshots=self.snapshots,
-            supervision=self.supervision,
-            termination=self.termination,
-            turn=self._turn,
-            reporter=self._reporter,
-            poll_clients=self._poll_clients,
-        )
-
-    def _poll_clients(self) -> int:
+    def poll_clients(self) -> int:
         return self.clients.poll(self.ingress)
+
+    def greet_clients(self, hears_strangers: bool) -> int:
+        return self.clients.greet(self.ingress, hears_strangers)
 
     # ---- what concerns several of them
 
@@ -372,7 +298,7 @@ class Parts:
             return election.leadership_term_id, election.leader_member_id
         return self.replica.leadership_term_id, self.status.leader_member_id
 
-    def _leave(self, log_position: int) -> None:
+    def leave(self, log_position: int) -> None:
         """Undo what an earlier leadership left: the log stops, and what is not committed was never done."""
         assert log_position == self.log.commit_position == self.processing.position
         self.log_sender.streams.clear()
@@ -382,14 +308,14 @@ class Parts:
         self.services.close_log(log_position)
         self.log.leave()
         self.supervision.reset()
-        self.replica.restore_uncommitted(log_position, self._turn.now_ns)
+        self.replica.restore_uncommitted(log_position, self.turn.now_ns)
         self.snapshots.restore_uncommitted()
         self.status.show_module()
 
     def _on_snapshot_captured(self, log_position: int) -> None:
         """The log goes on, with a snapshot or without; not after the leader's last one."""
         # Nobody could keep alive meanwhile (C-296).
-        self.replica.sessions.table.touch_all(self._turn.now_ns)
+        self.replica.sessions.table.touch_all(self.turn.now_ns)
         if not (self.status.is_leading and self.termination.position == log_position):
             self.status.set_module(ConsensusModuleState.ACTIVE)
 
@@ -400,4 +326,4 @@ class Parts:
         if self.status.module is ConsensusModuleState.SNAPSHOT and not self.snapshots.is_holding:
             self.status.set_module(ConsensusModuleState.ACTIVE)
         self.toggles.on_snapshot_done(log_position)
-        self.termination.on_snapshot_done(log_position, self._turn.now_ns)
+        self.termination.on_snapshot_done(log_position, self.turn.now_ns)

@@ -161,7 +161,7 @@ def test_a_slow_tick_of_the_leader_goes_in_the_seeds_order(spy):
     agent = leader.agent
     spy.on(agent.replica.sessions, "send_redirects")
     spy.on(agent.replica.sessions, "send_rejections")
-    spy.on(agent.parts.leader_ports.control, "do_work", "toggle")
+    spy.on(agent.parts.control, "do_work", "toggle")
     spy.on(agent.replica.sessions, "process_pending")
     spy.on(agent.parts.backups, "send_rejections", "rejected backups")
     spy.on(agent.parts.backups, "process_pending", "pending backups")

@@ -1,8 +1,7 @@
 """What an election asks for, done on the member's media; one method an action, in the order of the list."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.recording import Recording
@@ -38,9 +37,8 @@ from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.message_frames import link_frame
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ElectionPorts:
-    """What the actions of all elections of a member reach."""
+class ElectionPorts(Protocol):
+    """What the actions of all elections of a member reach of its ``Parts``."""
 
     context: ConsensusModuleContext
     links: Links
@@ -59,11 +57,12 @@ class ElectionPorts:
     turn: Turn
     clocks: MemberClocks
     reporter: Reporter
-    leave: Callable[[int], None]  # undo what an earlier leadership left, back to the commit position
     request_ids: Iterator[int]  # of replays and of requests for the log
-    fetched_log_sync: FetchedLogSync = field(default_factory=FetchedLogSync)
-    # Members that had no snapshot when they were asked, until an election fails.
-    without_snapshot: set[int] = field(default_factory=set)
+    fetched_log_sync: FetchedLogSync
+    without_snapshot: set[int]  # members that had none when they were asked, until an election fails
+
+    def leave(self, log_position: int) -> None:
+        """Undo what an earlier leadership left, back to the commit position."""
 
 
 class ElectionActions:

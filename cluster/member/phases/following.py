@@ -4,8 +4,7 @@ turn        sync, AppendPosition to the leader; process what is committed; ingre
 slow tick   whether the leader is heard, and its log comes
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Protocol
 
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
@@ -39,9 +38,8 @@ from cluster.protocol.sbe import Message
 RETRY_NS = 1_000_000  # of a report that the link did not take
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerPorts:
-    """What a follower reaches."""
+class FollowerPorts(Protocol):
+    """What a follower reaches of its member's ``Parts``."""
 
     context: ConsensusModuleContext
     links: Links
@@ -56,7 +54,8 @@ class FollowerPorts:
     termination: Termination
     turn: Turn
     reporter: Reporter
-    poll_clients: Callable[[], int]
+
+    def poll_clients(self) -> int: ...
 
 
 class Following(Phase):

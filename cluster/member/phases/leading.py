@@ -7,8 +7,8 @@ slow tick   toggles, sessions to open and to time out, the majority
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.consensus.actions import CompleteElection
@@ -69,9 +69,8 @@ OWN_BYTES_PER_TURN = 256 * 1024
 WAITING_TURNS_MAX = 16  # in a row, in which clients wait for more of these
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeaderPorts:
-    """What a leader reaches."""
+class LeaderPorts(Protocol):
+    """What a leader reaches of its member's ``Parts``."""
 
     context: ConsensusModuleContext
     members: MemberTable
@@ -95,9 +94,11 @@ class LeaderPorts:
     timed_out_clients: Counter
     turn: Turn
     reporter: Reporter
-    poll_clients: Callable[[], int]
-    greet_clients: Callable[[bool], int]
     room: LogRoom
+
+    def poll_clients(self) -> int: ...
+
+    def greet_clients(self, hears_strangers: bool) -> int: ...
 
 
 class Leading(Phase):
