@@ -25,44 +25,37 @@ else:
 __all__ = ["np"]
 
 
-class _Bytes(bytearray):
-    """As an array of uint8."""
+class _Array:
+    """What both kinds of array have."""
 
     @property
     def data(self) -> memoryview:
-        return memoryview(self)
+        return memoryview(self)  # type: ignore[arg-type]
 
     @property
     def size(self) -> int:
-        return len(self)
+        return len(self)  # type: ignore[arg-type]
+
+    def copy(self) -> Any:
+        return type(self)(self)  # type: ignore[call-arg]
+
+
+class _Bytes(_Array, bytearray):
+    """As an array of uint8."""
 
     def tobytes(self) -> bytes:
         return bytes(self)
-
-    def copy(self) -> _Bytes:
-        return _Bytes(self)
 
     def __getitem__(self, place: Any) -> Any:
         item = super().__getitem__(place)
         return _Bytes(item) if isinstance(place, slice) else item
 
 
-class _Words(array):  # type: ignore[type-arg]
+class _Words(_Array, array):  # type: ignore[type-arg]
     """As an array of int64."""
 
     def __new__(cls, values: Iterable[int]) -> _Words:
         return super().__new__(cls, "q", values)  # type: ignore[return-value]
-
-    @property
-    def data(self) -> memoryview:
-        return memoryview(self)
-
-    @property
-    def size(self) -> int:
-        return len(self)
-
-    def copy(self) -> _Words:
-        return _Words(self)
 
     def __getitem__(self, place: Any) -> Any:
         if isinstance(place, list):
@@ -106,20 +99,12 @@ def _zeros(length: int, kind: type) -> _Bytes | _Words:
     return kind(length) if kind is _Bytes else kind([0] * length)
 
 
-def _frombuffer(data: Any, kind: type) -> Any:
-    return kind(data)
-
-
 def _cumsum(values: Sequence[int]) -> _Words:
     sums, total = [], 0
     for value in values:
         total += value
         sums.append(total)
     return _Words(sums)
-
-
-def _full(length: int, value: int, kind: type) -> Any:
-    return kind([value] * length)
 
 
 if not TYPE_CHECKING and np is None:
@@ -130,8 +115,8 @@ if not TYPE_CHECKING and np is None:
         dtype=_dtype,
         zeros=_zeros,
         empty=_zeros,
-        full=_full,
-        frombuffer=_frombuffer,
+        full=lambda length, value, kind: kind([value] * length),
+        frombuffer=lambda data, kind: kind(data),
         fromiter=lambda values, kind, count: kind(values),
         cumsum=_cumsum,
         array=lambda values, kind=_Words: kind(values),
