@@ -36,7 +36,7 @@ from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.reader.member_supplier import MemberSupplier
-from cluster.reader.snapshots import StoredSnapshot
+from cluster.reader.snapshots import StoredSnapshot, described_in
 from cluster.reader.supplier import event_error
 from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
@@ -193,9 +193,8 @@ class MemberSnapshots:
                 self._world.wait(POLL_INTERVAL_S)
         if not answers:
             raise self._no_answer()
-        return [
-            one for name in self._suppliers if name in answers for one in _described_in(name, answers[name])
-        ]
+        found = ((name, answers[name]) for name in self._suppliers if name in answers)
+        return [one for name, of in found for one in described_in(name, "", of.member_id, of.snapshots)]
 
     def _polled(self, name: str, *, is_late: bool) -> BackupResponse | None:
         answer = self._suppliers[name][0].poll()
@@ -266,27 +265,6 @@ def _temporary_folder() -> TemporaryDirectory[str]:
     """For a copy of a snapshot. Raises StorageError."""
     with StorageErrors(os.environ.get("TMPDIR", "/tmp"), "no temporary folder can be made"):
         return TemporaryDirectory(prefix="cluster-snapshot-")
-
-
-def _described_in(endpoint: str, response: BackupResponse) -> Iterator[StoredSnapshot]:
-    """The snapshots of an answer; the archive of none is here."""
-    modules = {
-        one.log_position: one.recording_id
-        for one in response.snapshots
-        if one.service_id == CONSENSUS_MODULE_SERVICE_ID
-    }
-    for one in response.snapshots:
-        yield StoredSnapshot(
-            endpoint,
-            "",
-            response.member_id,
-            one.service_id,
-            one.recording_id,
-            modules.get(one.log_position),
-            one.leadership_term_id,
-            one.log_position,
-            one.timestamp,
-        )
 
 
 def _members(

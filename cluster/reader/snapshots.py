@@ -11,8 +11,9 @@ from cluster.archive.snapshot_archive import SnapshotImage
 from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageError
 from cluster.protocol import decode
+from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.enums import SnapshotMark
-from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, RecordingLogEntry
 from cluster.protocol.snapshot import SnapshotChecksum, SnapshotMarker, SnapshotRecording
 from cluster.reader.member_directory import (
     MemberDirectory,
@@ -138,16 +139,26 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
         for entry in recording_log.entries
         if entry.entry_type is SNAPSHOT and entry.is_valid and entry.recording_id in kept
     ]
+    return described_in(dir, archive, None if mark is None else mark.member_id, found)
+
+
+def described_in(
+    directory: str,
+    archive: str,
+    member_id: int | None,
+    entries: Sequence[RecordingLogEntry | BackupSnapshotRecording],
+) -> list[StoredSnapshot]:
+    """The snapshots that a member's entries, or its answer to a backup, name."""
     modules = {
         (entry.leadership_term_id, entry.log_position): entry.recording_id
-        for entry in found
+        for entry in entries
         if entry.service_id == CONSENSUS_MODULE_SERVICE_ID
     }
     return [
         StoredSnapshot(
-            dir,
+            directory,
             archive,
-            None if mark is None else mark.member_id,
+            member_id,
             entry.service_id,
             entry.recording_id,
             modules.get((entry.leadership_term_id, entry.log_position)),
@@ -155,7 +166,7 @@ def _of_member(files: Files, dir: str, archive_dir: str | None) -> list[StoredSn
             entry.log_position,
             entry.timestamp,
         )
-        for entry in found
+        for entry in entries
     ]
 
 

@@ -160,16 +160,9 @@ class SnapshotReplication(ABC):
         offer = self._offer
         assert offer is not None
         base = offer.terms[-1].term_base_log_position
+        place = offer.leadership_term_id, base, offer.log_position, offer.timestamp
         entries = tuple(
-            RecordingLogEntry(
-                recording.recording_id,
-                offer.leadership_term_id,
-                base,
-                offer.log_position,
-                offer.timestamp,
-                service_id,
-                SNAPSHOT,
-            )
+            RecordingLogEntry(recording.recording_id, *place, service_id, SNAPSHOT)
             for service_id, recording in sorted(self._done.items())
         )
         read_snapshot(self._ports.snapshots, entries)
@@ -227,15 +220,7 @@ class SnapshotAndLog(SnapshotReplication):
         log = self._log
         assert log is not None
         terms = [
-            RecordingLogEntry(
-                log.recording_id,
-                term.leadership_term_id,
-                term.term_base_log_position,
-                term.log_position,
-                term.timestamp,
-                CONSENSUS_MODULE_SERVICE_ID,
-                TERM,
-            )
+            RecordingLogEntry.of((log.recording_id, *term, CONSENSUS_MODULE_SERVICE_ID), TERM)
             for term in offer.terms
         ]
         replace_log(self._ports.archive, self._ports.log.recording_log, terms, snapshots)
