@@ -248,10 +248,6 @@ class SimulatedClient(Process):
         self.answers.append(bytes(payload))
         self.received.append(bytes(payload))
 
-    def tell(self, text: str) -> None:
-        """Add a line to the story."""
-        self.world.trace.tell(self.now_ns, self.name, text)
-
 
 class SimulatedCaller(Process):
     """A program that sends members single messages of its own choice, as a tool or a faulty client does."""

@@ -326,7 +326,3 @@ class MemberProcess(Process):
     def on_recorded_error(self, where: str, error: BaseException) -> None:
         """What a member writes to its log of errors."""
         self.tell(f"error: {where}: {type(error).__name__}: {error}")
-
-    def tell(self, text: str) -> None:
-        """An event of the story."""
-        self.world.trace.tell(self.now_ns, self.name, text)

@@ -123,10 +123,6 @@ class HostProcess(Process):
         self.is_alive = False
         self._parent.network.on_power_cut(self.poller)
 
-    def tell(self, text: str) -> None:
-        """An event of the story."""
-        self.world.trace.tell(self.now_ns, self.name, text)
-
 
 class SimulatedChild:
     """``Started``: one ``HostProcess`` after the other."""

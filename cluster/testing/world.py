@@ -149,6 +149,10 @@ class Process:
         self._turn_number = 0
         self._busy_until_ns = world.now_ns
 
+    def tell(self, text: str) -> None:
+        """Add an event to the story."""
+        self.world.trace.tell(self.now_ns, self.name, text)
+
     # -- time --
 
     @property

@@ -174,9 +174,6 @@ class Task(Process):
         self.poller = SimulatedPoller(self._network, self)
         self._end("killed")
 
-    def tell(self, text: str) -> None:
-        self.world.trace.tell(self.now_ns, self.name, text)
-
 
 class Application:
     """The driver. ``is_sending`` False: it finishes its batch; ``is_troubled`` False: nobody is killed."""

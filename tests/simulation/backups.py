@@ -257,9 +257,6 @@ class BackupLife(Process):
             backup.network.on_killed(self.poller)
         backup.on_life_ended()
 
-    def tell(self, text: str) -> None:
-        self.world.trace.tell(self.now_ns, self.name, text)
-
 
 class SimulatedLogClient:
     """``LogClient`` of a member that can be reached: it answers at once, out of the files on its disk."""

@@ -213,9 +213,6 @@ class Client(Process):
         """Nothing that it sent is unacknowledged."""
         return self.client is None or self.client.acknowledged == self.client.offered
 
-    def tell(self, text: str) -> None:
-        self.world.trace.tell(self.now_ns, self.name, text)
-
 
 def client_endpoints(hosts: Mapping[int, str], port: int) -> dict[int, Endpoint]:
     return {member_id: Endpoint(Medium.TCP, host, port) for member_id, host in hosts.items()}
