@@ -107,7 +107,8 @@ def ask_forever(url: str, interval_s: float, answered: Callable[[], object]) -> 
         assert answer.read() and answer.status == 200, answer.status
         connection.close()
         answered()
-        time.sleep(interval_s)
+        due_ms = answer.headers["X-Due-Ms"]  # by which the page's script goes
+        time.sleep(interval_s if due_ms is None else int(due_ms) / 1_000)
 
 
 def main() -> None:

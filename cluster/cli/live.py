@@ -35,12 +35,12 @@ Examples:
   cluster live --story story.html
   cluster live --buttons
 
-The page is served on loopback, loads nothing from the network, and asks for the status twice a second. If
-the cluster has stopped, the page plays the roles, elections and terms in the members' logs, and how far the
-log had come by then. --out writes a
-story instead: a single file that can be mailed, with --seconds of a running cluster or the logs of a stopped
-one. --story serves such a file, or one of `cluster story --out`. With --buttons, anyone who has the printed
-address can kill, stop and start the members, and see their messages on the page.
+The page is served on loopback, loads nothing from the network, and asks for the status at most twice a
+second, and only while it is shown. If the cluster has stopped, the page plays the roles, elections and terms
+in the members' logs, and how far the log had come by then. --out writes a story instead: a single file that
+can be mailed, with --seconds of a running cluster or the logs of a stopped one. --story serves such a file,
+or one of `cluster story --out`. With --buttons, anyone who has the printed address can kill, stop and start
+the members, and see their messages on the page.
 """
 
 

@@ -17,10 +17,10 @@ from cluster.cli.live_buttons import MemberButtons
 from cluster.cli.live_story import EVENTS_MAX, MESSAGES_MAX, Looks
 from cluster.errors import ClusterError
 
-# However many pages are open, a look stands for so long; on a busy machine, where each takes more processor
-# time, for longer, so that looks take no more than this share of a core.
+# However many pages are open, a look stands for so long; where looks and their answers take more processor
+# time, for longer, so that this process takes no more than this share of a core.
 FRESH_S, FRESH_MAX_S = 0.5, 2.0
-LOOK_SHARE = 0.025
+CORE_SHARE = 0.02
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 OWN_NAMES = ("127.0.0.1", "localhost")
 
@@ -38,6 +38,7 @@ class LivePages:
         # A page asks again before, and sometimes after, the next one: messages have their number.
         self._look = 0
         self._fresh_until_s = float("-inf")
+        self._used_s = time.process_time()  # up to the last look
         self._frame = b""
 
     def port(self, sock: socket.socket) -> HttpPort:
@@ -61,7 +62,9 @@ class LivePages:
                 await asyncio.get_running_loop().run_in_executor(self._looking, self._renew, self._looks)
         except ClusterError as error:
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, str(error).encode())
-        return Response(HTTPStatus.OK, self._frame, "application/json")
+        # A page that asks once a look asks when the next one is due.
+        due_ms = max(0, round(1_000 * (self._fresh_until_s - time.monotonic())))
+        return Response(HTTPStatus.OK, self._frame, "application/json", {"X-Due-Ms": str(due_ms)})
 
     def _pressed(self, request: HttpRequest) -> Response:
         _, _, rest = request.path.partition("/")
@@ -78,12 +81,12 @@ class LivePages:
         """Look, in the one thread that does, unless it has just done so. Raises ClusterError."""
         if self._is_fresh():
             return
-        began_s = time.process_time()
         frame = looks.frame()
         self._look += 1
         self._events.extend(frame["events"])
         self._messages.extend({**message, "look": self._look} for message in frame["messages"])
         seen = {"look": self._look, "events": list(self._events), "messages": list(self._messages)}
         self._frame = json.dumps({**frame, **seen}).encode()
-        stands_s = (time.process_time() - began_s) / LOOK_SHARE
+        used_s, self._used_s = self._used_s, time.process_time()
+        stands_s = (self._used_s - used_s) / CORE_SHARE
         self._fresh_until_s = time.monotonic() + min(max(stands_s, FRESH_S), FRESH_MAX_S)

@@ -56,7 +56,6 @@ class DirectoryLog:
         self._segments = self.state.segments()
         self._generation = 0
         self._identity: LogIdentity | None = None
-        self._kinds = checksum_kinds(self._segments, self.state.descriptor)  # empty until frames show it
 
     @property
     def identity(self) -> LogIdentity | None:
@@ -72,6 +71,11 @@ class DirectoryLog:
     def recording(self) -> RecordingDescriptor:
         """The catalog's entry of the log, as last read."""
         return self.state.descriptor
+
+    @cached_property
+    def _kinds(self) -> set[Checksum | None]:
+        """What frames hold in place of session ids; empty until one shows it."""
+        return checksum_kinds(self._segments, self.state.descriptor)
 
     @property
     def checksum(self) -> Checksum | None:

@@ -194,16 +194,20 @@ def test_all_pages_share_one_look_and_a_new_one_gets_the_events_before_it(tmp_pa
     assert len(looks) == 2 and third["events"] == first["events"] and len(first["events"]) == 7 <= EVENTS_MAX
 
 
-@pytest.mark.parametrize(("cost_s", "stands_s"), [(0.001, 0.5), (0.025, 1.0), (5.0, 2.0)])
-def test_a_look_stands_the_longer_the_more_it_took(monkeypatch, cost_s, stands_s):
-    costs = iter((1.0, 1.0 + cost_s))
-    monkeypatch.setattr(live_pages.time, "process_time", lambda: next(costs))
-    monkeypatch.setattr(live_pages.time, "monotonic", lambda: 100.0)
-    pages = LivePages(page(), Looks(lambda _: STATUS, [], ClientRates(no_log)))
-    assert get(pages, "/frame").status == 200
-    for after_s, is_fresh in ((stands_s - 0.01, True), (stands_s + 0.01, False)):
-        monkeypatch.setattr(live_pages.time, "monotonic", lambda at=100.0 + after_s: at)
-        assert pages._is_fresh() is is_fresh
+@pytest.mark.parametrize(("cost_s", "stands_s"), [(0.001, 0.5), (0.02, 1.0), (5.0, 2.0)])
+def test_a_look_stands_the_longer_the_more_it_and_the_answers_before_it_took(monkeypatch, cost_s, stands_s):
+    used_s, now_s = [1.0], [100.0]
+    monkeypatch.setattr(live_pages.time, "process_time", lambda: used_s[0])
+    monkeypatch.setattr(live_pages.time, "monotonic", lambda: now_s[0])
+    looks = []
+    pages = LivePages(page(), Looks(lambda _: looks.append(1) or STATUS, [], ClientRates(no_log)))
+    used_s[0] += cost_s
+
+    assert get(pages, "/frame").headers["X-Due-Ms"] == str(round(1_000 * stands_s))
+    now_s[0] += stands_s - 0.01
+    assert get(pages, "/frame").headers["X-Due-Ms"] == "10" and len(looks) == 1
+    now_s[0] += 0.02
+    assert get(pages, "/frame").headers["X-Due-Ms"] == "500" and len(looks) == 2
 
 
 def test_a_new_page_has_events_though_hundreds_of_messages_were_written_after_them(tmp_path):

@@ -1,9 +1,15 @@
 """The page of ``cluster live`` and of stories, as a browser runs it."""
 
+import asyncio
 import signal
+import socket
+import time
+from types import SimpleNamespace
 
 import pytest
 
+from cluster.cli import live_pages
+from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import page
 from cluster.testing.stories import STORIES
 from cluster.testing.stories.telling import as_document
@@ -122,6 +128,42 @@ def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_t
     assert browser.text("#said") == "member 0 → member 1: RequestVote candidateTermId=4 ×2"
     assert browser.text(".names") == "RequestVote ×2"
     browser.await_that("document.querySelectorAll('.moved, .names').length === 0")
+
+
+def test_a_page_asks_when_a_look_is_due_and_only_while_it_is_shown(browser, monkeypatch):
+    monkeypatch.setattr(live_pages, "FRESH_S", 1.0)
+    monkeypatch.setattr(live_pages, "FRESH_MAX_S", 1.0)
+    looks = []
+    cluster = {"leader": None, "leadershipTermId": 1, "commitPosition": 96}
+    status = {"time": "2026-11-28T02:00:00Z", "verdict": "healthy", "messages": [], "cluster": cluster}
+    frame = {"status": status | {"members": []}, "events": [], "messages": [], "clients": []}
+    pages = LivePages(page(), SimpleNamespace(frame=lambda: looks.append(1) or frame))
+    asked = []
+    monkeypatch.setattr(
+        pages, "answer", lambda request, answer=pages.answer: asked.append(1) or answer(request)
+    )
+
+    async def run():
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            serving = asyncio.create_task(pages.port(listener).run())
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            await asyncio.to_thread(look_at_it, url)
+            serving.cancel()
+
+    def look_at_it(url):
+        browser.open(url)
+        await_that(lambda: len(looks) > 5, "the page asks again and again")
+        assert len(asked) <= len(looks) + 4  # the page, its icon; and timers may be early
+        browser.value("Object.defineProperty(document, 'hidden', {value: true, configurable: true}); 0")
+        time.sleep(1.2)  # it may have asked just before
+        before = len(asked)
+        time.sleep(2)
+        assert len(asked) == before
+        browser.value("delete document.hidden; document.dispatchEvent(new Event('visibilitychange')); 0")
+        await_that(lambda: len(asked) > before + 2, "it asks again when it is shown")
+
+    asyncio.run(run())
+    browser.errors.clear()  # it has no icon
 
 
 def test_a_member_that_is_killed_by_a_button_is_seen_to_go_another_to_lead_and_it_to_come_back(
