@@ -171,6 +171,7 @@ class Directories:
 
         sessions = sum(record.type_id == Id.CLIENT_SESSION for record in records)
         commit_position = value_of.get(Id.COMMIT_POSITION)
+        uptime_ms = now_ms - reader.header.start_timestamp
         states = (Id.NODE_ROLE, Id.ELECTION_STATE, Id.CONSENSUS_MODULE_STATE)
         return {
             "memberId": member_id,
@@ -189,9 +190,9 @@ class Directories:
             "leaderMemberId": value_of.get(Id.LEADER_MEMBER_ID) if is_alive else None,
             **standing,
             **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
-            "uptimeMs": now_ms - reader.header.start_timestamp if is_alive else None,
+            "uptimeMs": uptime_ms if is_alive else None,
             **by_label(next(iter(of_type(Id.CONSENSUS_MODULE_ERRORS)), "")),
-            **(by_links(*map(of_type, LINK_COUNTERS)) if is_alive else {}),
+            **(by_links(*map(of_type, LINK_COUNTERS), uptime_ms=uptime_ms) if is_alive else {}),
             "counters": [
                 {
                     "id": record.counter_id,

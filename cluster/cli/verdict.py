@@ -7,8 +7,9 @@ name a cause and what to do about it. docs/status.md has every key and every mes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
+from itertools import combinations
 from typing import Any, NamedTuple
 
 HEALTHY, DEGRADED, AT_RISK, UNAVAILABLE = "healthy", "degraded", "at-risk", "unavailable"
@@ -62,9 +63,9 @@ def judge_members(
     about_each = [message for member in members for message in _about(member, now, committed_before)]
     if not any(member["isAlive"] for member in members):  # that each of them does not run is said
         about_each = [message for message in about_each if message.name == "not-readable"]
-    messages += about_each + _about_certificates(members)
-    level = [member for member in members if _is_level(member, leader, committed_before)]
-    may_stop = max(0, len(level) - quorum) if leader else 0
+    messages += about_each + _about_certificates(members) + _about_links(cut := _cut_pairs(members))
+    level_ids = [member["memberId"] for member in members if _is_level(member, leader, committed_before)]
+    may_stop = _may_stop(level_ids, cut, quorum) if leader else 0
     copies = sum(_has_all(member, members, committed_before) for member in members)
     is_known = any(member.get("commitPosition") is not None for member in members)
     may_be_lost = max(copies, quorum if leader else 0, 1) - 1 if is_known else None
@@ -209,6 +210,40 @@ def _about_certificates(members: Sequence[Member]) -> list[Finding]:
     ]
 
 
+def _about_links(cut: Set[frozenset[int]]) -> list[Finding]:
+    fix = "Check the network between their hosts, both ways: if the leader fails, neither can lead the other."
+    pairs = sorted(sorted(pair) for pair in cut)
+    return [
+        Finding("link-down", WARNING, None, f"members {one} and {other} have no link to each other", fix)
+        for one, other in pairs
+    ]
+
+
+def _cut_pairs(members: Sequence[Member]) -> set[frozenset[int]]:
+    """Which members that take part have no link to each other, though nothing is known to be the reason."""
+    taking_part = [member for member in members if _takes_part(member)]
+    ids = {member["memberId"] for member in taking_part}
+    links = [
+        (frozenset((member["memberId"], link["peer"])), link)
+        for member in taking_part
+        for link in member.get("links", ())
+        if not link["isUp"] and link["peer"] in ids
+    ]
+    known = {pair for pair, link in links if link["isConnecting"] or link["refusedCertificate"]}
+    return {pair for pair, _ in links} - known
+
+
+def _may_stop(level_ids: Sequence[int], cut: Set[frozenset[int]], quorum: int) -> int:
+    """How many of those, whichever they are, while one of the others still has links to a majority."""
+
+    def can_lead(gone: tuple[int, ...]) -> bool:
+        left = set(level_ids).difference(gone)
+        return any(sum(frozenset((one, other)) not in cut for other in left) >= quorum for one in left)
+
+    counts = range(1, len(level_ids) - quorum + 1)
+    return next((n - 1 for n in counts if not all(map(can_lead, combinations(level_ids, n)))), len(counts))
+
+
 def _about(member: Member, now: datetime, committed_before: int | None) -> list[Finding]:
     member_id = member["memberId"]
     who = "a member" if member_id is None else f"member {member_id}"
@@ -250,7 +285,8 @@ def _about_its_part(member: Member, who: str, committed_before: int | None) -> l
     elif not _takes_part(member):
         text = f"{who} is in an election: {member.get('electionState')}"
         fix = "Wait; a member that fetches a long log shows its progress in node.log."
-        if cut := [str(link["peer"]) for link in member.get("links", ()) if not link["isUp"]]:
+        links = member.get("links", ())
+        if cut := [str(link["peer"]) for link in links if not link["isUp"] and not link["isConnecting"]]:
             text += f"; it has no link to member{'s' * (len(cut) > 1)} {', '.join(cut)}"
             fix = "Start what does not run. If all run, node.log says why: the network, or a certificate."
         messages.append(Finding("in-election", WARNING, member_id, text, fix))

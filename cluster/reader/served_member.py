@@ -133,7 +133,8 @@ class ServedMember:
                     consumers = counters.labels_and_values(CounterTypeId.CONSUMER_POSITION)
                     uptime_ms = epoch_ms() - counters.header.start_timestamp
                     named = counters.labels_and_values(CounterTypeId.CONSENSUS_MODULE_ERRORS)
-                    links = by_links(*map(counters.labels_and_values, LINK_COUNTERS))
+                    found = map(counters.labels_and_values, LINK_COUNTERS)
+                    links = by_links(*found, uptime_ms=uptime_ms)
             except ClusterError:
                 continue
             by_type = dict(zip(types, values, strict=True))

@@ -31,7 +31,10 @@ _COUNTS = (
     "logBytesPerDay", "clusterTimeMs", "clusterTimeOffsetMs",
 )  # fmt: skip
 _LISTS = ("syncTimes", "commitTimes", "servicePositions", "serviceStandstillsMs")
-OF_LINK: dict[str, type] = {"peer": int, "isUp": bool, "queuedBytes": int, "refusedCertificate": str}
+OF_LINK: dict[str, type] = {
+    "peer": int, "isUp": bool, "isConnecting": bool, "queuedBytes": int, "refusedCertificate": str
+}  # fmt: skip
+CONNECTING_MS = 5_000  # after a start: members that are started together do not listen all at once
 KEYS: dict[str, type] = {
     **dict.fromkeys(_COUNTS, int), **dict.fromkeys((*_LISTS, "links"), list),
     "snapshotTime": str, "version": str,
@@ -88,9 +91,10 @@ def by_label(label: str) -> dict[str, str]:
 
 
 def by_links(
-    are_up: Mapping[str, int], queued: Mapping[str, int], refused: Mapping[str, int]
+    are_up: Mapping[str, int], queued: Mapping[str, int], refused: Mapping[str, int], *, uptime_ms: int
 ) -> dict[str, Any]:
     """Of the counters of links by their labels: whether each is up, and how many bytes wait on each."""
+    is_young = uptime_ms < CONNECTING_MS
     waiting = {part_of(label)[1]: count for label, count in queued.items()}
     whose = {part_of(label)[1]: REFUSED.get(value, "") for label, value in refused.items()}
     peers = {part_of(label)[1]: is_up for label, is_up in are_up.items()}
@@ -98,6 +102,7 @@ def by_links(
         {
             "peer": int(peer),
             "isUp": bool(is_up),
+            "isConnecting": is_young and not is_up,
             "queuedBytes": waiting.get(peer, 0),
             "refusedCertificate": whose.get(peer, ""),
         }

@@ -81,7 +81,10 @@ def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_t
     browser, tmp_path
 ):
     def links(*peers):
-        return [{"peer": peer, "isUp": is_up, "queuedBytes": queued} for peer, is_up, queued in peers]
+        return [
+            {"peer": peer, "isUp": is_up, "isConnecting": is_up is None, "queuedBytes": queued}
+            for peer, is_up, queued in peers
+        ]
 
     def frame(second, position, messages=()):
         member = {
@@ -97,7 +100,7 @@ def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_t
             "messages": [],
             "cluster": {"leader": 1, "leadershipTermId": 3, "commitPosition": position},
             "members": [
-                {**member, "memberId": 0, "role": "FOLLOWER", "links": links((1, True, 7), (2, True, 0))},
+                {**member, "memberId": 0, "role": "FOLLOWER", "links": links((1, True, 7), (2, None, 0))},
                 {**member, "memberId": 1, "role": "LEADER", "links": links((0, True, 2048), (2, False, 0))},
                 {"memberId": 2, "isAlive": False},
             ],
@@ -111,14 +114,14 @@ def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_t
     browser.open(f"file://{tmp_path}/page.html")
     browser.await_that("document.querySelector('#place').textContent === '2 of 2'")
     texts = browser.value("[...document.querySelectorAll('#map-texts text')].map(text => text.textContent)")
-    assert texts == ["2.0 KiB/s, 2.0 KiB wait", "down", "2,048 messages/s"]
+    assert texts == ["2.0 KiB/s, 2.0 KiB wait", "connecting", "down", "2,048 messages/s"]
     ways = browser.value(
         "[...links.values()].map(link => [link.from, link.to, link.line.getAttribute('class').trim(),"
         " link.flow.getAttribute('class'), Math.sign(link.moving.playbackRate)])"
     )
     assert ways == [
         ["member 0", "member 1", "link", "flow", -1],  # from the leader on
-        ["member 0", "member 2", "link", "flow still", 1],
+        ["member 0", "member 2", "link unknown", "flow still", 1],
         ["member 1", "member 2", "link down", "flow still", 1],
         ["client", "member 0", "flow still", "flow still", 1],
         ["client", "member 1", "link unknown", "flow", 1],

@@ -278,7 +278,7 @@ def test_what_a_member_says_of_its_disk_and_log_is_shown_and_junk_is_not(monkeyp
     member = look(standing_text({"diskFree": 7, "version": "0.2.0", "snapshotPosition": None}))
     assert (member["diskFree"], member["version"], member["lag"]) == (7, "0.2.0", 0)
     assert "snapshotPosition" not in member
-    links = [{"peer": 1, "isUp": True, "queuedBytes": 9, "refusedCertificate": ""}]
+    links = [{"peer": 1, "isUp": True, "isConnecting": False, "queuedBytes": 9, "refusedCertificate": ""}]
     assert look(standing_text({"links": links}))["links"] == links
     for junk in ("", "{", "[1]", '{"memberId": 5, "diskFree": "much", "links": [5]}', "[" * 50_000):
         member = look(junk)

@@ -168,17 +168,53 @@ def test_of_one_member_s_directory_it_is_said_why_it_is_held_up_and_that_the_oth
 
 
 def test_an_election_names_the_links_that_are_missing():
-    links = [{"peer": peer, "isUp": peer == 3, "queuedBytes": 0} for peer in (0, 1, 3)]
+    links = [a_link(0), a_link(1), a_link(2, isConnecting=True), a_link(4, isUp=True)]
     found = judge_members(a_cluster(4, electionState="CANVASS", links=links), 4, NOW)
     assert found.messages[0].text == ("member 3 is in an election: CANVASS; it has no link to members 0, 1")
     assert "certificate" in found.messages[0].fix
 
 
+def a_link(peer, **known):
+    return {"peer": peer, "isUp": False, "isConnecting": False, "refusedCertificate": ""} | known
+
+
+def with_cut_links(count, *pairs, **known):
+    """Whose second ones see it, too, or see ``known``."""
+    members = {member["memberId"]: member | {"links": []} for member in a_cluster(count)}
+    for one, other in pairs:
+        members[one]["links"].append(a_link(other))
+        members[other]["links"].append(a_link(one, **known))
+    return list(members.values())
+
+
+@pytest.mark.parametrize(
+    ("count", "pairs", "verdict", "may_stop"),
+    [
+        (3, [(1, 2)], "at-risk", 0),  # without member 0 nobody leads
+        (5, [(1, 2)], "degraded", 2),
+        (5, [(1, 2), (1, 3), (2, 3)], "degraded", 1),  # without 0 and 4
+        (7, [(1, 2)], "degraded", 3),
+    ],
+)
+def test_a_link_that_is_cut_between_members_that_take_part_is_named_and_counted(
+    count, pairs, verdict, may_stop
+):
+    members = with_cut_links(count, *pairs)
+    assert judged(members) == (verdict, may_stop, ["link-down"] * len(pairs))
+    message = judge_members(members, count, NOW).messages[0]
+    assert message.text == "members 1 and 2 have no link to each other" and "network" in message.fix
+
+
+@pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}])
+def test_a_link_that_is_being_made_or_lacks_a_certificate_is_not_a_cut_one(known):
+    assert "link-down" not in judged(with_cut_links(3, (1, 2), **known))[2]
+    assert judged([*with_cut_links(3, (1, 2))[:2], gone(2)])[2] == ["not-running"]
+
+
 def test_a_member_whose_certificate_others_refuse_is_named_once_by_what_both_sides_say():
     def links(**refused):
         return [
-            {"peer": int(peer[1:]), "isUp": not whose, "queuedBytes": 0, "refusedCertificate": whose}
-            for peer, whose in refused.items()
+            a_link(int(peer[1:]), isUp=not whose, refusedCertificate=whose) for peer, whose in refused.items()
         ]
 
     members = [

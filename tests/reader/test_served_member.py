@@ -56,6 +56,9 @@ def test_a_member_says_of_itself_what_its_files_its_counters_and_its_disk_have(t
         said = said_of_itself(served.status(0).standing)
         served.close()
     assert (said["clockOffsetMs"], said["errors"]) == (-7, 0)
-    assert said["links"] == [{"peer": 2, "isUp": True, "queuedBytes": 300, "refusedCertificate": "ours"}]
+    [link] = said["links"]
+    assert link == {
+        "peer": 2, "isUp": True, "isConnecting": False, "queuedBytes": 300, "refusedCertificate": "ours"
+    }  # fmt: skip
     assert said["diskTotal"] > said["diskFree"] > 0
     assert said["logBytes"] == said["replayBytes"] <= a_log(50).position
