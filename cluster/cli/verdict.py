@@ -258,7 +258,8 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
         fix = "Start it: cluster node --config FILE"
         if "dir" in member:
             fix += f"; that of `cluster up` is {member['dir']}/node.toml"
-        return [Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")]
+        why = Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")
+        return [why, *_about_its_host(member, who, now)]
     return [
         *_about_its_part(member, who, committed_before),
         *_about_its_services(member, who, committed_before),

@@ -98,8 +98,13 @@ class ClusterNode:
         self._opened = ExitStack()  # what the process has
         self._life: MemberLife | None = None  # what it has until its disk fails
         try:
-            self._open(on_service_error)
-            self._begin_life()
+            self._open_log()
+            try:
+                self._open(on_service_error)
+                self._begin_life()
+            except ClusterError as error:
+                self.log.error("start", error)
+                raise
         except BaseException:
             self._opened.close()
             raise
@@ -120,16 +125,15 @@ class ClusterNode:
 
     # -- putting together --
 
-    def _open(self, on_service_error: OnServiceError) -> None:
+    def _open_log(self) -> None:
+        """Take the directory, and say from here on in its node.log what happens."""
         config = self.config
         check_address_space()
         waited = await_own_names(config)
         check_exposure(config)
-        tls = member_tls_of(config)
-        files = OsFiles()
         self._mark_file = ClusterMarkFile.create(
             str(config.cluster_path),
-            files=files,
+            files=OsFiles(),
             component_type=ClusterComponentType.CONSENSUS_MODULE,
             now_ms=epoch_ms(),
             cluster_id=config.cluster_id,
@@ -148,6 +152,9 @@ class ClusterNode:
             self.log.warning(line)
         warn_of_loopback(config, self.log.warning)
 
+    def _open(self, on_service_error: OnServiceError) -> None:
+        config = self.config
+        tls = member_tls_of(config)
         self._audit = AuditLog(str(config.path / "audit.log"))
         self._opened.callback(self._audit.close)
         on_error = partial(self._on_error, "authentication")
@@ -171,7 +178,7 @@ class ClusterNode:
         self._settings = _settings(config)
         self._machine = Machine(
             config,
-            files,
+            OsFiles(),
             self._mark_file,
             self._poller,
             self._bounds,

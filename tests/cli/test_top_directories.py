@@ -33,8 +33,8 @@ def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_th
     counters.close(orderly=False)
     lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
     says = (
-        f"process {os.getpid()} lives and takes no turns, as while it starts, its disk is full or fails, or an "
-        "inline service is in one callback: see node.log"
+        f"process {os.getpid()} lives and takes no turns, as while it starts, its disk is full or fails, or "
+        "an inline service is in one callback: see node.log"
     )
 
     assert main(["top", "--dir", str(tmp_path), "--once"]) == 1

@@ -49,6 +49,12 @@ def test_one_of_three_gone_puts_the_cluster_at_risk_and_one_of_five_does_not():
     assert judged([*a_cluster(5)[:3], gone(3), gone(4)]) == ("at-risk", 0, ["not-running"] * 2)
 
 
+def test_why_a_member_that_does_not_run_may_not_start_is_said_with_it():
+    ended = (NOW - timedelta(hours=1)).isoformat(timespec="minutes")
+    late = gone(2, certificateEnds=ended, diskFree=0, diskTotal=1 << 40)
+    assert judged([*a_cluster(3)[:2], late])[2] == ["not-running", "disk-low", "certificate-ends"]
+
+
 def test_a_member_that_nobody_has_heard_of_yet_is_missing_too():
     assert judged(a_cluster(2), count=3)[:2] == ("at-risk", 0)
 

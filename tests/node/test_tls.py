@@ -98,6 +98,9 @@ def test_a_member_does_not_start_with_files_that_will_not_do(tmp_path, certifica
         err = capsys.readouterr().err
         assert text in err
         assert err.count("\n") == 1
+        log = Path(keys_of(tmp_path)["dir"].replace("{member_id}", "0")) / "node.log"
+        last = json.loads(log.read_text().splitlines()[-1])
+        assert (last["level"], last["event"]) == ("error", err.removesuffix("\n"))
 
 
 def test_new_certificates_are_used_without_a_restart_and_broken_ones_are_told(tmp_path, certificates):
