@@ -211,10 +211,10 @@ def _about_certificates(members: Sequence[Member]) -> list[Finding]:
 
 
 def _about_links(cut: Set[frozenset[int]]) -> list[Finding]:
-    fix = "Check the network between their hosts, both ways: if the leader fails, neither can lead the other."
+    fix = "Check the network between their hosts, both ways. Until then neither can be elected by the other."
     pairs = sorted(sorted(pair) for pair in cut)
     return [
-        Finding("link-down", WARNING, None, f"members {one} and {other} have no link to each other", fix)
+        Finding("link-down", WARNING, None, f"members {one} and {other} cannot reach each other", fix)
         for one, other in pairs
     ]
 

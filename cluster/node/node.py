@@ -94,6 +94,7 @@ class ClusterNode:
         self._refused_count = 0
         self._failures = DiskFailures()
         self._next_housekeeping_ns = 0
+        self._silent: set[int] = set()  # of the other members
         self._clock = cluster_clock(config.cluster_clock)
         self._opened = ExitStack()  # what the process has
         self._life: MemberLife | None = None  # what it has until its disk fails
@@ -400,9 +401,21 @@ class ClusterNode:
         counters.refusals.set(self._refused_count)
         counters.show_table(life.consensus_module.replica.sessions.table)
         for peer in counters.links_up:
-            is_up, queued_bytes = life.links.is_up(peer), life.links.queued_bytes(peer)
-            refused = life.links.refused_certificate(peer)
+            is_up = life.links.is_up(peer) and not self._is_silent(life, peer)
+            queued_bytes, refused = life.links.queued_bytes(peer), life.links.refused_certificate(peer)
             counters.show_link(peer, is_up=is_up, queued_bytes=queued_bytes, refused=refused)
+
+    def _is_silent(self, life: MemberLife, peer: int) -> bool:
+        """Whether nothing comes over a link, long before it is closed for that; node.log says so."""
+        is_silent = life.links.silence_ns(peer) >= self._settings.context.link_timeout_ns // 4
+        if is_silent and peer not in self._silent:
+            why = "its process was stopped or stalls, or the network between is cut"
+            self.log.warning(f"nothing comes from member {peer}", why=why)
+            self._silent.add(peer)
+        elif not is_silent and peer in self._silent and life.links.is_up(peer):
+            self.log.info(f"member {peer} is heard again")
+            self._silent.discard(peer)
+        return is_silent
 
     def _turn_busily(self) -> bool | None:
         """Take turns in compiled code; whether a socket may have what ended them, None: there were none."""

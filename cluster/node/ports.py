@@ -62,6 +62,9 @@ class OpenLinks(Links, Protocol):
     def refused_certificate(self, member_id: int) -> RefusedCertificate:
         """Whose certificate keeps this member without a link to that one."""
 
+    def silence_ns(self, member_id: int) -> int:
+        """For how long nothing has come over a link that is up."""
+
     def close(self) -> None: ...
 
 

@@ -208,7 +208,7 @@ def test_a_link_that_is_cut_between_members_that_take_part_is_named_and_counted(
     members = with_cut_links(count, *pairs)
     assert judged(members) == (verdict, may_stop, ["link-down"] * len(pairs))
     message = judge_members(members, count, NOW).messages[0]
-    assert message.text == "members 1 and 2 have no link to each other" and "network" in message.fix
+    assert message.text == "members 1 and 2 cannot reach each other" and "network" in message.fix
 
 
 @pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}])

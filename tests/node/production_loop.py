@@ -68,7 +68,7 @@ class _Node(ClusterNode):
         keys = {"members": members, "member_id": member.member_id, "grpc_gateway": "none"}
         super().__init__(load(None, environment={}, overrides=keys))
 
-    def _open(self, on_service_error: Any) -> None:
+    def _open_log(self) -> None:
         member = self._member
 
         def tell(event: str, **fields: Any) -> None:
@@ -77,6 +77,9 @@ class _Node(ClusterNode):
         self.log: Any = SimpleNamespace(
             info=tell, warning=tell, is_debugging=False, report_repeated=lambda now_ns: None
         )
+
+    def _open(self, on_service_error: Any) -> None:
+        member = self._member
         self._trace = MessageTrace(self.log, member.member_id, member.clock_ns)
         self._readers: Any = SimpleNamespace(do_work=lambda now_ms: 0)
         self._metrics: Any = SimpleNamespace(do_work=lambda now_ns: 0)
