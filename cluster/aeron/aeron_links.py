@@ -148,6 +148,10 @@ class AeronLinks:
         """None: a media driver speaks no TLS."""
         return RefusedCertificate.NONE
 
+    def silence_ns(self, member_id: int) -> int:
+        """0: images of a media driver end by themselves."""
+        return 0
+
     def serve(self, member_id: int) -> None:
         """No kernel receives here."""
         return None

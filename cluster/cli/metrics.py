@@ -47,6 +47,7 @@ GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_readers": (Id.LOG_READERS, 1, "Readers of the log over the network."),
     "cluster_link_up": (Id.LINK_IS_UP, 1, "Whether the link to another member is up, and not silent."),
     "cluster_link_queued_bytes": (Id.LINK_QUEUED_BYTES, 1, "Bytes queued for another member."),
+    "cluster_service_standstill_seconds": (Id.SERVICE_STANDSTILL, NS, "How long a service has hung, else 0."),
     "cluster_service_turn_max_seconds": (Id.CONTAINER_MAX_CYCLE_TIME, NS, "Longest turn of a service."),
 }  # fmt: skip
 COUNTERS: dict[str, tuple[Id, str]] = {

@@ -320,7 +320,11 @@ def _about_its_services(member: Member, who: str, committed_before: int | None) 
             )
             messages.append(Finding("service-stands-still", WARNING, member_id, text, fix))
     service_lag = member.get("serviceLag")
-    if service_lag and _lags({"at": member["commitPosition"] - service_lag}, "at", committed_before):
+    if (
+        not messages
+        and service_lag
+        and _lags({"at": member["commitPosition"] - service_lag}, "at", committed_before)
+    ):
         text = f"a service of {who} lags by {service_lag:,} bytes"
         fix = "Find what its callbacks wait for, or why its process ends: node.log, cluster tool errors."
         messages.append(Finding("service-lags", WARNING, member_id, text, fix))

@@ -39,6 +39,7 @@ class Shown:
             type_id: self.file.allocate_cluster_counter(type_id, 0, service_id=0, **more)
             for type_id, more in (
                 (Id.CONTAINER_ERRORS, {}),
+                (Id.SERVICE_STANDSTILL, {}),
                 (Id.CONTAINER_MAX_CYCLE_TIME, {}),
                 (Id.CONTAINER_CYCLE_TIME_EXCEEDED, {"threshold_ns": 1}),
             )
@@ -105,6 +106,7 @@ FAULTS: dict[str, Callable[[Shown], object]] = {
     "ClusterWaitsForMembers": found(waitsFor=[1, 2]),
     "ClusterElections": risen("election_count", 4),
     "ClusterMemberLags": found(commitPosition=GIB - (65 << 20)),
+    "ClusterServiceStandsStill": of_service(Id.SERVICE_STANDSTILL, 11 * 10**9),
     "ClusterServiceLags": found(serviceLag=65 << 20),
     "ClusterGroupLags": found(consumers=[{"group": "g", "bytesBehind": 2 * GIB}]),
     "ClusterSyncsSlow": lambda shown: shown.histogram(shown.counters.sync_time.index, SLOWEST, 5),

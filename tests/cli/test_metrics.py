@@ -172,7 +172,7 @@ def test_where_rights_are_on_it_takes_the_right_to_read_and_probes_learn_no_reas
 def test_every_series_is_in_the_page_and_no_other():
     file = CountersFile.in_memory()
     MemberCounters(file, ConsensusModuleContext(member_ids=(0, 1, 2)))
-    for type_id in (Id.CONTAINER_ERRORS, Id.CONTAINER_MAX_CYCLE_TIME):
+    for type_id in (Id.CONTAINER_ERRORS, Id.CONTAINER_MAX_CYCLE_TIME, Id.SERVICE_STANDSTILL):
         file.allocate_cluster_counter(type_id, 0, service_id=0)
     file.allocate_cluster_counter(Id.CONTAINER_CYCLE_TIME_EXCEEDED, 0, service_id=0, threshold_ns=1)
     member = {

@@ -266,7 +266,7 @@ def test_what_will_keep_a_member_from_its_part_degrades_the_cluster():
         ({"logRoom": 0}, "log-full"),
         ({"certificateEnds": soon}, "certificate-ends"),
         ({"serviceLag": 600}, "service-lags"),
-        ({"serviceStandstillsMs": [0, 12_300]}, "service-stands-still"),
+        ({"serviceStandstillsMs": [0, 12_300], "serviceLag": 600}, "service-stands-still"),
     ):
         assert judged(a_cluster(3, **what)) == ("degraded", 1, [name])
     for free, total, found in (

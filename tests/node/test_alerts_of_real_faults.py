@@ -210,7 +210,12 @@ def test_a_service_a_group_and_a_backup_do_not_keep_up_and_the_backup_finds_no_m
             os.kill(service, signal.SIGSTOP)
             with slow_syncs(backup.process.pid, tmp_path):
                 write(members.ipc, 1025)
-                late = ("ClusterServiceLags", "ClusterGroupLags", "ClusterBackupLags")
+                late = (
+                    "ClusterServiceLags",
+                    "ClusterServiceStandsStill",
+                    "ClusterGroupLags",
+                    "ClusterBackupLags",
+                )
                 await_alerts(tmp_path, before, lambda: page_of(members) | of_backup(), *late)
             os.kill(service, signal.SIGCONT)
             members.kill(0)
