@@ -220,17 +220,18 @@ def _about_links(cut: Set[frozenset[int]]) -> list[Finding]:
 
 
 def _cut_pairs(members: Sequence[Member]) -> set[frozenset[int]]:
-    """Which members that take part have no link to each other, though nothing is known to be the reason."""
-    taking_part = [member for member in members if _takes_part(member)]
-    ids = {member["memberId"] for member in taking_part}
-    links = [
-        (frozenset((member["memberId"], link["peer"])), link)
-        for member in taking_part
+    """Which members that take part have no link to each other, though nothing is known to be the reason.
+
+    Both must say so: what a member says whose disk or service has just halted it is old.
+    """
+    cut = {
+        (member["memberId"], link["peer"])
+        for member in members
+        if _takes_part(member)
         for link in member.get("links", ())
-        if not link["isUp"] and link["peer"] in ids
-    ]
-    known = {pair for pair, link in links if link["isConnecting"] or link["refusedCertificate"]}
-    return {pair for pair, _ in links} - known
+        if not (link["isUp"] or link["isConnecting"] or link["refusedCertificate"])
+    }
+    return {frozenset((one, other)) for one, other in cut if (other, one) in cut}
 
 
 def _may_stop(level_ids: Sequence[int], cut: Set[frozenset[int]], quorum: int) -> int:

@@ -211,8 +211,8 @@ def test_a_link_that_is_cut_between_members_that_take_part_is_named_and_counted(
     assert message.text == "members 1 and 2 cannot reach each other" and "network" in message.fix
 
 
-@pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}])
-def test_a_link_that_is_being_made_or_lacks_a_certificate_is_not_a_cut_one(known):
+@pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}, {"isUp": True}])
+def test_a_link_that_is_being_made_or_lacks_a_certificate_or_one_side_has_is_not_a_cut_one(known):
     assert "link-down" not in judged(with_cut_links(3, (1, 2), **known))[2]
     assert judged([*with_cut_links(3, (1, 2))[:2], gone(2)])[2] == ["not-running"]
 
