@@ -82,6 +82,7 @@ class HostPorts:
     newest_snapshot: Callable[[int], RecoveryState | None]  # not beyond this position
     commit_position: Callable[[], int]
     tell: Callable[[str], None]
+    warn: Callable[[str], None]
     on_error: Callable[[HostedService, Exception], None]
     on_service_error: OnServiceError
 
@@ -136,6 +137,7 @@ class HostedService:
             commit_position=ports.commit_position,
             gauges=self.counters,
             tell=ports.tell,
+            warn=ports.warn,
             on_error=self._on_agent_error,
             snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
             termination_timeout_ns=settings.context.termination_timeout_ns,

@@ -122,6 +122,7 @@ class MemberLife:
             newest_snapshot=self._newest_snapshot,
             commit_position=self.counters.commit_position.get,
             tell=ports.on_event,
+            warn=ports.on_warning,
             on_error=self._on_service_error,
             on_service_error=ports.on_service_error,
         )

@@ -42,6 +42,7 @@ class HostedServices:
             newest_snapshot=life.newest_snapshot,
             commit_position=lambda: life.position,
             tell=self._log.info,
+            warn=self._log.warning,
             on_error=self._on_error,
             on_service_error=self._tell,
         )

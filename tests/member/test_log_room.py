@@ -182,7 +182,7 @@ def test_of_two_bounds_the_nearer_one_says_how_much_may_still_come(log_bytes, fr
     context = SimpleNamespace(log_bytes_max=1_000, disk_free_min=1_000)
     recording = SimpleNamespace(append_position=log_bytes, start_position=0)
     log = SimpleNamespace(recording=recording, recording_log=RecordingLog.open("cluster", files=FaultyDisk()))
-    counter, reporter = SimpleNamespace(set=shown.append), SimpleNamespace(event=lambda text: None)
+    counter, reporter = SimpleNamespace(set=shown.append), SimpleNamespace(warning=lambda text: None)
     LogRoom(context, log, lambda: DiskSpace(free_bytes, 1 << 40), counter, reporter).look()
 
     assert shown == [left]

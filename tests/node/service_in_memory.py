@@ -217,6 +217,7 @@ class Module:
                 commit_position=lambda: self.commit_position,
                 gauges=self.gauges,
                 tell=self.told.append,
+                warn=lambda text: self.told.append(f"warning: {text}"),
                 on_error=self.errors.append,
                 snapshot_timeout_ns=60 * SECOND,
                 termination_timeout_ns=10 * SECOND,

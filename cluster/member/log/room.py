@@ -129,10 +129,10 @@ class LogRoom:
         if state is before or max(state, before) < RoomState.NEARLY_FULL:
             return
         if state is RoomState.FULL:
-            self._reporter.event(f"{why}: as leader this member takes no more input until there is room")
+            self._reporter.warning(f"{why}: as leader this member takes no more input until there is room")
         elif state is RoomState.NEARLY_FULL:
             again = "input is taken again" if before is RoomState.FULL else "there is little room left"
-            self._reporter.event(f"{why}: {again}")
+            self._reporter.warning(f"{why}: {again}")
         else:
             self._reporter.event(f"{why}: there is room again")
 

@@ -106,6 +106,7 @@ class RemotePorts:
     commit_position: Callable[[], int]
     gauges: ServiceGauges
     tell: Callable[[str], None]
+    warn: Callable[[str], None]
     on_error: Callable[[ClusterError], None]  # of the service, or of what it needs
     snapshot_timeout_ns: int
     termination_timeout_ns: int
@@ -299,7 +300,7 @@ class RemoteService:
         if lag_ns >= max(LAG_REPORTED_NS, 2 * self._lag_reported_ns):
             self._lag_reported_ns = lag_ns
             behind = self._ports.commit_position() - self._position
-            self._ports.tell(f"{self._name} lags: {behind} bytes of log, for {lag_ns / 1e9:.1f} s")
+            self._ports.warn(f"{self._name} lags: {behind} bytes of log, for {lag_ns / 1e9:.1f} s")
 
     # -- what the module says --
 
