@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,9 +36,10 @@ single instance that processes the whole log. Each seed runs in two processes wi
 --messages names a file with one message per line, or a function that takes a random.Random and returns bytes.
 Without it the messages are short texts, which a service may refuse; the output says how many callbacks
 raised an exception. If a service fails, the output names the log entry at which its state first differs;
-the page of --story marks how that entry came into the services. Where it can, it also says what the service
-depends on: a clock or chance, its member, a buffer that it kept, a snapshot that lacks some state, or how
-messages are batched.
+the page of --story marks how that entry came into the services. Where it can, it also says which members
+have the same state, and what the service depends on: a clock, chance, what its instances share, the order of
+a set, its member, a buffer that it kept, a snapshot that lacks some state, or how messages are batched. It
+plays the log again with one of these at a time the same, and says which one made the difference.
 """
 
 
@@ -76,12 +78,14 @@ def sim(
     first_error = ""
     with ExitStack() as stack:
         workers = [stack.enter_context(_worker(hash_seed, command)) for hash_seed in HASH_SEEDS]
-        for outcome in _shown(_outcomes(workers, list(played)), len(played), is_quiet=as_json):
+        outcomes = _outcomes(workers, list(played), command)
+        for outcome in _shown(outcomes, len(played), is_quiet=as_json):
             for key in totals:
                 totals[key] += outcome[key]
             first_error = first_error or outcome["first_error"]
             failed += bool(outcome["failure"])
             document = outcome.pop("document")
+            del outcome["ended"]
             if story is not None:
                 write_text(story, page(document))
             if as_json:
@@ -112,27 +116,41 @@ def _worker(hash_seed: str, command: list[str]) -> subprocess.Popen[str]:
     )
 
 
-def _outcomes(workers: list[subprocess.Popen[str]], seeds: list[int]) -> Iterator[dict[str, Any]]:
+def _outcomes(
+    workers: list[subprocess.Popen[str]], seeds: list[int], command: list[str]
+) -> Iterator[dict[str, Any]]:
     """Each seed's outcome; that the two of them differ is a failure of it, too."""
     for number in seeds:
-        lines = []
-        for worker in workers:
-            assert worker.stdin is not None
-            worker.stdin.write(f"{number}\n")
-            worker.stdin.flush()
-        for worker in workers:
-            assert worker.stdout is not None
-            lines.append(worker.stdout.readline())
-        if not all(lines):
-            raise typer.Exit(1)  # the worker has written why
-        one, other = (json.loads(line) for line in lines)
+        one, other = _played(workers, number)
         outcome: dict[str, Any] = other if other["failure"] and not one["failure"] else one
         if not outcome["failure"] and one["digest"] != other["digest"]:
-            outcome["failure"] = (
-                "two processes have played this seed to different states or answers: the service goes by "
-                "the order of a set, by hash(), by a clock or by chance"
-            )
+            with _worker(HASH_SEEDS[0], command) as third:
+                [again] = _played([third], number)
+            outcome["failure"] = _why_processes_differ(one, other, again)
         yield outcome
+
+
+def _played(workers: list[subprocess.Popen[str]], number: int) -> list[dict[str, Any]]:
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.write(f"{number}\n")
+        worker.stdin.flush()
+    lines = [worker.stdout.readline() for worker in workers if worker.stdout is not None]
+    if not all(lines):
+        raise typer.Exit(1)  # the worker has written why
+    return [json.loads(line) for line in lines]
+
+
+def _why_processes_differ(one: dict[str, Any], other: dict[str, Any], again: dict[str, Any]) -> str:
+    """``again`` is of another process with the string hashes of the one."""
+    pairs = zip_longest(one["ended"], other["ended"], fillvalue="nothing")
+    first = next((f". First {a}, or {b}" for a, b in pairs if a != b), "")
+    differ = "two processes have played this seed to different states or answers"
+    if again["digest"] == one["digest"]:
+        why = "It goes by hash() or the order of a set: where string hashes are the same, it does not differ"
+    else:
+        why = "It goes by something of its process, as chance at its start: with the same string hashes, too"
+    return f"{differ}. {why}{first}"
 
 
 def _shown(outcomes: Iterator[dict[str, Any]], count: int, *, is_quiet: bool) -> Iterator[dict[str, Any]]:

@@ -374,7 +374,28 @@ class SimulatedCluster:
             for service_id, make in enumerate(self.make_services)
         )
         self.causes = [cause for cause in found if cause is not None]
-        return MembersApart(". ".join([str(error), *(cause.text for cause in self.causes)]))
+        who = [
+            text for service_id in range(len(self.make_services)) if (text := self._who_differs(service_id))
+        ]
+        return MembersApart(". ".join([str(error), *who, *(cause.text for cause in self.causes)]))
+
+    def _who_differs(self, service_id: int) -> str:
+        """Which members have the same state, and who has another; empty where all that can be compared do."""
+        positions = {
+            member_id: life.services[service_id].counters.position.get()
+            for member_id in self.running
+            if (life := self._members[member_id].life) is not None
+        }
+        newest = max(positions.values(), default=0)
+        by_state: dict[tuple[bytes, ...], list[int]] = {}
+        for member_id, position in positions.items():
+            if position == newest:
+                by_state.setdefault(self.state(member_id, service_id), []).append(member_id)
+        most, *others = sorted(by_state.values(), key=len, reverse=True) or [[]]
+        if not others:
+            return ""
+        names = [f"member{'s' * (len(ids) > 1)} {', '.join(map(str, ids))}" for ids in (most, *others)]
+        return f"At {newest} service {service_id} has one state on {', another on '.join(names)}"
 
     def _check_states(self) -> None:
         for service_id in range(len(self.make_services)):

@@ -25,12 +25,26 @@ from cluster.service.channel import RecoveryState
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.replay import Saved, Sent, ServiceReplay
 from cluster.service.service_context import ServiceContext
+from cluster.testing.alike import in_forks, same_chance, same_clock
 from cluster.testing.backwards import LogEntry
 
 MakeService = Callable[[], ClusteredService]
 
 SHOWN_BYTES = 60
-CHANCE = "It goes by a clock, by chance or by what its instances share: given this log twice it differs"
+CHANCE = "It goes by chance: given this log twice it differs, with the same random numbers it does not"
+CLOCK = "It goes by a clock: given this log twice it differs, with a clock that shows the same it does not"
+SHARED = (
+    "It goes by what its instances share, as a variable of its module or of its class: given this log twice "
+    "it differs, in two processes that begin alike it does not"
+)
+PLACES = (
+    "It goes by where objects are in memory, as id() and the order of a set of them do: given this log twice "
+    "it differs, in two processes that begin alike only where objects are elsewhere"
+)
+OUTSIDE = (
+    "It goes by something outside of it: given this log twice it differs, with the same random numbers, with "
+    "a clock that shows the same, and in two processes that begin alike"
+)
 MEMBER = "It goes by the member that it is on: given this log on two members it differs"
 BUFFER = "It keeps a buffer after its callback: where buffers stay as they were it differs"
 SNAPSHOT = "Its snapshot does not have all of its state: begun with a snapshot it differs"
@@ -108,13 +122,14 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
     log = _Log(make, source, list(_entries(source, end)), context)
     expected = {entry.end: told for entry, told in log.told(log.replay())}
     for mistake, replay in (
-        (CHANCE, log.replay()),
+        (OUTSIDE, log.replay()),
         (MEMBER, log.replay(member_id=1)),
         (BUFFER, log.replay(source=_Copies(source))),
         (SNAPSHOT, log.restarted()),
     ):
         for entry, found in log.told(replay):
             if found != expected[entry.end]:
+                mistake = _why_it_differs(log) if mistake is OUTSIDE else mistake
                 text = f"{mistake}. {_difference_at(entry, expected[entry.end], found)}"
                 return Cause(text, log.shown(entry))
 
@@ -130,6 +145,25 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
     entry = log.entries[first]
     text = f"{BATCHES}. {_difference_at(entry, expected[entry.end], in_batches(entry))}"
     return Cause(text, log.shown(entry))
+
+
+def _why_it_differs(log: _Log) -> str:
+    """Of a service that does not come to the same twice: what has to be the same so that it does."""
+
+    def told() -> list[_Reported]:
+        return [reported for _, reported in log.told(log.replay())]
+
+    for mistake, alike in ((CHANCE, same_chance), (CLOCK, same_clock)):
+        with alike():
+            one = told()
+        with alike():
+            other = told()
+        if one == other:
+            return mistake
+    one_fork, other_fork, moved = in_forks(told)
+    if one_fork is None or one_fork != other_fork:
+        return OUTSIDE
+    return SHARED if one_fork == moved else PLACES
 
 
 class _Copies:

@@ -23,6 +23,7 @@ BURST_MAX = 20  # messages that a client offers at once
 PAUSES_S = (0.0, 0.05, 0.5, 3.0)  # between two steps; now and then long, for timers
 LONG_PAUSE_S = 30.0
 LINES_MAX = 20_000  # of a story
+SHOWN_MAX = 200  # characters
 
 
 @dataclass(slots=True)
@@ -36,6 +37,7 @@ class Outcome:
     first_error: str
     digest: str
     failure: str
+    ended: list[str]  # what the digest is over, each cut to what people read
     story: list[str]
     document: dict[str, Any] | None  # of a story that was watched, for a page
 
@@ -131,8 +133,9 @@ def play(
         answers=sum(len(client.received) for client in cluster.clients),
         raised=len(errors),
         first_error=str(errors[0][1]) if errors else "",
-        digest="" if failure else _digest(cluster),
+        digest="" if failure else blake2b(repr(ended := _ended(cluster)).encode(), digest_size=8).hexdigest(),
         failure=failure,
+        ended=[] if failure else [line[:SHOWN_MAX] for line in ended],
         story=cluster.story,
         document=_document(cluster, seed, failure) if watched else None,
     )
@@ -161,10 +164,17 @@ def _some_client(cluster: SimulatedCluster, random: Random) -> SimulatedClient:
     return random.choice(is_open)
 
 
-def _digest(cluster: SimulatedCluster) -> str:
-    digest = blake2b(digest_size=8)
-    for service_id in range(len(cluster.make_services)):
-        digest.update(repr(cluster.state(cluster.running[0], service_id)).encode())
-    for client in cluster.clients:
-        digest.update(repr(client.received).encode())
-    return digest.hexdigest()
+def _ended(cluster: SimulatedCluster) -> list[str]:
+    """States and answers."""
+    member_id = cluster.running[0]
+    states = [
+        f"record {number} of the snapshot of service {service_id} is {record!r}"
+        for service_id in range(len(cluster.make_services))
+        for number, record in enumerate(cluster.state(member_id, service_id))
+    ]
+    answers = [
+        f"{client.name} got {answer!r} as answer {number}"
+        for client in cluster.clients
+        for number, answer in enumerate(client.received)
+    ]
+    return states + answers

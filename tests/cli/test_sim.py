@@ -96,6 +96,8 @@ def test_what_goes_by_hashes_is_found_and_the_command_that_is_printed_shows_what
 
     assert again.returncode == 1
     assert failure.startswith(f"seed {SHORT} fails: ") and failure in again.stdout
+    assert "It goes by hash() or the order of a set: " in failure
+    assert failure.partition(". First ")[2].startswith("record 0 of the snapshot of service 0 is b'")
     assert "member 0" in again.stdout
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import time
+from datetime import datetime
+from pathlib import Path
 from typing import ClassVar
+from uuid import uuid4
 
 from cluster import ClusteredService
 
@@ -41,6 +44,31 @@ class GoesByChance(Counter):
 class GoesByTheClock(Counter):
     def on_session_message(self, session, timestamp, buffer):
         self.count = time.perf_counter_ns()
+
+
+class GoesByADate(Counter):
+    """Of a clock that its module has imported by name."""
+
+    def on_session_message(self, session, timestamp, buffer):
+        self.count = datetime.now().microsecond
+
+
+class GoesByIdentifiers(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += uuid4().int + random.Random().randrange(1 << 60)
+
+
+class GoesByObjects(Counter):
+    """By the order of a set of them."""
+
+    def on_session_message(self, session, timestamp, buffer):
+        objects = [type("", (), {"number": number})() for number in range(50)]
+        self.count += int("".join(f"{each.number:02}" for each in set(objects)))
+
+
+class GoesByItsProcess(Counter):
+    def on_session_message(self, session, timestamp, buffer):
+        self.count += int(Path("/proc/self/schedstat").read_text().split()[0])
 
 
 class GoesByHash(Counter):

@@ -6,7 +6,18 @@ from cluster.errors import MembersApart
 from cluster.service.service_context import ServiceContext
 from cluster.testing import SimulatedCluster
 from cluster.testing.backwards import LogEntry, led_to
-from cluster.testing.diagnosis import BATCHES, BUFFER, CHANCE, MEMBER, SNAPSHOT, why_apart
+from cluster.testing.diagnosis import (
+    BATCHES,
+    BUFFER,
+    CHANCE,
+    CLOCK,
+    MEMBER,
+    OUTSIDE,
+    PLACES,
+    SHARED,
+    SNAPSHOT,
+    why_apart,
+)
 from cluster.testing.wire import Happening
 from tests.testing import services
 
@@ -33,8 +44,13 @@ def why(service, log):
 @pytest.mark.parametrize(
     ("service", "sentence", "where"),
     [
-        (services.GoesByTheClock, CHANCE, "'message 0': record 0 of its snapshot is"),
-        (services.SharesBetweenMembers, CHANCE, "it sends an answer to a client"),
+        (services.GoesByTheClock, CLOCK, "'message 0': record 0 of its snapshot is"),
+        (services.GoesByADate, CLOCK, "'message 0': record 0 of its snapshot is"),
+        (services.GoesByChance, CHANCE, "record 0 of its snapshot is"),
+        (services.GoesByIdentifiers, CHANCE, "'message 0': record 0 of its snapshot is"),
+        (services.SharesBetweenMembers, SHARED, "it sends an answer to a client"),
+        (services.GoesByObjects, PLACES, "record 0 of its snapshot is"),
+        (services.GoesByItsProcess, OUTSIDE, "'message 0': record 0 of its snapshot is"),
         (services.GoesByItsMember, MEMBER, "'message 0': record 0 of its snapshot is '0', or '1'"),
         (services.KeepsBuffers, BUFFER, "record 0 of its snapshot is"),
         (services.ForgetsItsState, SNAPSHOT, "'message 0': it sends an answer to a client"),
@@ -56,8 +72,12 @@ def test_who_finds_members_apart_says_why_and_what_led_there():
     alice = cluster.connect("alice")
     alice.offer(b"hello")
     cluster.settle()
-    with pytest.raises(MembersApart, match=MEMBER[:40]):
+    with pytest.raises(MembersApart) as raised:
         cluster.check()
+    assert f"{MEMBER}. " in str(raised.value)
+    assert "service 0 has one state on member 0, another on member 1, another on member 2. " in str(
+        raised.value
+    )
     [cause] = cluster.causes
     told = cluster.happenings
     led = [(told[i].sender, told[i].receiver, told[i].name) for i in sorted(led_to(cause.entry, told))]
@@ -66,6 +86,18 @@ def test_who_finds_members_apart_says_why_and_what_led_there():
     assert led[0] == ("alice", leader, "SessionMessageHeader")
     assert sorted(led[1:3]) == [(leader, follower, "SessionMessageHeader") for follower in followers]
     assert sorted(led[3:]) == [(f"service 0 of member {i}", "", "onSessionMessage") for i in range(3)]
+
+
+def test_who_differs_from_all_others_that_have_the_same_is_named():
+    class Odd(services.GoesByItsMember):
+        def on_session_message(self, session, timestamp, buffer):
+            self.count += self.cluster.member_id() == 1
+
+    cluster = SimulatedCluster(Odd)
+    cluster.connect("alice").offer(b"hello")
+    cluster.settle()
+    with pytest.raises(MembersApart, match="service 0 has one state on members 0, 2, another on member 1"):
+        cluster.check()
 
 
 def test_of_entries_that_look_the_same_the_one_that_led_there_is_found():
