@@ -153,7 +153,9 @@ def _document(cluster: SimulatedCluster, seed: int, failure: str) -> dict[str, A
     lines[-1] = replace(
         lines[-1], sentence=failure or "All members have the same state, and all clients its answers."
     )
-    return as_document(f"seed-{seed}", f"Seed {seed}", "cluster sim", lines)
+    title = f"Seed {seed} {'fails' if failure else 'passes'}"
+    told = sum(bool(line.sentence) for line in lines)
+    return as_document(f"seed-{seed}", title, f"◀ and ▶ go through what led to it, in {told} steps", lines)
 
 
 def _some_client(cluster: SimulatedCluster, random: Random) -> SimulatedClient:

@@ -59,6 +59,7 @@ def test_a_seed_that_goes_well_is_a_page_with_all_messages_too(sim_here, tmp_pat
     assert (status, said.count("\n")) == (0, 1)
     (story,) = re.findall(r"^const STORY = (.*);$", path.read_text(), re.MULTILINE)
     lines = json.loads(story)["lines"]
+    assert json.loads(story)["title"] == f"Seed {SHORT} passes"
     assert {"SessionConnectRequest", "RequestVote", "ServiceAck"} <= {
         line["text"].split()[0] for line in lines
     }

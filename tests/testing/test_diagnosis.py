@@ -80,6 +80,7 @@ def test_who_finds_members_apart_says_why_and_what_led_there():
     )
     [cause] = cluster.causes
     told = cluster.happenings
+    assert "onTakeSnapshot" not in [each.name for each in told], "none was taken but by who compares"
     led = [(told[i].sender, told[i].receiver, told[i].name) for i in sorted(led_to(cause.entry, told))]
     leader = led[0][1]
     followers = sorted({f"member {i}" for i in range(3)} - {leader})

@@ -87,7 +87,7 @@ def as_diagram(lines: list[StoryLine]) -> Iterator[str]:
 
 def _place(actor: str) -> tuple[int, str]:
     """Clients, then each member with its service."""
-    return (1, actor[-1] + actor) if actor[-1].isdigit() else (0, actor)
+    return (1, actor[-1] + actor) if actor[:-1].endswith("member ") else (0, actor)
 
 
 def as_page() -> Iterator[str]:
