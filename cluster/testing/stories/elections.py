@@ -227,14 +227,14 @@ def nomination_deadline(stage: Stage) -> None:
     stage.step(
         "So does the other one.", first + other - nominated, "election CANVASS -> NOMINATE: quorum candidate"
     )
-    stage.never("Before its deadline none asks for votes.", other, "RequestVote")
+    stage.never("Before its deadline neither asks for votes.", other, "RequestVote")
     stage.step("They go on saying where their logs end.", first, "CanvassPosition", to=other)
     stage.step(
         "The first deadline has passed.", first, "election NOMINATE -> CANDIDATE_BALLOT: stands for term"
     )
     stage.step("It asks the other one,", first, "RequestVote", to=other)
     stage.step("which votes for it,", other, "Vote .*vote=True", to=first)
-    stage.step("and whose own deadline is nothing any more.", other, "election NOMINATE -> FOLLOWER_BALLOT")
+    stage.step("and no longer waits for its own deadline.", other, "election NOMINATE -> FOLLOWER_BALLOT")
     stage.step("The first one leads.", first, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
 
 
@@ -244,7 +244,9 @@ def new_term_event(stage: Stage) -> None:
     leader = cluster.await_leader()
     follower = (leader + 1) % 3
     cluster.run(0.5)
-    stage.step("The election is about to end.", leader, "election LEADER_INIT -> LEADER_READY")
+    stage.step(
+        "The election is about to end: the leader is ready.", leader, "election LEADER_INIT -> LEADER_READY"
+    )
     stage.step(
         "The leader appends the event of its term.", leader, "Log: NewLeadershipTermEvent", to=follower
     )
@@ -252,4 +254,4 @@ def new_term_event(stage: Stage) -> None:
     stage.step(
         "The leader's service is called with the term.", service_of(leader), "onNewLeadershipTermEvent"
     )
-    stage.step("So is a follower's.", service_of(follower), "onNewLeadershipTermEvent")
+    stage.step("So is that of a follower.", service_of(follower), "onNewLeadershipTermEvent")

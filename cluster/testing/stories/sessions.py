@@ -81,7 +81,9 @@ def service_close(stage: Stage) -> None:
     stage.begin()
     alice.offer(b"close")
     cluster.run(0.5)
-    stage.step("A message arrives upon which the service wants no more.", alice, "SessionMessageHeader")
+    stage.step(
+        "A client sends a message that the service closes sessions for.", alice, "SessionMessageHeader"
+    )
     stage.step(
         "The service asks its consensus module to close the session.", service_of(leader), "CloseSession"
     )
@@ -95,18 +97,20 @@ def session_timeout(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
     stage.begin()
     cluster.run(3)
-    stage.step("Keep-alives of a client that has nothing to say hold its session.", alice, "SessionKeepAlive")
+    stage.step(
+        "A client that has nothing to send keeps its session open by keep-alives.", alice, "SessionKeepAlive"
+    )
     alice.pause()
     cluster.run(11)
     alice.resume()
     cluster.run(1)
     stage.step(
-        "The client stands still. After 10 s the leader answers that its session is closed.",
+        "The client stands still. After 10 s the leader closes its session, and says so on the egress.",
         leader,
         "SessionEvent .*CLOSED",
         to=alice,
     )
-    stage.step("It appends the close.", leader, "Log: SessionCloseEvent .*TIMEOUT")
+    stage.step("Followers get the close as an entry of the Log.", leader, "Log: SessionCloseEvent .*TIMEOUT")
     stage.step("A service reads it.", service_of(leader), "onSessionClose")
     stage.step("The client finds it out when it runs again.", alice, "session 1 ended: TIMEOUT")
 
@@ -137,12 +141,18 @@ def old_leader_lives(stage: Stage) -> None:
     cluster, alice, old, _ = stage.led_cluster()
     stage.begin()
     cluster.isolate(old)
-    cluster.run(15)
-    cluster.heal()
-    cluster.settle()
+    cluster.run(13)
     new = cluster.await_leader()
-    stage.step("Followers hear nothing of their leader for 10 s.", new, "enters an election")
-    stage.step("One of them leads the next term.", new, "Log: NewLeadershipTermEvent")
+    stage.step(
+        "The leader is cut off. For 10 s it hears no majority.",
+        old,
+        "enters an election: inactive follower quorum",
+    )
+    stage.step("Nor do the followers hear their leader.", new, "enters an election: leader heartbeat timeout")
+    stage.step(
+        "The old leader hears of no new one, and lets go of its clients.", old, "lets go of the clients"
+    )
+    stage.step("One of the others leads the next term.", new, "Log: NewLeadershipTermEvent")
     stage.step("The client finds it.", alice, "SessionResume", to=new)
     stage.step("It hears who leads now.", new, "NewLeaderEvent", to=alice)
 
@@ -275,7 +285,11 @@ def admin_request(stage: Stage) -> None:
     stage.step(
         "The leader answers over the session's egress.", leader, "AdminResponse .*responseCode=OK", to=alice
     )
-    stage.step("It appends the action.", leader, "Log: ClusterActionRequest .*action=SNAPSHOT")
+    stage.step(
+        "It sets the control toggle, as ClusterTool does, and appends the action.",
+        leader,
+        "Log: ClusterActionRequest .*action=SNAPSHOT",
+    )
     stage.step("All services take the snapshot.", service_of(follower), "onTakeSnapshot")
 
 

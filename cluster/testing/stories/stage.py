@@ -172,7 +172,7 @@ class Stage:
             for step in said.get(i, []):
                 shown = happening
                 if not step.is_seen:
-                    text = f"sends no {step.pattern.pattern.removeprefix('Log: ')}"
+                    text = f"no {step.pattern.pattern.removeprefix('Log: ')}"
                     shown = Happening(happening.time_ns, step.sender, "", text)
                 lines.append(StoryLine(shown, step.sentence, cluster.heard_ns(shown)))
             if i not in said and i >= begin and is_new:

@@ -69,7 +69,9 @@ def timer(stage: Stage) -> None:
     stage.step("On the leader the timer expires. It appends a TimerEvent.", leader, "Log: TimerEvent")
     stage.step("The leader's service gets it when it is committed.", service_of(leader), "onTimerEvent")
     stage.step(
-        "So is a follower's. Its own timer is cancelled by the event.", service_of(follower), "onTimerEvent"
+        "So does a follower's. The event cancels the follower's own timer.",
+        service_of(follower),
+        "onTimerEvent",
     )
 
 
