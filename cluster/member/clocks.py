@@ -77,7 +77,7 @@ class MemberClocks:
         offset_ns = self._heard.best(self._turn.now_ns)[member_id].offset_ns(self._own_ahead_ns)
         if self._reported_offsets.is_news(member_id, offset_ns):
             far, how = abs(offset_ns) / SECOND, "more" if offset_ns > 0 else "less"
-            self._reporter.event(
+            self._reporter.warning(
                 f"the clock of member {member_id} shows {far:.3f} s {how} than this member's"
             )
 
@@ -131,7 +131,7 @@ class MemberClocks:
         ahead_ns = self.time.ahead_ns
         if not self._is_lag_reported and ahead_ns > self._skew_max_ns:
             self._is_lag_reported = True
-            self._reporter.event(
+            self._reporter.warning(
                 f"cluster time is {ahead_ns / SECOND:.3f} s ahead of the members' clocks: it goes on at nine "
                 "tenths of the speed until they have met it"
             )

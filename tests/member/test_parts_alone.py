@@ -302,6 +302,16 @@ def test_an_end_that_a_longer_log_passes_was_none(log, reporter, links, told):
 # ---- the clocks of others
 
 
+def test_that_a_clock_is_off_is_a_warning(links):
+    turn, warned = SimpleNamespace(now_ns=10 * SECOND, clock_ns=50 * SECOND), []
+    gauges = SimpleNamespace(clock_offset_ns=None, time_offset_ns=None)
+    reporter = SimpleNamespace(warning=warned.append)
+    clocks = MemberClocks(CONTEXT, None, Peers([1, 2], set(), links), turn, gauges, reporter)
+    clocks.on_link_up(1)
+    clocks.on_reply(1, ClockReply(clocks._asked_ns[1], turn.clock_ns + 5 * SECOND))
+    assert warned == ["the clock of member 1 shows 5.000 s more than this member's"]
+
+
 def test_an_answer_counts_to_the_last_question_since_this_member_runs_and_no_other(links):
     turn = SimpleNamespace(now_ns=10 * SECOND, clock_ns=50 * SECOND)
     clocks = MemberClocks(

@@ -55,11 +55,11 @@ class PromiseKeeper:
         stored, damage = self._read()
         has_promises = self._files.archive.files.exists(f"{self._directory}/{PROMISES_FILE_NAME}")
         if damage is not None:
-            self._reporter.event(f"{damage}: counts as a member that has lost its promises")
+            self._reporter.warning(f"{damage}: counts as a member that has lost its promises")
         self._is_identity_lost = self._identity.begin(stored, has_promises=has_promises)
         if self._is_identity_lost:
             self._lost_cluster = () if stored is None else stored.cluster
-            self._reporter.event("its identity.dat is lost: counts as a member that has lost its promises")
+            self._reporter.warning("its identity.dat is lost: counts as a member that has lost its promises")
         self._recall(stored, is_damaged=damage is not None)
 
     def _recall(self, stored: PromiseStatement | None, *, is_damaged: bool) -> None:
@@ -93,7 +93,7 @@ class PromiseKeeper:
             stored, damage = self._read()
             self._recall(stored, is_damaged=damage is not None)
         if not self.promises.has_say and append_position > 0:
-            self._reporter.event(
+            self._reporter.warning(
                 f"a log to {append_position}, but its votes are not known: maybe not all that it had "
                 "acknowledged, so no vote before it has followed a leader"
             )

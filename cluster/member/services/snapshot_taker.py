@@ -184,7 +184,7 @@ class SnapshotTaker:
         if not making.why_not and self._complete(making, written):
             digests = _digests(making, written)
         else:
-            self._reporter.event(f"no snapshot at {position}: {making.why_not}")
+            self._reporter.warning(f"no snapshot at {position}: {making.why_not}")
             self._discard(making, written)
         self._on_done(position, digests)
 
