@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.load import Load
 from benchmarks.real_members import RealMembers, await_that
+from cluster.cli.status_document import status_document
 from cluster.transport.tls import TLS_VARIABLES
 from tests.faults.conftest import (
     BEYOND_STEADY_S,
@@ -122,6 +123,11 @@ def test_two_followers_that_have_lost_each_other_both_follow(hosts, members_on):
         while time.monotonic() < until:
             load.await_progress(members.tell)
             assert members.leader() == leader, members.tell()
+        status = status_document(members.directory)
+        low, high = sorted((a, b))
+        cut = [each["text"] for each in status["messages"] if each["name"] == "link-down"]
+        assert cut == [f"members {low} and {high} cannot reach each other"]
+        assert (status["verdict"], status["mayFail"]["withoutStopping"]) == ("at-risk", 0)
         hosts.find(a, b)
         hosts.find(b, a)
         finish(hosts, members, load)
