@@ -65,6 +65,7 @@ from cluster.protocol.enums import ConsensusModuleState
 from cluster.protocol.link import PartDigest
 from cluster.protocol.session import ChallengeResponse
 from cluster.service.channel import ServiceChannel
+from cluster.transport.server import Heard
 
 
 class Parts:
@@ -286,8 +287,8 @@ class Parts:
     def poll_clients(self) -> int:
         return self.clients.poll(self.ingress)
 
-    def greet_clients(self, hears_strangers: bool) -> int:
-        return self.clients.greet(self.ingress, hears_strangers)
+    def greet_clients(self, heard: Heard) -> int:
+        return self.clients.greet(self.ingress, heard)
 
     # ---- what concerns several of them
 

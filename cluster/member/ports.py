@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from cluster.archive.files import Buffer
 from cluster.transport.links import LinksHandler
 from cluster.transport.log_client import RecordingAnswer
-from cluster.transport.server import ClientsHandler
+from cluster.transport.server import ClientsHandler, Heard
 
 
 class Links(Protocol):
@@ -50,10 +50,10 @@ class Clients(Protocol):
 
     def poll(self, handler: ClientsHandler) -> int: ...
 
-    def greet(self, handler: ClientsHandler, hears_strangers: bool) -> int:
-        """Take connections and their Hello: who reads or administers is served.
+    def greet(self, handler: ClientsHandler, heard: Heard) -> int:
+        """Take connections and their Hello: who reads or administers is served, in every phase.
 
-        Of clients nothing is taken; ``hears_strangers``: of those with a session.
+        Of clients with a session nothing is taken.
         """
 
     def send(self, connection_id: int, *buffers: Buffer) -> int: ...

@@ -1,4 +1,4 @@
-"""What the slow tick looks after in every phase: signs of life, and clients that nobody serves."""
+"""What the slow tick looks after in every phase: signs of life, readers, and clients that nobody serves."""
 
 from cluster.archive.mark_files import MarkFile
 from cluster.member.counters import ConsumerCounters, SessionCounters
@@ -6,6 +6,7 @@ from cluster.member.parts import Parts
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
 from cluster.protocol.shares import FillLevel
+from cluster.transport.server import Heard
 
 
 class Upkeep:
@@ -45,8 +46,11 @@ class Upkeep:
         return self._parts.links.is_stable(member_id) and member_id not in self._parts.unrelated
 
     def look_after_clients(self) -> None:
-        """Send the redirects and rejections that are due, and let go of a replaced leader's clients."""
+        """Let readers and administrators in, send the redirects and rejections that are due, and let go of a
+        replaced leader's clients.
+        """
         parts, turn = self._parts, self._turn
+        turn.work_count += parts.clients.greet(parts.ingress, Heard.READERS)
         parts.requests.retry_resumes()
         parts.replica.answers.prune()
         sessions = parts.replica.sessions

@@ -25,6 +25,7 @@ from bisect import bisect_right
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -41,7 +42,7 @@ from cluster.transport.endpoint import Endpoint
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.listener import ACCEPTS_PER_POLL_MAX, Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
-from cluster.transport.message_frames import decode_first_frame, link_frame
+from cluster.transport.message_frames import decode_first, link_frame
 from cluster.transport.outsiders import Outsiders
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH, Buffer, Connection, ReceiveBuffer
@@ -72,6 +73,14 @@ class ClientsHandler(Protocol):
         """The connection is gone, called once, whoever closed it. Aeron: the ingress image went away."""
 
 
+class Heard(IntEnum):
+    """Whose words are taken by a member that takes nothing of clients with sessions."""
+
+    READERS = 0  # and administrators; clients wait for a HelloReply, and ask other members meanwhile
+    GREETINGS = 1  # of clients, too
+    STRANGERS = 2  # clients that ask for a session
+
+
 @dataclass(slots=True, eq=False)
 class _Client:
     """What the port remembers of a connection beside its socket."""
@@ -84,7 +93,8 @@ class _Client:
     deadline_ns: int = 0  # of the next byte taken, while some are queued; of the peer's close when finishing
     partial_ns: int = 0  # since when it holds the start of a frame, 0: none
     buffered: int = 0  # bytes of memory for what it received
-    is_known: bool = False  # its Hello came, so the handler hears of it
+    has_asked: bool = False  # its Hello came, and was left for later
+    is_known: bool = False  # its Hello was answered, so the handler hears of it
     sent: int = 0  # bytes that its socket had taken at the last sweep
 
 
@@ -227,27 +237,30 @@ class ClientPort:
             work += taken > 0
         return work
 
-    def greet(self, handler: ClientsHandler, hears_strangers: bool) -> int:
-        """Take a turn with those alone who have not said Hello: readers need no session, clients wait.
-
-        ``hears_strangers``: clients without a session are heard, too. Returns how many were.
-        """
-        if self._hand_over is None and not hears_strangers:
+    def greet(self, handler: ClientsHandler, heard: Heard) -> int:
+        """Take a turn with those alone who have not said Hello, or have no session; returns how many."""
+        if self._hand_over is None and heard is not Heard.STRANGERS:
             return 0
-        work = self._accept_new(self._clock_ns(), handler)
+        now_ns = self._clock_ns()
+        work = self._accept_new(now_ns, handler)
         ready, self._ready = self._ready, []
         for connection in ready:
             client = self._clients.get(connection.connection_id)
-            is_waiting = client is None or (
-                client.is_known
-                and not (hears_strangers and self._is_stranger(connection.connection_id, handler))
-            )
-            if is_waiting or work >= STRANGERS_PER_POLL_MAX:
+            if client is None or self._is_waiting(client, heard, handler) or work >= STRANGERS_PER_POLL_MAX:
                 self._ready.append(connection)
+                if client is not None:
+                    client.opened_ns = now_ns  # whoever is not heard is not late
             else:
-                self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, takes_frames=hears_strangers)
+                self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, heard)
                 work += 1
         return work
+
+    def _is_waiting(self, client: _Client, heard: Heard, handler: ClientsHandler) -> bool:
+        """Whether nothing that it says is taken now."""
+        if client.is_known:
+            connection_id = client.connection.connection_id
+            return not (heard is Heard.STRANGERS and self._is_stranger(connection_id, handler))
+        return client.has_asked and heard is Heard.READERS
 
     def _accept_new(self, now_ns: int, handler: ClientsHandler) -> int:
         """Returns how many connections there are more."""
@@ -333,8 +346,8 @@ class ClientPort:
         connection: Connection,
         handler: ClientsHandler,
         bytes_max: int,
+        heard: Heard = Heard.STRANGERS,
         *,
-        takes_frames: bool = True,
         is_behind: bool = False,
     ) -> int:
         """Give the handler what a connection holds, also if it ``is_behind``; returns the bytes taken."""
@@ -345,7 +358,7 @@ class ClientPort:
         if connection.is_paused and not connection.is_closed and not is_behind:
             return 0
         try:
-            return self._take(client, handler, bytes_max, takes_frames=takes_frames)
+            return self._take(client, handler, bytes_max, heard)
         except FATAL:
             raise
         except Exception as error:
@@ -354,12 +367,12 @@ class ClientPort:
             error.add_note(f"client {connection.connection_id}, {who}, was served")
             raise
 
-    def _take(self, client: _Client, handler: ClientsHandler, bytes_max: int, *, takes_frames: bool) -> int:
+    def _take(self, client: _Client, handler: ClientsHandler, bytes_max: int, heard: Heard) -> int:
         connection = client.connection
         try:
             has_frames = connection.receive(bytes_max)
             if has_frames and not client.is_known:
-                self._greet(client, connection)
+                self._greet(client, connection, heard)
                 if client.is_known:
                     handler.on_connect(connection.connection_id)
                 has_frames = connection.has_frames
@@ -369,7 +382,7 @@ class ClientPort:
             self._report(f"client {connection.connection_id}{at} was cut off: {error}", type(error))
             has_frames = False
         taken = 0
-        if has_frames and takes_frames:
+        if has_frames and heard is Heard.STRANGERS:
             start = connection.start
             consumed = handler.on_frames(connection.connection_id, connection.buffer, start, connection.end)
             if consumed is None:
@@ -384,10 +397,15 @@ class ClientPort:
             self._ready.append(connection)
         return taken
 
-    def _greet(self, client: _Client, connection: Connection) -> None:
-        hello = decode_first_frame(connection)
+    def _greet(self, client: _Client, connection: Connection, heard: Heard) -> None:
+        hello, end = decode_first(connection.buffer, connection.start, connection.end)
         if not isinstance(hello, link.Hello):
             raise RemoteProtocolError("the first frame is not a Hello")
+        if heard is Heard.READERS and hello.kind is link.ConnectionKind.CLIENT:
+            client.has_asked = True
+            connection.release(connection.start)  # it comes again
+            return
+        connection.release(end)
         reply = self._reply
         if hello.protocol_version >> 16 != link.LINK_PROTOCOL_VERSION >> 16:
             detail = f"link protocol {hello.protocol_version:#x}, expected {link.LINK_PROTOCOL_VERSION:#x}"

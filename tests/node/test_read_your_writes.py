@@ -11,7 +11,7 @@ import pytest
 
 from cluster import AsyncClusterClient, ClusterClient, ConfigurationError, LogReader, TimedOut
 from tests.node.processes import COMMAND, DEADLINE_S, await_that, environment
-from tests.node.three import Three
+from tests.node.three import Three, said
 
 
 @pytest.fixture
@@ -83,6 +83,25 @@ def test_a_token_says_in_which_term_it_stands_under_each_leader(three):
     restored = json.dumps({**second, "term": first["term"]})
     with pytest.raises(ConfigurationError, match="restored to an earlier position"):
         LogReader.open(dir=str(left.config.path), at_least=restored)
+
+
+@pytest.mark.parametrize("medium", ["grpc", "tcp", "ipc"])
+def test_a_member_that_nobody_leads_is_read_as_before(three, medium):
+    with ClusterClient.connect(three.endpoints) as client:
+        client.offer(b"mine")
+        client.await_committed(DEADLINE_S)
+        token = client.token()
+    left = followers(three)[0]
+    for node in three.nodes:
+        if node is not left:
+            node.close()
+    await_that(lambda: "enters an election: leader" in said(left), "an election")
+    tcp_endpoint = left.config.tcp_endpoints.split(",")[left.config.member_id]
+    endpoints = {"grpc": three.endpoint_of(left), "tcp": tcp_endpoint, "ipc": f"ipc:{left.config.ipc_path}"}
+    with LogReader.open(endpoints=endpoints[medium], at_least=token, at_least_timeout_s=5) as reader:
+        end = json.loads(token)["position"]
+        [entry] = reader.entries(to_position=end, entry_types=["SESSION_MESSAGE"])
+        assert entry["payload"] == b"mine"
 
 
 def test_the_same_token_comes_over_every_way_and_goes_to_the_command(three, tmp_path):

@@ -62,6 +62,7 @@ from cluster.protocol.sbe import Message
 from cluster.protocol.session import ChallengeResponse
 from cluster.transport.clock import NEVER_NS
 from cluster.transport.message_frames import link_frame
+from cluster.transport.server import Heard
 
 # Timers, and messages of each service: what a turn appends of them. Clients have theirs in batches, too, and
 # each of their messages may bring one of a service and a timer.
@@ -98,7 +99,7 @@ class LeaderPorts(Protocol):
 
     def poll_clients(self) -> int: ...
 
-    def greet_clients(self, hears_strangers: bool) -> int: ...
+    def greet_clients(self, heard: Heard) -> int: ...
 
 
 class Leading(Phase):
@@ -311,8 +312,10 @@ class Leading(Phase):
             ports.requests.report_full()
         self._is_without_room = is_without_room
         if module.state is ConsensusModuleState.SUSPENDED or is_without_room:
-            # Administrators and readers may come, and who wants a session where there is no room hears so.
-            ports.turn.work_count += ports.greet_clients(is_without_room)
+            # Who wants a session waits for the end of it, or hears that there is no room.
+            ports.turn.work_count += ports.greet_clients(
+                Heard.STRANGERS if is_without_room else Heard.GREETINGS
+            )
         ports.supervision.report_to_followers(now_ns)
         if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()
