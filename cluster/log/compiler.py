@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numba import config, njit, types
+    from numba.core.registry import CPUDispatcher
 
     HAS_NUMBA: bool
 else:
     try:
         from numba import config, njit, types
+        from numba.core.registry import CPUDispatcher
 
         HAS_NUMBA = True
     except ImportError:
@@ -30,10 +32,11 @@ else:
             DISABLE_JIT = True
             BOUNDSCHECK = None
 
+        CPUDispatcher = object
         types = _Uncompiled()
 
         def njit(function: Callable[..., Any] | None = None, **options: object) -> Callable[..., Any]:
             return (lambda decorated: decorated) if function is None else function
 
 
-__all__ = ["HAS_NUMBA", "config", "njit", "types"]
+__all__ = ["CPUDispatcher", "HAS_NUMBA", "config", "njit", "types"]

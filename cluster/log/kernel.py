@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cluster.log.compiler import config, njit
+from cluster.log.compiler import CPUDispatcher, config, njit
 
 # Every module that the kernels of this folder take constants or functions from.
 SHARED_MODULES = (
@@ -49,11 +49,31 @@ _FINGERPRINT = _fingerprint(
 # operations for each array of each call, of the kernel and of all that was not inlined into it (three
 # quarters of the time of ``column_kernels.fill_rows``, a fifth of any kernel's dispatch).
 # The checked loads and stores of memory.py cut slices, which do count.
-_OPTIONS: dict[str, Any] = {"_nrt": bool(config.BOUNDSCHECK)}  # type: ignore[attr-defined]
+# Nothing calls them as C functions.
+_OPTIONS: dict[str, Any] = {
+    "_nrt": bool(config.BOUNDSCHECK),  # type: ignore[attr-defined]
+    "no_cfunc_wrapper": True,
+}
 
 
-# A function that kernels call: compiled into each of them, not by itself.
-routine = njit(**_OPTIONS)
+class _Routine(CPUDispatcher):
+    """Without what takes arguments from Python's objects, which would be nearly half of all compiling."""
+
+    _by_python: Callable[..., Any] | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Compiled once more, with that."""
+        if self._by_python is None:
+            self._by_python = njit(**_OPTIONS)(self.py_func)
+        return self._by_python(*arguments)
+
+
+def routine(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that kernels call: compiled into each of them, not by itself."""
+    dispatcher = njit(**_OPTIONS | {"no_cpython_wrapper": True})(function)
+    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
+        dispatcher.__class__ = _Routine
+    return dispatcher
 
 
 def kernel(
