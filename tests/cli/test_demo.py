@@ -145,13 +145,15 @@ def test_the_picture_of_the_readme_is_that_of_the_run_that_is_kept():
 @pytest.mark.timeout(240)
 def test_nothing_is_lost_or_doubled_when_the_leader_is_killed(tmp_path: Path):
     directory = tmp_path / "kept"
+    # A slow machine has its members level some time after the five seconds before the first kill.
     done = run(
-        "demo", "--seconds", "9", "--json", "--dir", str(directory), "--base-port", str(free_base_port()),
+        "demo", "--seconds", "20", "--json", "--dir", str(directory), "--base-port", str(free_base_port()),
         timeout_s=4 * DEADLINE_S,
     )  # fmt: skip
     report = json.loads(done.stdout)
     assert (done.returncode, report["lost"], report["doubled"]) == (0, 0, 0), done.stderr
-    [kill] = report["kills"]
-    assert kill["nextLeaderMemberId"] != kill["memberId"] and kill["gapMs"] > 0
+    assert report["kills"]
+    for kill in report["kills"]:
+        assert kill["nextLeaderMemberId"] != kill["memberId"] and kill["gapMs"] > 0
     assert report["messages"] > 1_000 and report["sql"]["messages"] > 1_000
     assert demo_query.check_log(str(directory / "member-1"), report["messages"]) == (0, 0)
