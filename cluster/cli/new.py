@@ -150,10 +150,12 @@ def new(
 ) -> None:
     """Make a folder with a service, its test, a client and a query, all of which run."""
     is_module = name.isidentifier() and not keyword.iskeyword(name) and name not in ("client", "query")
-    if not is_module or find_spec(name) is not None:
-        raise ConfigurationError(f"{name!r}: expected the name of a module of your own, such as order_book")
-    names = {"name": name, "type": "".join(word.capitalize() for word in name.split("_")) or "Service"}
+    if not is_module:
+        raise ConfigurationError(f"{name!r}: expected a name for a module, such as order_book")
     folder = Path(name)
+    if not folder.exists() and find_spec(name) is not None:
+        raise ConfigurationError(f"{name!r}: Python has a module of this name, choose another, as my_{name}")
+    names = {"name": name, "type": "".join(word.capitalize() for word in name.split("_")) or "Service"}
     with StorageErrors(folder, "cannot be made"):
         folder.mkdir()
         for file, text in FILES.items():
