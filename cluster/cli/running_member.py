@@ -86,7 +86,7 @@ def why_delayed(pid: int) -> str:
         return f"process {pid} was stopped by a signal: kill -CONT {pid} has it go on"
     return (
         f"process {pid} lives and takes no turns, as while it starts, its disk is full or fails, or an "
-        "inline service is in one callback: see node.log"
+        "inline service is in one callback"
     )
 
 

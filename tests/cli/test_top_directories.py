@@ -34,7 +34,7 @@ def test_a_member_whose_process_lives_and_takes_no_turns_is_not_taken_for_one_th
     lock = DirectoryLock.take(OsFiles(), str(tmp_path / "cluster"), CLUSTER_MARK_FILE_NAME, epoch_ms())
     says = (
         f"process {os.getpid()} lives and takes no turns, as while it starts, its disk is full or fails, or "
-        "an inline service is in one callback: see node.log"
+        "an inline service is in one callback"
     )
 
     assert main(["top", "--dir", str(tmp_path), "--once"]) == 1
