@@ -43,7 +43,7 @@ from cluster.transport.wanted import wanted_of
 
 GIVE_UP_S = 20.0  # without any member that goes on
 RETRY_INTERVAL_S = 0.1
-SAY_AFTER_NS = 1_000_000_000  # that none answers, once
+SAY_AFTER_NS = 1_000_000_000  # that none answers, or too few, once
 STALLED_NS = 500_000_000  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
 SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
@@ -103,6 +103,7 @@ class RemoteLog(LogOfOthers):
         self._identity: LogIdentity | None = None
         self._starts: dict[int, int] = {}  # where the log of each member that answered begins
         self._missing: set[int] = set()  # members that were waited for in vain
+        self._said_for_ns = 0  # the end of the last wait that was said
         self._status: link.LogStatus  # the last from the preferred member
         self._order: list[int] = []  # preferred first
         try:
@@ -264,6 +265,15 @@ class RemoteLog(LogOfOthers):
                 f"{what} at the members that answer; others may have more: {_describe(failures)}"
             )
             return False
+        left_ns = deadline_ns - self._now_ns()
+        if left_ns < self._give_up_ns - SAY_AFTER_NS and self._said_for_ns != deadline_ns:
+            self._said_for_ns = deadline_ns
+            logger.warning(
+                "%s at the members that answer; asking the others for another %.0f s: %s",
+                what,
+                left_ns / 1e9,
+                _describe(failures),
+            )
         self._wait(RETRY_INTERVAL_S)
         return True
 
