@@ -7,9 +7,11 @@ import os
 import pickle
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from itertools import count
 from typing import Any, NoReturn, TypeVar
 
@@ -35,7 +37,7 @@ def same_chance() -> Iterator[None]:
     np.random.seed(0)
     random.Random.seed = seed_alike  # type: ignore[method-assign]
     try:
-        with _replaced({os.urandom: drawn.randbytes}):
+        with _replaced({os.urandom: _in_this_thread(os.urandom, drawn.randbytes)}):
             yield
     finally:
         random.Random.seed = seed  # type: ignore[method-assign]
@@ -52,7 +54,9 @@ def same_clock() -> Iterator[None]:
         return next(times_ns)
 
     def now_s() -> float:
-        return next(times_ns) / 1e9
+        return now_ns() / 1e9
+
+    utc_s = _in_this_thread(time.time, now_s)
 
     class _IsInstance(type):
         def __instancecheck__(cls, instance: object) -> bool:
@@ -61,17 +65,30 @@ def same_clock() -> Iterator[None]:
     class Datetime(datetime.datetime, metaclass=_IsInstance):
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-            return datetime.datetime.fromtimestamp(now_s(), tz)
+            return datetime.datetime.fromtimestamp(utc_s(), tz)
 
         @classmethod
         def utcnow(cls) -> Any:
-            return datetime.datetime.fromtimestamp(now_s(), datetime.UTC).replace(tzinfo=None)
+            return datetime.datetime.fromtimestamp(utc_s(), datetime.UTC).replace(tzinfo=None)
 
     names = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
-    twins: dict[Any, Any] = {getattr(time, name): now_s for name in names}
-    twins |= {getattr(time, f"{name}_ns"): now_ns for name in names}
-    with _replaced({**twins, datetime.datetime: Datetime}):
+    twins: dict[Any, Any] = {datetime.datetime: Datetime}
+    for kind, twin in (("", now_s), ("_ns", now_ns)):
+        for clock in (getattr(time, name + kind) for name in names):
+            twins[clock] = _in_this_thread(clock, twin)
+    with _replaced(twins):
         yield
+
+
+def _in_this_thread(original: Callable[..., T], twin: Callable[..., T]) -> Callable[..., T]:
+    """``twin`` here, ``original`` in other threads, which would take from what this one is to get."""
+    this = threading.get_ident()
+
+    @wraps(original)
+    def call(*arguments: Any) -> T:
+        return (twin if threading.get_ident() == this else original)(*arguments)
+
+    return call
 
 
 @contextmanager

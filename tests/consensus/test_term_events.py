@@ -182,7 +182,7 @@ def logs_of(draw, history):
         own_recorded = (committed[count].leadership_term_id, reached)
     elif of_this and draw(st.booleans()):
         own_recorded = draw(st.sampled_from(of_this))
-        reached = own_recorded[1]
+        reached = min(base for term_id, base in of_this if term_id >= own_recorded[0])
     elif of_this:  # what these lacked was not committed in the last term that it knows
         reached = min(base for _, base in of_this)
     elif own := [tail for number, tail in tails if number == count and (not events or tail > events[-1])]:

@@ -1,5 +1,10 @@
 """``cluster.testing.diagnosis``: each mistake of a service has its sentence, and the entry that shows it."""
 
+import sys
+import threading
+import time
+from datetime import datetime
+
 import pytest
 
 from cluster.errors import MembersApart
@@ -61,6 +66,25 @@ def why(service, log):
 def test_each_mistake_is_named_with_the_first_entry_that_shows_it(log, service, sentence, where):
     found = why(service, log)
     assert found.startswith(f"{sentence}. First after the entry that ends at ") and where in found
+
+
+def test_other_threads_that_look_at_clocks_change_nothing(log):
+    ended, interval = threading.Event(), sys.getswitchinterval()
+
+    def look():
+        while not ended.is_set():
+            time.monotonic()
+            datetime.now()
+
+    thread = threading.Thread(target=look)
+    sys.setswitchinterval(1e-6)
+    thread.start()
+    try:
+        assert why(services.GoesByADate, log).startswith(CLOCK)
+    finally:
+        sys.setswitchinterval(interval)
+        ended.set()
+        thread.join()
 
 
 def test_of_a_sound_service_nothing_is_said(log):
