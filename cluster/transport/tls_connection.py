@@ -168,10 +168,10 @@ class TlsConnection(Connection):
                 self._tls.seal(part)
             except TlsFailed as error:  # a compiled turn has read what is no record
                 self._refuse(error)
-                return taken
+                break
             taken += len(part)
         self._flush_sealed()
-        return taken
+        return 0 if self.is_closed else taken
 
     def _flush_sealed(self) -> bool:
         """Send what is encrypted as far as the socket takes it; whether it took all."""

@@ -1,6 +1,7 @@
 """A connection through TLS beside compiled turns, which read and write its session, too."""
 
 import socket
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -90,3 +91,18 @@ def test_what_a_turn_left_in_the_session_goes_out_before_what_is_offered(connect
     while len(received) < 21:
         received += peer.recv(100)
     assert received == b"of the turn, and then"
+
+
+def test_a_peer_that_leaves_while_egress_is_queued_for_it_closes_the_connection_and_no_more(connected):
+    _, connection, peer = connected()
+    while connection.queued_bytes < 200_000:
+        connection.offer(bytes(100_000))
+    peer.setblocking(False)
+    with suppress(BlockingIOError):  # else its end would be a reset, before anything is sent
+        while True:
+            peer._sock.recv(100_000)
+    peer.close()
+    while not connection.is_closed:
+        connection._poller.wait(1)
+        connection.receive()
+    assert connection.queued_bytes == 0
