@@ -248,8 +248,8 @@ class ClientPort:
             client = self._clients.get(connection.connection_id)
             if client is None or self._is_waiting(client, heard, handler) or work >= STRANGERS_PER_POLL_MAX:
                 self._ready.append(connection)
-                if client is not None:
-                    client.opened_ns = now_ns  # whoever is not heard is not late
+                if client is not None and now_ns > self._next_sweep_ns + SWEEP_INTERVAL_NS:
+                    client.opened_ns = now_ns  # nobody is late while nobody is polled
             else:
                 self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, heard)
                 work += 1

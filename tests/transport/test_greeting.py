@@ -46,3 +46,24 @@ def test_in_an_election_readers_are_served_and_clients_wait_until_it_is_over(tmp
         handed[0].sock.close()
         client.close()
         reader.close()
+
+
+def test_a_stranger_who_keeps_talking_is_cut_off_in_time_where_clients_are_served(tmp_path):
+    now_ns = 0
+    bounds = Bounds(session_open_timeout_ns=5 * SECOND_NS)
+    ipc = Endpoint(Medium.IPC, path=str(tmp_path / "ingress.sock"))
+    with servers() as serve:
+        server = serve(ipc, clock_ns=lambda: now_ns, hand_over=lambda reader: None, bounds=bounds)
+        server.strangers, server.is_echo = range(10), False
+        client = bare(server)
+        client.sendall(HELLO)
+        server.turn_until(lambda: server.told)
+        while not server.errors:
+            client.sendall(HELLO)
+            now_ns += SECOND_NS
+            server.poller.wait(1)
+            server.port.greet(server, Heard.READERS)  # as a slow tick does, before the clients' turn
+            server.port.poll(server)
+            assert now_ns <= 7 * SECOND_NS
+        assert "no session within 5 s" in server.errors[0]
+        client.close()
