@@ -70,19 +70,38 @@ def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
 def send(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-def]
     """Send two pieces, given by their addresses; returns the bytes taken, below 0 an error.
 
-    TLS takes both, and may have some left, which Python sends: the connection is queued then.
+    Of what TLS takes some may be left, which Python sends: the connection is queued then.
     """
     tls = t.connections[descriptor * ROW_WORDS + TLS]
     if tls == 0:
         return _write(t, descriptor, a, a_length, b, b_length)
-    if not (seal_records(t, tls, a, a_length) and seal_records(t, tls, b, b_length)):
-        return 0  # as Python finds when it tries
-    address, length = sealed_records(t, tls)
-    taken = _write(t, descriptor, address, length, 0, 0)
-    drop_records(t, tls, taken)
-    if taken < length:
+    taken = _seal(t, descriptor, tls, a, a_length)
+    if taken == a_length:
+        taken += _seal(t, descriptor, tls, b, b_length)
+    if not _send_sealed(t, descriptor, tls):
         t.connections[descriptor * ROW_WORDS + STATE] |= IS_QUEUED
-    return a_length + b_length
+    return taken
+
+
+@routine
+def _seal(t, descriptor, tls, address, length):  # type: ignore[no-untyped-def]
+    """Encrypt, no further than a piece that the socket does not take; less where the session has failed."""
+    done = 0
+    while done < length and (done == 0 or _send_sealed(t, descriptor, tls)):
+        count = seal_records(t, tls, address + done, min(length - done, at.SEALED_BYTES))
+        if count <= 0:
+            break
+        done += count
+    return done
+
+
+@routine
+def _send_sealed(t, descriptor, tls):  # type: ignore[no-untyped-def]
+    """Whether the socket takes all that is encrypted."""
+    address, length = sealed_records(t, tls)
+    taken = _write(t, descriptor, address, length, 0, 0) if length > 0 else 0
+    drop_records(t, tls, taken)
+    return taken == length
 
 
 @routine

@@ -53,15 +53,11 @@ def open_records(t, descriptor, tls, length, offset):  # type: ignore[no-untyped
 
 @routine
 def seal_records(t, tls, address, length):  # type: ignore[no-untyped-def]
-    """Encrypt; False where the session has failed."""
-    done = 0
-    while done < length:
-        count = wrap_i32(call_3(t.calls[TLS_WRITE], tls, address + done, min(length - done, at.SEALED_BYTES)))
-        if count <= 0:
-            call_0(t.calls[TLS_CLEAR_ERRORS])
-            return False
-        done += count
-    return True
+    """Encrypt; returns of how many bytes, none where the session has failed."""
+    count = wrap_i32(call_3(t.calls[TLS_WRITE], tls, address, length))
+    if count <= 0:
+        call_0(t.calls[TLS_CLEAR_ERRORS])
+    return count
 
 
 @routine

@@ -160,7 +160,7 @@ LIMIT_AT = 256  # LogLimit, to be filled in
 EVENTS_AT = 2048  # struct epoll_event
 SCRATCH = 8192
 
-SEALED_BYTES = 256 * 1024  # of TLS, received or sent at a time
+SEALED_BYTES = 128 * 1024  # of TLS, received or sent at a time: OpenSSL keeps as much for each connection
 IS_TO_CLOSE = -1  # in ``unsent``, for a length
 LIMIT_LENGTH = 64  # aligned
 READY_MAX = 256

@@ -11,6 +11,7 @@ from cluster.log import calls
 from cluster.log.connection_table import IS_QUEUED, STATE, TLS
 from cluster.log.openssl import session_address
 from cluster.member.busy import words as at
+from cluster.member.busy.system import send
 from cluster.protocol.link import CommitAck
 from cluster.transport.tls import TlsSession, client_context, server_context
 from tests.member.busy.one_member import (
@@ -131,6 +132,17 @@ def test_what_the_socket_does_not_take_is_python_s_to_send_before_all_else(leade
     ours.seal(b"and then")
     data = opened(client, b"".join([*sent_to(leader, CLIENT_A), ours.take()]))
     assert messages(np.frombuffer(data[:-8], np.uint8)) == ANSWERS and data[-8:] == b"and then"
+
+
+def test_no_more_is_sealed_than_a_piece_that_the_socket_does_not_take(leader, over_tls):
+    ours, client = over_tls(leader, CLIENT_A)
+    data = np.arange(5 * at.SEALED_BYTES, dtype=np.uint8)
+    leader.takes[CLIENT_A] = 100
+    taken = send(leader.tables, CLIENT_A, data.ctypes.data, len(data), 0, 0)
+    assert taken == at.SEALED_BYTES, "more of it would be in nobody's bound"
+    assert leader.table.get(CLIENT_A, STATE) == IS_QUEUED
+    received = opened(client, b"".join([*sent_to(leader, CLIENT_A), ours.take()]))
+    assert received == data[:taken].tobytes()
 
 
 def test_a_damaged_record_is_python_s_to_refuse_and_nothing_of_it_is_taken(leader, over_tls):
