@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import py_compile
+import shutil
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -84,6 +87,16 @@ PUBLIC_NAMES = set(
 def test_the_public_names_are_these():
     assert set(cluster.__all__) == PUBLIC_NAMES
     assert {name for name in dir(cluster) if not name.startswith("__")} == PUBLIC_NAMES
+
+
+def test_they_are_known_where_only_bytecode_is_installed(tmp_path):
+    source = Path(cluster.__file__)
+    shutil.copy(source.with_suffix(".pyi"), tmp_path)
+    py_compile.compile(str(source), cfile=str(tmp_path / "__init__.pyc"))
+    spec = spec_from_file_location("without_source", tmp_path / "__init__.pyc")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert set(module.__all__) == PUBLIC_NAMES
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC_NAMES))
