@@ -209,10 +209,10 @@ class MemberLinks:
         return 0 if outgoing is None else outgoing.queued_bytes
 
     def silence_ns(self, member_id: int) -> int:
-        """For how long nothing has come over a link that is up."""
+        """For how long nothing had come over a link that is up, when it was polled last."""
         peer = self._peers[member_id]
         heard_ns = peer.incoming.heard_ns if peer.incoming is not None and peer.is_kept_alive else 0
-        return self._clock_ns() - heard_ns if peer.is_up and heard_ns else 0
+        return self._polled_ns - heard_ns if peer.is_up and heard_ns else 0
 
     def refused_certificate(self, member_id: int) -> RefusedCertificate:
         """Whose certificate keeps this member without a link to that one."""

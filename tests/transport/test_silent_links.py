@@ -64,6 +64,15 @@ def test_who_was_stopped_for_long_itself_does_not_close_its_links(two, clock):
     assert all(member.told[-1][0] == "up" and len(member.told) == 1 for member in two)
 
 
+def test_a_turn_that_takes_long_here_is_no_silence_of_others(two, clock):
+    a, b = two
+    pass_time(clock, 2_000, a, b)
+    clock.ns += TIMEOUT_MS // 2 * MS  # as while the disk hangs
+    assert a.links.silence_ns(1) < 200 * MS
+    pass_time(clock, TIMEOUT_MS // 2, a)
+    assert a.links.silence_ns(1) >= TIMEOUT_MS // 2 * MS
+
+
 def test_a_member_of_an_earlier_release_may_be_silent(clock, monkeypatch):
     monkeypatch.setattr(link_hellos.link, "LINK_PROTOCOL_VERSION", 1 << 16)
     endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
