@@ -122,6 +122,9 @@ def in_forks(work: Callable[[], T]) -> list[T | None]:
         if (pid := os.fork()) == 0:
             if i == 0:
                 pids[0] = os.getpid()  # as in this process: else the next one begins with less free memory
+            for other in range(3):
+                if other != i:
+                    os.close(pipes[other][1])  # else what another one says ends only with this process
             _serve(work, pipes[i][1], is_moved=i == 2)
         pids[i] = pid
     for pid, (receiver, sender) in zip(pids, pipes, strict=True):

@@ -10,6 +10,7 @@ import pytest
 from cluster.errors import MembersApart
 from cluster.service.service_context import ServiceContext
 from cluster.testing import SimulatedCluster
+from cluster.testing.alike import in_forks
 from cluster.testing.backwards import LogEntry, led_to
 from cluster.testing.diagnosis import (
     BATCHES,
@@ -85,6 +86,10 @@ def test_other_threads_that_look_at_clocks_change_nothing(log):
         sys.setswitchinterval(interval)
         ended.set()
         thread.join()
+
+
+def test_what_processes_that_begin_alike_come_to_may_be_longer_than_a_pipe_holds():
+    assert in_forks(lambda: bytes(200_000)) == [bytes(200_000)] * 3
 
 
 def test_of_a_sound_service_nothing_is_said(log):
