@@ -12,7 +12,7 @@ from typing import Any
 
 def _public() -> dict[str, str]:
     """The module of each public name, also from within an archive of files."""
-    stub: bytes = __loader__.get_data(f"{__file__.rpartition('.')[0]}.pyi")  # type: ignore[name-defined]
+    stub: bytes = __spec__.loader.get_data(f"{__file__.rpartition('.')[0]}.pyi")  # type: ignore[name-defined]
     imports = [line.split() for line in stub.decode().splitlines() if line.startswith("from ")]
     return {words[-1]: words[1] for words in imports}
 

@@ -1,13 +1,15 @@
 """The OpenSSL that Python's own ``ssl`` uses, and its sessions, for compiled code to call.
 
-Both are missing where the module is linked with OpenSSL statically, or is another Python's than CPython's.
+Both are missing where Python is linked with OpenSSL statically, or is another Python than CPython.
 """
 
 import _ssl
 import ctypes
 import ssl
+from typing import Any
 
-LIBRARY = ctypes.CDLL(getattr(_ssl, "__file__", None))  # finds in it what the module was linked to
+# Finds what the module was linked to; of one within Python itself there is no such list.
+LIBRARY: Any = ctypes.CDLL(_ssl.__file__) if hasattr(_ssl, "__file__") else None
 _SESSION_WORD, _CONTEXT_WORD = 3, 4  # of the object that CPython wraps around a session
 
 
