@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import pickle
 import random
@@ -76,8 +77,14 @@ def same_clock() -> Iterator[None]:
     for kind, twin in (("", now_s), ("_ns", now_ns)):
         for clock in (getattr(time, name + kind) for name in names):
             twins[clock] = _in_this_thread(clock, twin)
-    with _replaced(twins):
-        yield
+    is_collecting = gc.isenabled()
+    gc.disable()  # finalisers and callbacks would look at clocks, at another place each time
+    try:
+        with _replaced(twins):
+            yield
+    finally:
+        if is_collecting:
+            gc.enable()
 
 
 def _in_this_thread(original: Callable[..., T], twin: Callable[..., T]) -> Callable[..., T]:

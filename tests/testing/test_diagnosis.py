@@ -1,5 +1,7 @@
 """``cluster.testing.diagnosis``: each mistake of a service has its sentence, and the entry that shows it."""
 
+import gc
+import random
 import sys
 import threading
 import time
@@ -90,6 +92,23 @@ def test_other_threads_that_look_at_clocks_change_nothing(log):
 
 def test_what_processes_that_begin_alike_come_to_may_be_longer_than_a_pipe_holds():
     assert in_forks(lambda: bytes(200_000)) == [bytes(200_000)] * 3
+
+
+def test_nor_does_a_look_at_a_clock_when_garbage_is_collected(log):
+    """As Hypothesis looks at one, to take what collections took from the time of a test."""
+    thresholds, looks = gc.get_threshold(), random.Random(0)
+
+    def look(phase, info):
+        for _ in range(looks.randrange(3)):
+            time.perf_counter()
+
+    gc.callbacks.append(look)
+    gc.set_threshold(5)
+    try:
+        assert why(services.GoesByADate, log).startswith(CLOCK)
+    finally:
+        gc.callbacks.remove(look)
+        gc.set_threshold(*thresholds)
 
 
 def test_of_a_sound_service_nothing_is_said(log):
