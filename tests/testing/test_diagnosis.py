@@ -58,7 +58,7 @@ def why(service, log):
         (services.GoesByIdentifiers, CHANCE, "'message 0': record 0 of its snapshot is"),
         (services.SharesBetweenMembers, SHARED, "it sends an answer to a client"),
         (services.GoesByObjects, PLACES, "record 0 of its snapshot is"),
-        (services.GoesByItsProcess, OUTSIDE, "'message 0': record 0 of its snapshot is"),
+        (services.GoesByAFile, OUTSIDE, "'message 0': record 0 of its snapshot is"),
         (services.GoesByItsMember, MEMBER, "'message 0': record 0 of its snapshot is '0', or '1'"),
         (services.KeepsBuffers, BUFFER, "record 0 of its snapshot is"),
         (services.ForgetsItsState, SNAPSHOT, "'message 0': it sends an answer to a client"),
