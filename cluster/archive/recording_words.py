@@ -6,9 +6,9 @@ They are those of ``Recording.words`` and ``LogCursor.words``.
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
+from cluster.log.tables import tables_type
 
 (
     APPEND_POSITION,
@@ -38,4 +38,4 @@ class RecordingTables(NamedTuple):
 
 
 ARRAYS = (WORDS_OUT, WORDS_OUT, WORDS_OUT, BYTES_OUT)
-RECORDING_TABLES = types.NamedTuple(ARRAYS, RecordingTables)
+RECORDING_TABLES = tables_type(RecordingTables, ARRAYS)

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numba import config, njit, types
-    from numba.core.registry import CPUDispatcher
 
     HAS_NUMBA: bool
 else:
     try:
         from numba import config, njit, types
-        from numba.core.registry import CPUDispatcher
 
         HAS_NUMBA = True
     except ImportError:
@@ -32,11 +30,10 @@ else:
             DISABLE_JIT = True
             BOUNDSCHECK = None
 
-        CPUDispatcher = object
         types = _Uncompiled()
 
         def njit(function: Callable[..., Any] | None = None, **options: object) -> Callable[..., Any]:
             return (lambda decorated: decorated) if function is None else function
 
 
-__all__ = ["CPUDispatcher", "HAS_NUMBA", "config", "njit", "types"]
+__all__ = ["HAS_NUMBA", "config", "njit", "types"]

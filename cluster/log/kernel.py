@@ -10,12 +10,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cluster.log.compiler import CPUDispatcher, config, njit
+from cluster.log.compiler import config, njit
 
 # Every module that the kernels of this folder take constants or functions from.
 SHARED_MODULES = (
     "cluster.log.kernel",
     "cluster.log.compiler",
+    "cluster.log.routine_code",
+    "cluster.log.tables",
     "cluster.log.memory",
     "cluster.log.memory_instructions",
     "cluster.log.crc",
@@ -56,23 +58,15 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-class _Routine(CPUDispatcher):
-    """Without what takes arguments from Python's objects, which would be nearly half of all compiling."""
-
-    _by_python: Callable[..., Any] | None = None
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Compiled once more, with that."""
-        if self._by_python is None:
-            self._by_python = njit(**_OPTIONS)(self.py_func)
-        return self._by_python(*arguments)
-
-
 def routine(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that kernels call: compiled into each of them, not by itself."""
-    dispatcher = njit(**_OPTIONS | {"no_cpython_wrapper": True})(function)
-    if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-        dispatcher.__class__ = _Routine
+    if config.DISABLE_JIT:  # type: ignore[attr-defined]
+        return function
+    from cluster.log.routine_code import Routine, RoutineCompiler  # which need numba
+
+    options = {**_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": RoutineCompiler}
+    dispatcher = njit(**options)(function)
+    dispatcher.__class__ = Routine
     return dispatcher
 
 

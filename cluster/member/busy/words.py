@@ -7,10 +7,10 @@ takes them back after it (``lend.py``); in between they are the only ones.
 from typing import Annotated, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
-from numba import types
 
 from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
+from cluster.log.tables import tables_type
 from cluster.protocol.enums import ClusterControlToggle
 
 Words: TypeAlias = Annotated[np.ndarray, WORDS_OUT]
@@ -61,7 +61,7 @@ class Tables(NamedTuple):
 
 
 _HINTS = get_type_hints(Tables, include_extras=True)
-TABLES = types.NamedTuple([_HINTS[name].__metadata__[0] for name in Tables._fields], Tables)
+TABLES = tables_type(Tables, tuple(_HINTS[name].__metadata__[0] for name in Tables._fields))
 
 # Why a run of turns ended: bits of REASON.
 TIME = 1  # a slow tick that is Python's, a dial, a timer or a heartbeat is due

@@ -22,11 +22,11 @@ def tables(**given: Any) -> SimpleNamespace:
 
 def tables_of(**given: Any) -> words.Tables:
     """With these arrays; the others are there, and have no room."""
-    nothing = dict(zip(words.Tables._fields, map(_nothing_of, words.TABLES.types)))
+    nothing = dict(zip(words.Tables._fields, map(_nothing_of, words.TABLES.members)))
     return words.Tables(**nothing | given)
 
 
 def _nothing_of(kind: Any) -> Any:
     if kind is RECORDING_TABLES:
-        return RecordingTables(*map(_nothing_of, kind.types))
+        return RecordingTables(*map(_nothing_of, kind.members))
     return np.zeros(8, np.int64 if kind.dtype is types.int64 else np.uint8)
