@@ -75,6 +75,8 @@ def test_backups_times_of_commits_and_consumer_groups_stand_beside_the_members(b
     assert browser.value(bars.format("title"))[-1] == "1 in more than 1 s"
     assert browser.text("#times-text") == "times of the leader's commits, most within 500 µs"
     assert browser.text("#groups") == "consumer group billing: at 6,000, 2.9 KiB to read"
+    heights = "[...document.querySelectorAll('main > section')].map(section => section.offsetHeight > 0)"
+    assert browser.value(heights) == [False, True, True]  # no part of it is for a story
 
 
 def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_to_the_other(
