@@ -373,8 +373,10 @@ def _whole(answers: list[EventLines], why_not: str) -> Iterator[EventLines]:
 def _said(fields: dict[str, Any]) -> str:
     """The event with what else its line has."""
     if "event" not in fields and "what" in fields:  # of an audit.log
-        who = fields.get("principal") or "somebody"
-        return f"refused {fields['what']} to {who} at {fields.get('peer')}: {fields.get('why')}"
+        what, who = fields["what"], f"{fields.get('principal') or 'somebody'} at {fields.get('peer')}"
+        if "outcome" in fields:
+            return f"{what} for {who}: {fields['outcome']}"
+        return f"refused {what} to {who}: {fields.get('why')}"
     known = ["event", "level", "timestamp", "time", "member", "file", "trace", "stacks"]
     if "more" in fields:
         known.append("kind")  # ``why`` is an example of it

@@ -84,6 +84,14 @@ def test_fields_that_are_words_are_read_as_words(run, here, fields, told):
     assert run("--since", "2026-01-27T12:00:07Z")[1][31:] == f"{told}\n"
 
 
+def test_an_action_of_an_administrator_is_told_with_what_came_of_it(run, here):
+    action = REFUSED | {"time": "2026-01-27T12:00:08Z", "principal": "root", "what": "SNAPSHOT"}
+    del action["why"]
+    with (here / "member-1/audit.log").open("a") as log:
+        log.write(json.dumps(action | {"outcome": "done"}) + "\n")
+    assert run("--since", "2026-01-27T12:00:07Z")[1][28:] == "1  SNAPSHOT for root at 10.0.0.7: done\n"
+
+
 def test_an_error_is_one_line_that_leaves_its_traceback_to_json(run, here):
     with (here / "member-1/node.log").open("a") as log:
         log.write(line(7, "expected 17 bytes", "error", where="service 0", trace="Traceback …\n  File …"))
