@@ -40,6 +40,7 @@ _STORY = re.compile(r"^const STORY = [\[{]", re.MULTILINE)  # of any release
 _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
 _TERM = re.compile(r"\bterm (\d+)")
+_GONE = re.compile(r"member (\d+) is gone")  # whose process has ended
 _OWN_LOG = re.compile(r"; has a log to (\d+)")  # of who follows; before "which has", another's
 
 
@@ -104,6 +105,8 @@ def frames_of_events(
             if event.level == "debug":
                 continue
             members[event.member] = _after(members[event.member], event)
+            if (match := _GONE.match(event.text)) and (gone := int(match[1])) in members:
+                members[gone] = {**members[gone], "isAlive": False}
             position = None if log is None else log.position_at(event.time)
             if position is not None:
                 members = {id_: _up_to(member, position, ends[id_]) for id_, member in members.items()}

@@ -99,6 +99,14 @@ def test_the_logs_of_a_stopped_cluster_become_a_frame_an_event(tmp_path):
     assert frames[4]["events"] == ["2026-01-31T11:59:05.000Z    0  role FOLLOWER -> LEADER"]
 
 
+def test_a_member_that_was_killed_is_shown_to_run_until_another_finds_it_gone(tmp_path):
+    log(tmp_path / "member-0", 0, (1, "starts"), (3, "member 1 is gone"), (5, "member 7 is gone"))
+    log(tmp_path / "member-1", 1, (2, "starts"), (4, "starts"))
+    frames = frames_of_events(tmp_path, STATUS)
+    seen = [frame["status"]["members"][1]["isAlive"] for frame in frames]
+    assert seen == [False, True, False, True, True, False]
+
+
 def test_frames_of_a_stopped_cluster_say_how_far_its_members_had_the_log_by_then(tmp_path):
     made = a_log(0)
     begins = []
