@@ -10,7 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cluster.cli.members import FROM_ENVIRONMENT, AeronPlace, Shown, ask_members, each_once, members_at
-from cluster.cli.verdict import DEGRADED, HEALTHY, UNAVAILABLE, Member, judge_backups, judge_members
+from cluster.cli.verdict import (
+    DEGRADED,
+    HEALTHY,
+    UNAVAILABLE,
+    Member,
+    cut_links,
+    judge_backups,
+    judge_members,
+)
 from cluster.errors import ClusterError, NotAClusterDirectory
 
 if TYPE_CHECKING:
@@ -35,16 +43,19 @@ def status_document(
     """Look at the members in a directory, at endpoints or of a real Aeron Cluster, and judge them.
 
     ``endpoints`` beside a directory are those of all members, for when the member in it does not say them.
-    Members that are asked are ``shown`` who asks. Looks twice where somebody lags: who has by then what was
-    committed before does not. ``committed_before`` is of a look a moment ago: this is the second one then.
-    Raises ClusterError.
+    Members that are asked are ``shown`` who asks. Looks twice where somebody lags, or a link is down: who has
+    by then what was committed before does not. ``committed_before`` is of a look a moment ago: this is the
+    second one then. Raises ClusterError.
     """
     seen = _seen(directory, endpoints, shown, aeron)
     committed = committed_before
     if committed is None:
         committed = _newest(seen.members or seen.backups, "commitPosition") or 0
-    is_first, afar = committed_before is None, endpoints if directory is None else None
-    if is_first and any(member["isAlive"] and _is_short_of(member, committed) for member in seen.members):
+    afar = endpoints if directory is None else None
+    may_pass = cut_links(seen.members) or any(
+        member["isAlive"] and _is_short_of(member, committed) for member in seen.members
+    )
+    if committed_before is None and may_pass:
         time.sleep(SECOND_LOOK_S)
         seen = _seen(directory, endpoints, shown, aeron)
     now = datetime.now(UTC)

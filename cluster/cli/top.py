@@ -191,6 +191,7 @@ class Directories:
             **standing,
             **({} if is_alive else {"serviceLag": None, "clockOffsetMs": None}),
             "uptimeMs": uptime_ms if is_alive else None,
+            "heartbeatAgeMs": max(0, now_ms - reader.heartbeat_ms) if is_alive else None,
             **by_label(next(iter(of_type(Id.CONSENSUS_MODULE_ERRORS)), "")),
             **(by_links(*map(of_type, LINK_COUNTERS), uptime_ms=uptime_ms) if is_alive else {}),
             "counters": [

@@ -7,7 +7,7 @@ name a cause and what to do about it. docs/status.md has every key and every mes
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ DISK_FREE_MIN = 1 << 30  # bytes, or a twentieth of the disk, or of a small one 
 REPLAY_BYTES_MAX = 1 << 30  # after the last snapshot: about ten seconds of a start
 CERTIFICATE_DAYS_MIN = 14
 CLOCK_OFFSET_MS_MIN = 500
+HEARTBEAT_AGE_MS_MAX = 2_000  # of what is written each second
 BACKUP_LAG_MAX = 64 << 20  # bytes, as of the alert ClusterBackupLags
 
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
@@ -63,7 +64,7 @@ def judge_members(
     about_each = [message for member in members for message in _about(member, now, committed_before)]
     if not any(member["isAlive"] for member in members):  # that each of them does not run is said
         about_each = [message for message in about_each if message.name == "not-readable"]
-    messages += about_each + _about_certificates(members) + _about_links(cut := _cut_pairs(members))
+    messages += about_each + _about_certificates(members) + _about_links(cut := cut_links(members))
     level_ids = [member["memberId"] for member in members if _is_level(member, leader, committed_before)]
     may_stop = _may_stop(level_ids, cut, quorum) if leader else 0
     copies = sum(_has_all(member, members, committed_before) for member in members)
@@ -146,7 +147,8 @@ def _has_all(member: Member, members: Sequence[Member], committed_before: int | 
     if committed is None:
         committed = max((other.get("commitPosition") or 0 for other in members), default=0)
     position = member.get("appendPosition")
-    return position is not None and position >= committed and not member.get("waitsFor")
+    is_lost = member.get("waitsFor") or member.get("damage")
+    return position is not None and position >= committed and not is_lost
 
 
 def _lags(member: Member, key: str, committed_before: int | None) -> bool:
@@ -210,31 +212,48 @@ def _about_certificates(members: Sequence[Member]) -> list[Finding]:
     ]
 
 
-def _about_links(cut: Set[frozenset[int]]) -> list[Finding]:
+def _about_links(cut: Mapping[frozenset[int], str]) -> list[Finding]:
     fix = "Check the network between their hosts, both ways. Until then neither can be elected by the other."
-    pairs = sorted(sorted(pair) for pair in cut)
-    return [
-        Finding("link-down", WARNING, None, f"members {one} and {other} cannot reach each other", fix)
-        for one, other in pairs
-    ]
+    return [Finding("link-down", WARNING, None, text, fix) for _, text in sorted(cut.items(), key=_pair)]
 
 
-def _cut_pairs(members: Sequence[Member]) -> set[frozenset[int]]:
-    """Which members that take part have no link to each other, though nothing is known to be the reason.
+def _pair(cut: tuple[frozenset[int], str]) -> list[int]:
+    return sorted(cut[0])
 
-    Both must say so: what a member says whose disk or service has just halted it is old.
+
+def cut_links(members: Sequence[Member]) -> dict[frozenset[int], str]:
+    """Which members that take part have lost their link to each other, and how, if no reason is known.
+
+    Who is not heard any more may have the link as before. It is believed if its word is new: what a member
+    says whose disk or service has just halted it is old.
     """
-    cut = {
-        (member["memberId"], link["peer"])
+    said = {
+        (member["memberId"], link["peer"]): link
         for member in members
         if _takes_part(member)
         for link in member.get("links", ())
-        if not (link["isUp"] or link["isConnecting"] or link["refusedCertificate"])
     }
-    return {frozenset((one, other)) for one, other in cut if (other, one) in cut}
+    is_new = {m["memberId"] for m in members if (m.get("heartbeatAgeMs") or 0) < HEARTBEAT_AGE_MS_MAX}
+    cut = {}
+    for (one, other), link in said.items():
+        back = said.get((other, one))
+        if back is None or not _is_cut(link):
+            continue
+        if _is_cut(back):
+            text = f"members {min(one, other)} and {max(one, other)} cannot reach each other"
+        elif back["isUp"] and is_new.issuperset((one, other)):
+            text = f"nothing comes from member {other} to member {one}, though both run"
+        else:
+            continue
+        cut[frozenset((one, other))] = text
+    return cut
 
 
-def _may_stop(level_ids: Sequence[int], cut: Set[frozenset[int]], quorum: int) -> int:
+def _is_cut(link: dict[str, Any]) -> bool:
+    return not (link["isUp"] or link["isConnecting"] or link["refusedCertificate"])
+
+
+def _may_stop(level_ids: Sequence[int], cut: Collection[frozenset[int]], quorum: int) -> int:
     """How many of those, whichever they are, while one of the others still has links to a majority."""
 
     def can_lead(gone: tuple[int, ...]) -> bool:

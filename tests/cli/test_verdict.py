@@ -211,8 +211,25 @@ def test_a_link_that_is_cut_between_members_that_take_part_is_named_and_counted(
     assert message.text == "members 1 and 2 cannot reach each other" and "network" in message.fix
 
 
-@pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}, {"isUp": True}])
-def test_a_link_that_is_being_made_or_lacks_a_certificate_or_one_side_has_is_not_a_cut_one(known):
+@pytest.mark.parametrize(
+    ("ages_ms", "verdict", "may_stop"), [((None, 900), "at-risk", 0), ((0, 2_100), "healthy", 1)]
+)
+def test_a_link_that_one_side_has_is_cut_if_what_both_say_is_new(ages_ms, verdict, may_stop):
+    members = with_cut_links(3, (1, 2), isUp=True)
+    for member, age_ms in zip(members[1:], ages_ms, strict=True):
+        member["heartbeatAgeMs"] = age_ms
+    assert judged(members)[:2] == (verdict, may_stop)
+    texts = [message.text for message in judge_members(members, 3, NOW).messages]
+    assert texts == (["nothing comes from member 2 to member 1, though both run"] if may_stop == 0 else [])
+
+
+def test_a_member_that_nobody_hears_is_not_one_that_may_replace_another():
+    members = with_cut_links(3, (0, 2), (1, 2), isUp=True)
+    assert judged(members) == ("at-risk", 0, ["link-down", "link-down"])
+
+
+@pytest.mark.parametrize("known", [{"isConnecting": True}, {"refusedCertificate": "theirs"}])
+def test_a_link_that_is_being_made_or_lacks_a_certificate_is_not_a_cut_one(known):
     assert "link-down" not in judged(with_cut_links(3, (1, 2), **known))[2]
     assert judged([*with_cut_links(3, (1, 2))[:2], gone(2)])[2] == ["not-running"]
 
@@ -253,6 +270,7 @@ def test_what_may_be_lost_are_the_disks_beside_one_that_has_all_that_was_acknowl
     of_all = [member(id_, **stopped) for id_ in range(3)]
     assert judge_members(of_all, 3, NOW).may_be_lost == 2
     assert judge_members([*of_all[:2], member(2, appendPosition=900, **stopped)], 3, NOW).may_be_lost == 1
+    assert judge_members([*of_all[:2], of_all[2] | {"damage": "x"}], 3, NOW).may_be_lost == 1
     assert judge_members([of_all[0], gone(1), gone(2)], 3, NOW).may_be_lost == 0
     # A leader has a majority that holds what is committed, whatever this look at them has missed.
     assert judge_members([member(0, "LEADER"), gone(1), gone(2)], 3, NOW).may_be_lost == 1
