@@ -99,12 +99,13 @@ def frames_of_events(
             with suppress(ClusterError):  # which the last frame says
                 log = _LogInTime(opened.enter_context(open_log()))
         for event in by_time(logs_in(directory)):
-            if event.member not in members:
+            if event.member not in members and event.member >= 0:
                 continue
             happened.append(event)
             if event.level == "debug":
                 continue
-            members[event.member] = _after(members[event.member], event)
+            if event.member in members:  # else it is a backup's
+                members[event.member] = _after(members[event.member], event)
             if (match := _GONE.match(event.text)) and (gone := int(match[1])) in members:
                 members[gone] = {**members[gone], "isAlive": False}
             position = None if log is None else log.position_at(event.time)

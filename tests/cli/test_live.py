@@ -107,6 +107,12 @@ def test_a_member_that_was_killed_is_shown_to_run_until_another_finds_it_gone(tm
     assert seen == [False, True, False, True, True, False]
 
 
+def test_the_log_of_a_backup_is_played_too(tmp_path):
+    tmp_path.joinpath("backup.log").write_text('{"event": "is level", "timestamp": "2026-01-31T11:59:01Z"}\n')
+    frames = frames_of_events(tmp_path, STATUS | {"members": [], "backups": [{"memberId": None}]})
+    assert [frame["events"] for frame in frames] == [["2026-01-31T11:59:01.000Z    -  is level"], []]
+
+
 def test_frames_of_a_stopped_cluster_say_how_far_its_members_had_the_log_by_then(tmp_path):
     made = a_log(0)
     begins = []

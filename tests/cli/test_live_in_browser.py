@@ -79,6 +79,22 @@ def test_backups_times_of_commits_and_consumer_groups_stand_beside_the_members(b
     assert browser.value(heights) == [False, True, True]  # no part of it is for a story
 
 
+def test_the_page_of_a_backup_has_no_members_to_map(browser, tmp_path):
+    status = {
+        "time": "2026-11-28T02:00:00Z",
+        "verdict": "healthy",
+        "messages": [],
+        "mayFail": {"withoutStopping": 0},
+        "cluster": {"leader": None, "leadershipTermId": None, "commitPosition": 9_000},
+        "members": [],
+        "backups": [{"isAlive": True, "commitPosition": 9_000, "memberId": None, "role": "BACKUP"}],
+    }
+    (tmp_path / "page.html").write_text(page([{"status": status, "events": ["is level"]}]))
+    browser.open(f"file://{tmp_path}/page.html")
+    browser.await_that("document.querySelectorAll('.lane').length === 1")
+    assert browser.text("#summary") == "a backup" and browser.text("#events") == "is level"
+
+
 def test_links_and_clients_move_as_fast_as_the_looks_say_and_messages_from_one_to_the_other(
     browser, tmp_path
 ):
