@@ -432,8 +432,7 @@ class SimulatedCluster:
     def happenings(self) -> list[Happening]:
         """Everything that happened in a watched cluster, with all messages, in order of time."""
         assert self._network.wire is not None, "expected watched=True"
-        told = [Happening(now_ns, who, "", what) for now_ns, who, what in self.world.trace.events]
-        return sorted([*self._network.wire.said, *told], key=lambda happening: happening.time_ns)
+        return self._network.wire.happenings(self.world.trace.events)
 
     def note(self, member_id: int, text: str) -> None:
         """Have something that a member does among the happenings of a watched cluster."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from random import Random
 from typing import Any
@@ -13,8 +13,7 @@ from cluster.testing.backwards import led_to
 from cluster.testing.client import SimulatedClient
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.diagnosis import MakeService
-from cluster.testing.stories.stage import StoryLine
-from cluster.testing.stories.telling import as_document
+from cluster.testing.stories.telling import as_seed
 
 Messages = Callable[[Random], bytes]
 
@@ -22,7 +21,6 @@ STEPS = (6, 14)  # of a history, at least and at most
 BURST_MAX = 20  # messages that a client offers at once
 PAUSES_S = (0.0, 0.05, 0.5, 3.0)  # between two steps; now and then long, for timers
 LONG_PAUSE_S = 30.0
-LINES_MAX = 20_000  # of a story
 SHOWN_MAX = 200  # characters
 
 
@@ -105,7 +103,7 @@ def play(
     """Let one history happen, and judge the services by ``SimulatedCluster.check``.
 
     In every other seed members take turns in compiled code where they can. The outcome of one that is
-    ``watched`` has all messages, the last ``LINES_MAX`` of them.
+    ``watched`` has all messages, the last ``telling.LINES_MAX`` of them.
     """
     cluster = SimulatedCluster(
         *services, members=members, seed=seed, compiled_turns=seed % 2 == 0, watched=watched
@@ -145,17 +143,8 @@ def _document(cluster: SimulatedCluster, seed: int, failure: str) -> dict[str, A
     """The story, with what led to its end, if that is known, and how it ended as the last sentence."""
     said = cluster.happenings
     sentences = {place: text for cause in cluster.causes for place, text in led_to(cause.entry, said).items()}
-    first = max(0, len(said) - LINES_MAX)
-    lines = [
-        StoryLine(happening, sentences.get(i, ""), cluster.heard_ns(happening))
-        for i, happening in enumerate(said[first:], first)
-    ]
-    lines[-1] = replace(
-        lines[-1], sentence=failure or "All members have the same state, and all clients its answers."
-    )
-    title = f"Seed {seed} {'fails' if failure else 'passes'}"
-    told = sum(bool(line.sentence) for line in lines)
-    return as_document(f"seed-{seed}", title, f"◀ and ▶ go through what led to it, in {told} steps", lines)
+    sentences[len(said) - 1] = failure or "All members have the same state, and all clients its answers."
+    return as_seed(seed, said, sentences, cluster.heard_ns, fails=bool(failure))
 
 
 def _some_client(cluster: SimulatedCluster, random: Random) -> SimulatedClient:

@@ -7,7 +7,7 @@ who is watched knows of it: a history goes the same way with and without.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from cluster.node.message_trace import watch_channel
@@ -66,6 +66,11 @@ class Wire:
         ends = self._unheard.get(number, ())
         while ends and ends[0][0] <= self._read[number]:
             self.heard_ns[ends.popleft()[1]] = time_ns
+
+    def happenings(self, events: Iterable[tuple[int, str, str]]) -> list[Happening]:
+        """All that was said and the events of a trace, in order of time."""
+        told = [Happening(now_ns, who, "", what) for now_ns, who, what in events]
+        return sorted([*self.said, *told], key=lambda happening: happening.time_ns)
 
     def _say(self, message: Happening) -> None:
         self.said.append(message._replace(number=len(self.said)))

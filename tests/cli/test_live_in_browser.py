@@ -54,6 +54,20 @@ def test_a_story_is_played_stepped_and_scrubbed_a_sentence_a_step(browser, tmp_p
     assert browser.text("#sentence") == sentences[-1] and browser.text("#play") == "Play"
 
 
+def test_of_very_many_in_a_story_members_are_shown_and_whoever_spoke_just_now(browser, tmp_path):
+    def line(sender):
+        return {"timeNs": 1, "from": sender, "to": "member 0", "text": "x", "sentence": None, "isHeld": False}
+
+    lines = [line("member 1"), *(line(f"client {number}") for number in range(40))]
+    story = {"name": "x", "title": "x", "page": "x", "lines": lines}
+    (tmp_path / "story.html").write_text(page(story))
+    browser.open(f"file://{tmp_path}/story.html")
+    browser.value("document.querySelector('#speed').value = '20'")
+    browser.await_that("document.querySelector('#place').textContent === '41 of 41'")
+    actors = browser.value("[...document.querySelectorAll('.actor')].map(text => text.textContent)")
+    assert actors == [*(f"client {number}" for number in range(20, 40)), "member 0", "member 1"]
+
+
 def test_backups_times_of_commits_and_consumer_groups_stand_beside_the_members(browser, tmp_path):
     counts = [0, 3, 20, 110, 40, 9, 4, 1, 0, 0, 0, 2, 0, 1]
     member = {"isAlive": True, "electionState": "CLOSED", "leadershipTermId": 3, "commitPosition": 9_000}

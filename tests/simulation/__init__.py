@@ -22,8 +22,10 @@ simulated is what lies below them.
     history.py        one seed: set-up, storm, healing, verdict
     effects.py        what a history did, as a hash: a change of words alone does not move it
     seeds.py          one history of many that a process plays
+    page.py           a history as a page, with what led to a violation
     sought.py         mistakes that seeds find, and in which seed each shows: mistakes.txt
     __main__.py       many seeds, or the story of one
 
-Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it.
+Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it, and
+``python -m tests.simulation --seed n --page FILE`` shows it.
 """

@@ -3,6 +3,8 @@
 python -m tests.simulation --seeds 1000 --from 1     many, over both cores; stops telling after a few failures
 python -m tests.simulation --seed 91                 one again, to the same trace hash
 python -m tests.simulation --seed 91 --story         who did what, and why
+python -m tests.simulation --seed 91 --page a.html   that with all messages, and what led to a violation
+python -m tests.simulation --mistake vote_not_synced --page a.html     the same of a planted mistake
 python -m tests.simulation --effects                 write down what seeds 1 to 200 do (effects.txt)
 python -m tests.simulation --mistakes                find seeds that show planted mistakes (mistakes.txt)
 """
@@ -18,6 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from multiprocessing.pool import Pool
+from pathlib import Path
 
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
@@ -26,6 +29,7 @@ from cluster.service.compiled_callback import CompiledCallback
 from tests.simulation import effects, sought
 from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.history import History, Result
+from tests.simulation.page import page_of
 from tests.simulation.seeds import play, run_seed
 
 EVENTS_SHOWN = 40
@@ -50,21 +54,26 @@ def tell_failure(result: Result) -> None:
     print(f"\nseed {result.seed} fails: {result.violation}")
     for event in result.last_events[-EVENTS_SHOWN:]:
         print(f"  {event}")
-    print(f"trace {result.trace_hash}; replay it with: make sim SEED={result.seed}\n", flush=True)
+    print(f"trace {result.trace_hash}; replay it with: make sim SEED={result.seed}", flush=True)
+    print(f"see it: python -m tests.simulation --seed {result.seed} --page {result.seed}.html\n", flush=True)
 
 
-def tell_one(seed: int, *, story: bool) -> int:
-    """Replay one seed."""
-    history = History(seed, keeps_story=story)
+def tell_one(seed: int | None, *, story: bool, page: Path | None, mistake: str) -> int:
+    """Replay one seed, of a planted mistake without any other the one that shows it."""
+    settings = sought.settings(sought.plant(mistake)) if mistake else {}
+    number = sought.known()[mistake] if seed is None else seed
+    history = History(number, keeps_story=story or page is not None, **settings)
     try:
         result = play(history)
+        if page is not None:
+            page.write_text(page_of(history, result.violation))
     finally:
         if story:
             print(*history.world.trace.story, sep="\n")
     if result.violation and not story:
         tell_failure(result)
     elif result.violation:
-        print(f"seed {seed} fails: {result.violation}")
+        print(f"seed {number} fails: {result.violation}")
     print(summary(result))
     return int(bool(result.violation))
 
@@ -190,13 +199,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--from", type=int, default=1, dest="first", help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--story", action="store_true", help="tell what happens; with --seed")
+    parser.add_argument("--page", type=Path, help="write a page that plays --seed")
+    parser.add_argument("--mistake", choices=sought.known(), metavar="NAME", help="plant it; alone: its seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--effects", action="store_true", help=f"write {effects.FILE.name}")
     parser.add_argument("--mistakes", action="store_true", help=f"write {sought.FILE.name}")
     parser.add_argument("--verbose", action="store_true", help="a line for each history")
     options = parser.parse_args(arguments)
-    if options.seed is not None:
-        return tell_one(options.seed, story=options.story)
+    if options.seed is not None or options.mistake:
+        return tell_one(options.seed, story=options.story, page=options.page, mistake=options.mistake or "")
     if options.mistakes:
         return write_mistakes(options.jobs)
     seeds = range(options.first, options.first + options.seeds)

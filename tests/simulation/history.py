@@ -26,6 +26,7 @@ from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
+from cluster.testing.wire import Wire
 from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld
 from tests.simulation.application import Application
 from tests.simulation.backup_invariants import BackupInvariants, RestoredMember
@@ -257,6 +258,7 @@ class History:
             else services_apart,
         )
         self.network = Network(world, world.random("network"))
+        self.network.wire = Wire() if keeps_story else None
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
         self.quorum = member_count // 2 + 1  # not asked of production: it is judged
         self.invariants = Invariants(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.simulation.apart_mistakes import APART_MISTAKES
 from tests.simulation.backup_mistakes import BACKUP_MISTAKES
@@ -50,11 +51,26 @@ def lines(seeds: dict[str, int]) -> Iterator[str]:
     yield from (f"{name} {seed}" for name, seed in seeds.items())
 
 
+def plant(name: str) -> Mistake:
+    """For the rest of this process."""
+    mistake = next(mistake for mistake in SOUGHT if mistake.__name__ == name)
+    mistake(with_the_same_signature(setattr))
+    return mistake
+
+
+def settings(mistake: Mistake) -> dict[str, Any]:
+    """Of histories that are to show it."""
+    return {
+        "only_faults": SOUGHT[mistake][1],
+        "is_compiled": mistake in COMPILED_MISTAKES,
+        "services_apart": mistake in APART_MISTAKES,
+    }
+
+
 def run(mistake: Mistake, seed: int, steps_max: int = STEPS_MAX) -> Result | None:
     """Play a seed with the mistake, which is planted already; None where no invariant shows it."""
-    invariants, faults = SOUGHT[mistake]
-    is_compiled, is_apart = mistake in COMPILED_MISTAKES, mistake in APART_MISTAKES
-    result = run_seed(seed, faults, is_compiled, is_apart, steps_max)
+    invariants, _ = SOUGHT[mistake]
+    result = run_seed(seed, **settings(mistake), steps_max=steps_max)
     assert not SLIP.search(result.violation), f"the mistake itself is wrong: {result.violation}"
     is_shown = result.violation.startswith(tuple(f"{name}:" for name in invariants))
     return result if is_shown else None
@@ -68,8 +84,7 @@ def find(mistake: Mistake, first_seed: int) -> Result | None:
 
 def plant_and_find(name: str) -> tuple[str, int | None]:
     """The seed that shows it in the fewest steps, of the first and some behind it; not to be undone."""
-    mistake = next(mistake for mistake in SOUGHT if mistake.__name__ == name)
-    mistake(with_the_same_signature(setattr))
+    mistake = plant(name)
     found = find(mistake, known().get(name, 1))
     if found is None:
         return name, None

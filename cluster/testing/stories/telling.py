@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.testing.stories.stage import STORIES, Story, StoryLine
+from cluster.testing.wire import Happening
 from cluster.testing.world import SECOND
 
 SHOWN_IN_DIAGRAM = 60  # characters of a message
+LINES_MAX = 20_000  # of a seed's history
 
 
 def as_text(story: Story, lines: list[StoryLine]) -> Iterator[str]:
@@ -42,6 +44,25 @@ def as_document(name: str, title: str, page: str, lines: Iterable[StoryLine]) ->
         for line in lines
     ]
     return {"name": name, "title": title, "page": page, "lines": told}
+
+
+def as_seed(
+    seed: int,
+    happenings: Sequence[Happening],
+    sentences: Mapping[int, str],
+    heard_ns: Callable[[Happening], int | None],
+    *,
+    fails: bool,
+) -> dict[str, Any]:
+    """A seed's history, its last ``LINES_MAX`` lines; sentences are by place. What it ended with is last."""
+    first = max(0, len(happenings) - LINES_MAX)
+    lines = [
+        StoryLine(happening, sentences.get(i, ""), heard_ns(happening))
+        for i, happening in enumerate(happenings[first:], first)
+    ]
+    told = sum(bool(line.sentence) for line in lines)
+    title = f"Seed {seed} {'fails' if fails else 'passes'}"
+    return as_document(f"seed-{seed}", title, f"◀ and ▶ go through what led to it, in {told} steps", lines)
 
 
 def as_shiviz(lines: list[StoryLine]) -> Iterator[str]:
