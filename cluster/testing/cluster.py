@@ -120,7 +120,7 @@ class SimulatedCluster:
         self.causes: list[Cause] = []  # of members that have come apart
         self.world = VirtualWorld(seed, keeps_story=watched)
         self._network = Network(self.world, self.world.random("network"))
-        self._network.wire = Wire() if watched else None
+        self._network.wire = Wire(self.world.trace) if watched else None
         self._endpoints = {i: Endpoint(Medium.TCP, host_of(i), CLIENT_PORT) for i in range(members)}
         self._context = ConsensusModuleContext(
             member_ids=tuple(range(members)),
@@ -432,13 +432,13 @@ class SimulatedCluster:
     def happenings(self) -> list[Happening]:
         """Everything that happened in a watched cluster, with all messages, in order of time."""
         assert self._network.wire is not None, "expected watched=True"
-        return self._network.wire.happenings(self.world.trace.events)
+        return self._network.wire.happenings()
 
     def note(self, member_id: int, text: str) -> None:
         """Have something that a member does among the happenings of a watched cluster."""
         assert self._network.wire is not None, "expected watched=True"
         member = self._members[member_id]
-        self._network.wire.said.append(Happening(member.now_ns, member.name, "", text))
+        self._network.wire.note(member, text)
 
     def consensus_module(self, member_id: int) -> ConsensusModuleAgent:
         """That of the life that a member has now."""

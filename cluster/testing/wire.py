@@ -7,14 +7,14 @@ who is watched knows of it: a history goes the same way with and without.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cluster.node.message_trace import watch_channel
 from cluster.protocol import streams
 from cluster.protocol.readable import in_aerons_case, messages_in, payload_text, readable_message
 from cluster.service.channel import ServiceChannel
-from cluster.testing.world import Process
+from cluster.testing.world import Process, Trace
 
 
 class Happening(NamedTuple):
@@ -26,6 +26,7 @@ class Happening(NamedTuple):
     text: str
     is_held: bool = False  # the path was cut when it was sent
     number: int = -1  # of a message, among those that were sent
+    events: int = 0  # of the trace, before it
 
     @property
     def name(self) -> str:
@@ -36,7 +37,9 @@ class Happening(NamedTuple):
 class Wire:
     """Everything that was said, in the order of sending."""
 
-    def __init__(self) -> None:
+    def __init__(self, trace: Trace) -> None:
+        """``trace`` keeps all its events."""
+        self._trace = trace
         self.said: list[Happening] = []
         self.heard_ns: dict[int, int] = {}  # when messages were read, by their numbers
         self._unread: dict[int, bytearray] = {}  # by pipe: bytes of a frame that is not whole
@@ -67,13 +70,21 @@ class Wire:
         while ends and ends[0][0] <= self._read[number]:
             self.heard_ns[ends.popleft()[1]] = time_ns
 
-    def happenings(self, events: Iterable[tuple[int, str, str]]) -> list[Happening]:
-        """All that was said and the events of a trace, in order of time."""
-        told = [Happening(now_ns, who, "", what) for now_ns, who, what in events]
-        return sorted([*self.said, *told], key=lambda happening: happening.time_ns)
+    def happenings(self) -> list[Happening]:
+        """All that was said, and the events of the trace, by time and as they came about."""
+        told = [
+            Happening(now_ns, who, "", what, events=i + 1)
+            for i, (now_ns, who, what) in enumerate(self._trace.events)
+        ]
+        return sorted([*told, *self.said], key=lambda happening: (happening.time_ns, happening.events))
 
-    def _say(self, message: Happening) -> None:
-        self.said.append(message._replace(number=len(self.said)))
+    def note(self, process: Process, what: str, name: str = "") -> None:
+        """Something that a process, or a part of it by this name, does."""
+        self._say(Happening(process.now_ns, name or process.name, "", what))
+
+    def _say(self, happening: Happening) -> None:
+        number = len(self.said) if happening.receiver else -1
+        self.said.append(happening._replace(number=number, events=len(self._trace.events)))
 
     def watch(self, channel: ServiceChannel, service_id: int, member: Process) -> None:
         """Note what the module of a member and its service say to each other, too."""
@@ -94,7 +105,7 @@ class Wire:
         def watched(callback: Callable[..., Any], describe: Callable[..., str]) -> Callable[..., Any]:
             def call(*arguments: Any) -> Any:
                 text = f"{in_aerons_case(callback.__name__)} {describe(*arguments)}".rstrip()
-                self.said.append(Happening(member.now_ns, name, "", text))
+                self.note(member, text, name)
                 return callback(*arguments)
 
             return call

@@ -258,7 +258,7 @@ class History:
             else services_apart,
         )
         self.network = Network(world, world.random("network"))
-        self.network.wire = Wire() if keeps_story else None
+        self.network.wire = Wire(world.trace) if keeps_story else None
         self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
         self.quorum = member_count // 2 + 1  # not asked of production: it is judged
         self.invariants = Invariants(

@@ -43,7 +43,7 @@ def page_of(history: History, violation: str) -> str:
     def heard_ns(happening: Happening) -> int | None:
         return wire.heard_ns.get(happening.number)
 
-    happenings = wire.happenings(world.trace.events)
+    happenings = wire.happenings()
     sentences, end = {}, "All invariants hold."
     if violation:
         sentences = led_to(violation, happenings, heard_ns)

@@ -56,3 +56,11 @@ def test_a_client_that_is_given_a_member_asks_that_one_first():
 
     asked = [line.receiver for line in cluster.happenings if line.name == "SessionConnectRequest"]
     assert asked == [f"member {follower}", f"member {cluster.leader}"]
+
+
+def test_what_happens_at_one_time_is_told_as_it_came_about():
+    cluster = played(watched=True)
+    cluster.note(0, "first")
+    cluster.world.trace.tell(cluster.world.now_ns, "member 0", "second")
+    cluster.note(0, "third")
+    assert [line.text for line in cluster.happenings[-3:]] == ["first", "second", "third"]

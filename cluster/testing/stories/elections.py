@@ -56,10 +56,15 @@ def canvass_unequal_logs(stage: Stage) -> None:
         "election CANVASS -> NOMINATE: unanimous candidate",
     )
     stage.step("It asks for votes.", leader, "RequestVote", to=short)
-    stage.step("One whose log is as long votes for it.", other, "Vote .*vote=True", to=leader)
-    stage.step("It leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
     stage.step(
-        "The one with less log hears of the term, and gets what it misses.",
+        "The one with less log has not become a candidate. It votes.",
+        short,
+        "election CANVASS -> FOLLOWER_BALLOT: voted",
+    )
+    stage.step("So does one whose log is as long.", other, "Vote .*vote=True", to=leader)
+    stage.step("The candidate leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step(
+        "The one with less log hears of the term, and begins to fetch what it misses.",
         short,
         "election .* -> FOLLOWER_(LOG_REPLICATION|REPLAY)",
     )

@@ -62,7 +62,7 @@ def timer(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
     stage.begin()
     alice.offer(b"timer")
-    cluster.run(2)
+    cluster.run(3)
     stage.step("A message has every service set a timer.", service_of(leader), "onSessionMessage 'timer'")
     stage.step("It asks its consensus module for it.", service_of(leader), "ScheduleTimer", to=leader)
     stage.step("A follower's service does the same.", service_of(follower), "ScheduleTimer", to=follower)
@@ -73,6 +73,8 @@ def timer(stage: Stage) -> None:
         service_of(follower),
         "onTimerEvent",
     )
+    stage.never("It fires no second time.", service_of(follower), "onTimerEvent")
+    stage.step("The client's session goes on.", alice, "SessionKeepAlive", to=leader)
 
 
 @story("service-publishes", "A service publishes into the log", page=PAGE)
