@@ -22,6 +22,7 @@ CLOCK_OFFSET_MS_MIN = 500
 HEARTBEAT_AGE_MS_MAX = 2_000  # of what is written each second
 BACKUP_LAG_MAX = 64 << 20  # bytes, as of the alert ClusterBackupLags
 
+STOPPED = {"no-leader", "suspended", "not-active", "no-majority"}
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
 
 Member = dict[str, Any]  # as ``cluster top --json`` has it; what is not known is None or missing
@@ -70,7 +71,7 @@ def judge_members(
     copies = sum(_has_all(member, members, committed_before) for member in members)
     is_known = any(member.get("commitPosition") is not None for member in members)
     may_be_lost = max(copies, quorum if leader else 0, 1) - 1 if is_known else None
-    if leader is None or leader["moduleState"] not in TAKES_MESSAGES:
+    if any(message.name in STOPPED for message in messages):
         verdict = UNAVAILABLE
     elif may_stop == 0 < member_count - quorum:
         verdict = AT_RISK
@@ -187,7 +188,19 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     elif leader["moduleState"] not in TAKES_MESSAGES:
         text = f"the leader's state is {leader['moduleState']}: it takes no message"
         messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))
+    elif member_count - (lost := _lost(leader)) < quorum:
+        text = (
+            f"member {leader['memberId']} leads, but has lost {lost} of {member_count - 1} others: without a "
+            "majority nothing is committed"
+        )
+        fix = "Start the members that do not run. If they run, check the network between the hosts."
+        messages.append(Finding("no-majority", ERROR, leader["memberId"], text, fix))
     return messages
+
+
+def _lost(leader: Member) -> int:
+    """To how many others it says to have no link."""
+    return sum(not (link["isUp"] or link["isConnecting"]) for link in leader.get("links", ()))
 
 
 def _about_certificates(members: Sequence[Member]) -> list[Finding]:

@@ -212,6 +212,26 @@ def test_a_link_that_is_cut_between_members_that_take_part_is_named_and_counted(
 
 
 @pytest.mark.parametrize(
+    ("count", "down", "verdict"),
+    [
+        (3, 1, "at-risk"),
+        (3, 2, "unavailable"),
+        (5, 2, "at-risk"),
+        (5, 3, "unavailable"),
+        (2, 1, "unavailable"),
+    ],
+)
+def test_a_leader_without_a_majority_commits_nothing_though_it_has_not_yet_stood_down(count, down, verdict):
+    peers = range(1, count)
+    links = [a_link(peer, isUp=peer < count - down) for peer in peers]
+    members = [member(0, "LEADER", links=links), *map(member, range(1, count - down))]
+    members += map(gone, range(count - down, count))
+    found = judge_members(members, count, NOW, 1_000)
+    assert (found.verdict, found.may_stop) == (verdict, 0)
+    assert (found.messages[0].name == "no-majority") == (verdict == "unavailable")
+
+
+@pytest.mark.parametrize(
     ("ages_ms", "verdict", "may_stop"), [((None, 900), "at-risk", 0), ((0, 2_100), "healthy", 1)]
 )
 def test_a_link_that_one_side_has_is_cut_if_what_both_say_is_new(ages_ms, verdict, may_stop):
