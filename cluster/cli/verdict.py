@@ -22,7 +22,7 @@ CLOCK_OFFSET_MS_MIN = 500
 HEARTBEAT_AGE_MS_MAX = 2_000  # of what is written each second
 BACKUP_LAG_MAX = 64 << 20  # bytes, as of the alert ClusterBackupLags
 
-STOPPED = {"no-leader", "suspended", "not-active", "no-majority"}
+STOPPED = {"no-leader", "suspended", "not-active", "no-majority", "log-full"}  # as errors
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
 
 Member = dict[str, Any]  # as ``cluster top --json`` has it; what is not known is None or missing
@@ -71,7 +71,7 @@ def judge_members(
     copies = sum(_has_all(member, members, committed_before) for member in members)
     is_known = any(member.get("commitPosition") is not None for member in members)
     may_be_lost = max(copies, quorum if leader else 0, 1) - 1 if is_known else None
-    if any(message.name in STOPPED for message in messages):
+    if any(message.name in STOPPED and message.severity == ERROR for message in messages):
         verdict = UNAVAILABLE
     elif may_stop == 0 < member_count - quorum:
         verdict = AT_RISK
@@ -376,7 +376,8 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     if member["isAlive"] and member.get("logRoom") == 0:
         text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
         fix = "Make room, or end what keeps the log: readers, an export, a member that lags, no snapshot."
-        messages.append(Finding("log-full", WARNING, member_id, text, fix))
+        severity = ERROR if member.get("role") == "LEADER" else WARNING
+        messages.append(Finding("log-full", severity, member_id, text, fix))
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now
         if left < timedelta(days=CERTIFICATE_DAYS_MIN):

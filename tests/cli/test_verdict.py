@@ -116,6 +116,12 @@ def test_a_clock_that_is_half_a_second_from_the_others_degrades_the_cluster(offs
         assert found.messages[0].text == "the clock of member 2 shows 3,600.0 s less than those of a majority"
 
 
+def test_a_leader_whose_log_is_full_takes_no_messages_and_a_follower_may_be_full():
+    leader, *others = a_cluster(3)
+    assert judged([leader | {"logRoom": 0}, *others]) == ("unavailable", 1, ["log-full"])
+    assert judged(a_cluster(3, logRoom=0)) == ("degraded", 1, ["log-full"])
+
+
 def test_damage_is_said_though_no_member_runs():
     stopped = {"memberId": 0, "isAlive": False, "dir": "c/member-0"}
     found = judge_members(
