@@ -24,6 +24,7 @@ from cluster.errors import ClusterError, NotAClusterDirectory
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
+    from cluster.protocol.token import LogIdentity
     from cluster.reader.log_reader import LogReader
     from cluster.transport.endpoint import Endpoint
 
@@ -192,16 +193,25 @@ class _Seen:
 
     def take(self, member: Member) -> None:
         is_backup = member.pop("isBackup", False)
+        identity = member.pop("logIdentity", None)
+        if self.identity is None:  # else a running member has said it
+            self._take_identity(identity)
         kept = {key: value for key, value in member.items() if key not in ("counters", "bytesPerSecond")}
         (self.backups if is_backup else self.members).append(kept)
 
     def take_status(self, status: LogStatus) -> None:
         """What any member says of all."""
-        from cluster.protocol.token import identity_of, identity_text
+        from cluster.protocol.token import identity_of
 
-        identity = identity_of(status)
         self.cluster_id = status.cluster_id
-        self.identity = None if identity is None else identity_text(*identity)
+        self._take_identity(identity_of(status))
+
+    def _take_identity(self, identity: LogIdentity | None) -> None:
+        from cluster.protocol.token import identity_text
+
+        if identity is not None:
+            self.cluster_id = identity.cluster_id
+            self.identity = identity_text(*identity)
 
 
 def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: AeronPlace | None) -> _Seen:
@@ -347,7 +357,7 @@ def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
                 return by_log(log, recorded, epoch_ms())
             extent = log.extent()
             found: Member = by_log(log, extent.written, epoch_ms())
-            entries, damage = log.state.log_entries, [*log.damage]
+            entries, damage, identity = log.state.log_entries, [*log.damage], log.identity
     except ClusterError as error:
         return {} if is_alive else {"damage": str(error)}
     if not is_alive:
@@ -357,6 +367,7 @@ def _of_log(folder: str, recorded: int | None, *, is_alive: bool) -> Member:
             "commitPosition": extent.committed,
             "appendPosition": extent.written,
             "leadershipTermId": max(terms, default=None),
+            "logIdentity": identity,
         }
         if damage:
             found["damage"] = "; ".join(map(str, damage))

@@ -19,6 +19,7 @@ from cluster.errors import TimedOut
 from cluster.protocol.backup import BackupSnapshotRecording
 from cluster.protocol.identity import ClusterIdentity, IdOfMember
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.protocol.token import identity_text
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.log_reader import LogReader
 from cluster.reader.standing import by_log, standing_text
@@ -219,8 +220,14 @@ def test_a_copy_without_counters_is_read_as_the_directory_it_was(run, tmp_path, 
 
     _, out, _ = run("--json")
 
-    [member] = json.loads(out)["members"]
+    found = json.loads(out)
+    [member] = found["members"]
     assert (member["isAlive"], member["appendPosition"]) == (False, a_log(50).position)
+    with LogReader.open(dir=str(tmp_path / "member")) as log:
+        assert log.identity is not None
+        assert (found["cluster"]["id"], found["cluster"]["identity"]) == (
+            log.identity.cluster_id, identity_text(*log.identity)
+        )  # fmt: skip
 
 
 def test_a_damaged_catalog_is_named_beside_the_members_that_can_be_read(run, tmp_path):
