@@ -41,7 +41,7 @@ _ROLE = re.compile(r"role \w+ -> (\w+)")
 _ELECTION = re.compile(r"election \w+ -> (\w+)")
 _TERM = re.compile(r"\bterm (\d+)")
 _GONE = re.compile(r"member (\d+) is gone")  # whose process has ended
-_OWN_LOG = re.compile(r"; has a log to (\d+)")  # of who follows; before "which has", another's
+_OWN_LOG = re.compile(r"(?:; has a log to|^snapshot at) (\d+)")  # before "which has" is another's
 
 
 @dataclass
@@ -121,11 +121,12 @@ class _LogInTime:
 
     def __init__(self, reader: LogReader) -> None:
         self._reader = reader
-        self._position, self._end = reader.start_position, reader.end_position()
+        self._start, self._end = reader.start_position, reader.end_position()
+        self._position = self._start
         self._next_us: float = -1.0  # the time of the entry at the position
 
     def position_at(self, time: datetime) -> int | None:
-        """None where the log cannot be read."""
+        """None where the log cannot be read, as before what was purged."""
         time_us = int(time.timestamp() * 1_000_000)
         try:
             while self._next_us < time_us:
@@ -136,7 +137,7 @@ class _LogInTime:
                 self._next_us = float("inf") if next_us is None else next_us
         except ClusterError:
             return None
-        return self._position
+        return None if self._position == self._start > 0 else self._position
 
 
 def _up_to(member: dict[str, Any], position: int, end: int | None) -> dict[str, Any]:

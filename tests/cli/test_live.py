@@ -21,8 +21,8 @@ from cluster.cli.live_story import EVENTS_MAX, Looks, frames_of_events, page
 from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
 from cluster.protocol.counter_types import BUCKETS_NS
 from cluster.reader.log_reader import LogReader
-from tests.archive.logs import a_log
-from tests.archive.members import write_member
+from tests.archive.logs import SEGMENT_LENGTH, LogWriter, a_log
+from tests.archive.members import Member, write_member
 
 GROUP = "live"
 STATUS = {
@@ -157,6 +157,24 @@ def test_frames_of_a_stopped_cluster_say_how_far_its_members_had_the_log_by_then
     )
     without = frames_of_events(tmp_path, last, lambda: LogReader.open(dir=str(tmp_path / "member-1")))
     assert len(without) == len(frames) and "appendPosition" not in without[1]["status"]["members"][0]
+
+
+def test_before_the_log_that_was_kept_a_member_had_as_much_as_its_snapshot_says(tmp_path):
+    made = LogWriter(time=1000 * int(datetime(2026, 1, 31, 11, 59, 5, tzinfo=UTC).timestamp()))
+    made.term(0)
+    made.walk(1, 1_000)
+    member = Member(tmp_path / "member-0")
+    member.write(made)
+    member.recording.purge_to(2 * SEGMENT_LENGTH)
+    member.stop()
+    log(tmp_path / "member-0", 0, (1, "starts"), (2, "election INIT -> CLOSED: x"), (3, "snapshot at 512"))
+    log(tmp_path / "member-1", 1, (40, "starts"))
+    members = [{"memberId": id_, "isAlive": False, "appendPosition": made.position} for id_ in (0, 1)]
+    frames = frames_of_events(
+        tmp_path, STATUS | {"members": members}, lambda: LogReader.open(dir=str(tmp_path / "member-0"))
+    )
+    seen = [frame["status"]["members"][0].get("appendPosition") for frame in frames]
+    assert seen == [None, None, 512, made.position, made.position]
 
 
 def test_a_page_needs_nothing_from_elsewhere_and_no_text_of_a_story_ends_its_script():
