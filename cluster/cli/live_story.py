@@ -34,6 +34,7 @@ Frame = dict[str, Any]
 
 EVENTS_MAX = 200  # of one frame; the last ones
 MESSAGES_MAX = 300
+FRAMES_MAX = 20_000  # of a stopped directory; the last ones
 MOMENT_S = 2.0
 STORY_AT = "/*STORY*/null"
 _STORY = re.compile(r"^const STORY = [\[{]", re.MULTILINE)  # of any release
@@ -91,7 +92,7 @@ def frames_of_events(
         member["memberId"]: {"memberId": member["memberId"], "isAlive": False} for member in last["members"]
     }
     ends = {member["memberId"]: member.get("appendPosition") for member in last["members"]}
-    frames: list[Frame] = []
+    frames: deque[Frame] = deque(maxlen=FRAMES_MAX)
     happened: deque[Event] = deque(maxlen=MESSAGES_MAX)
     with ExitStack() as opened:
         log = None

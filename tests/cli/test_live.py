@@ -107,6 +107,13 @@ def test_a_member_that_was_killed_is_shown_to_run_until_another_finds_it_gone(tm
     assert seen == [False, True, False, True, True, False]
 
 
+def test_of_very_many_events_the_last_are_played_with_what_the_others_have_led_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_story, "FRAMES_MAX", 2)
+    a_history(tmp_path)
+    frames = frames_of_events(tmp_path, STATUS)
+    assert [frame["status"]["members"][1]["isAlive"] for frame in frames] == [True, True, False]
+
+
 def test_the_log_of_a_backup_is_played_too(tmp_path):
     tmp_path.joinpath("backup.log").write_text('{"event": "is level", "timestamp": "2026-01-31T11:59:01Z"}\n')
     frames = frames_of_events(tmp_path, STATUS | {"members": [], "backups": [{"memberId": None}]})
