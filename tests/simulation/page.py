@@ -1,8 +1,8 @@
 """A seed's history as a page, as ``cluster sim --story`` writes it: what broke is last, with what led there.
 
 What led there is found backwards, by what the violation names: ballots and leaders of its terms, reports and
-commits of its positions, the last messages of its sessions; and of its members what they became, what was
-done to them, and what the first of them had heard last of every other.
+commits of its positions, the last messages of its sessions and timers; and of its members what they became,
+what was done to them, and what the first of them had heard last of every other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.simulation.history import History
 
 INVARIANTS = Path(__file__).resolve().parents[2] / "docs" / "invariants.md"
 FRAME_ALIGNMENT = 32  # of positions
-SESSION_SHOWN_MAX = 10  # messages
+SAID_OF_ID_MAX = 10  # messages
 
 _BALLOTS = {
     "RequestVote": "{0} stands for term {2}, and asks {1} for its vote.",
@@ -30,6 +30,7 @@ _POSITIONS = {
     "AppendPosition": "{0} reports to {1} that it has the log to {2}.",
     "CommitPosition": "{0} tells {1} that the log is committed to {2}.",
 }
+_IDS = {"session": "clusterSessionId", "timer": "correlationId"}
 _BECAME = re.compile(r"election (\w+) -> (\w+): (.*)|(starts|is killed|ends).*")
 
 Said = Iterator[tuple[int, str]]
@@ -81,7 +82,7 @@ def led_to(
     for place, text in (
         *_of_ballots(terms, happenings),
         *_of_positions(positions, happenings),
-        *_of_sessions(re.findall(r"session (\d+)", violation), happenings),
+        *_of_ids(violation, happenings),
         *_of_members(members, happenings),
         *_heard_last(members[:1], happenings, heard_ns),
     ):
@@ -116,16 +117,15 @@ def _of_positions(positions: Collection[int], happenings: Sequence[Happening]) -
                 yield place, _POSITIONS[each.name].format(each.sender, each.receiver, position)
 
 
-def _of_sessions(sessions: Collection[str], happenings: Sequence[Happening]) -> Said:
-    """What was said last in each."""
-    for session in sessions:
-        pattern = re.compile(rf"\bclusterSessionId={session}\b")
-        places = [i for i, each in enumerate(happenings) if each.receiver and pattern.search(each.text)]
-        for place in places[-SESSION_SHOWN_MAX:]:
-            yield (
-                place,
-                f"{happenings[place].sender} says it to {happenings[place].receiver} in session {session}.",
-            )
+def _of_ids(violation: str, happenings: Sequence[Happening]) -> Said:
+    """What was said last of each session and timer."""
+    for what, field in _IDS.items():
+        for number in re.findall(rf"\b{what} (\d+)", violation):
+            pattern = re.compile(rf"\b{field}={number}\b")
+            places = [i for i, each in enumerate(happenings) if each.receiver and pattern.search(each.text)]
+            for place in places[-SAID_OF_ID_MAX:]:
+                sender, receiver = happenings[place].sender, happenings[place].receiver
+                yield place, f"{sender} speaks to {receiver} of {what} {number}."
 
 
 def _of_members(members: Collection[str], happenings: Sequence[Happening]) -> Said:
