@@ -46,7 +46,7 @@ else
 endif
 
 budget: $(STAMP)  ## Seconds by folder of the last make test; fails where one has grown by more than a fifth
-	@$(PYTHON_BIN) -m tests.seconds
+	@$(PYTHON_BIN) -m tests.seconds $(GROWTH)
 
 # An eighth of the tests, by whole files: make slow PART=0/8. So with faults and interop.
 SHARE = $(if $(PART),--part $(PART))

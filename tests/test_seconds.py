@@ -25,6 +25,11 @@ def test_a_folder_that_grew_by_more_than_a_fifth_is_named() -> None:
     assert line.startswith("tests/member took 121 s of processor time, and 100 s when it was committed: ")
 
 
+def test_who_cannot_commit_another_run_fails_later() -> None:
+    assert grown(BEFORE, run(archive=20.0, member=134.0, spark=200.0, log=2.0), 1.35) == []
+    assert grown(BEFORE, run(archive=20.0, member=136.0, spark=200.0, log=2.0), 1.35) != []
+
+
 def test_a_new_folder_costs_a_decision_too() -> None:
     (line,) = grown(BEFORE, run(archive=20.0, member=100.0, spark=200.0, log=2.0, new=30.0))
     assert line.startswith("tests/new took 30 s")
