@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.simulation.line_mistakes import LineMistake
 
 BUSY, TURN, SERVICE = "cluster.member.busy", "member/busy/test_one_turn.py", "member/busy/test_one_service.py"
+SUPERVISED = "member/busy/test_one_supervised.py"
 
 
 def _of_a_turn(module: str, right: str, wrong: str, test: str) -> LineMistake:
@@ -136,9 +137,9 @@ TURN_MISTAKES = {
     # the service
     "messages_of_a_supervised_session_passed_over": _of_a_turn(
         "serving",
-        "            if served < count:\n",
-        "            if served < taken:\n",
-        f"{SERVICE}::test_a_message_of_a_supervised_session_is_pythons_with_all_that_follow",
+        "        count = kept\n",
+        "",
+        f"{SUPERVISED}::test_the_first_answer_of_a_session_is_pythons_with_all_that_follow",
     ),
     "answers_in_the_term_of_the_acknowledgements": _of_a_turn(
         "egress",
@@ -146,9 +147,9 @@ TURN_MISTAKES = {
         "            t.leadership[quorum.LEADERSHIP_TERM_ID],\n",
         f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
     ),
-    "answers_of_a_followers_process_sent": _of_a_turn(
+    "answers_of_a_followers_process_passed_over": _of_a_turn(
         "remote",
-        "    if rows == 0 or w[at.ROLE] != at.LEADER_ROLE:\n",
+        "    if rows == 0 or (unsupervised > 0 and not is_leader):\n",
         "    if rows == 0:\n",
         f"{SERVICE}::test_what_a_process_says_that_is_rare_is_pythons",
     ),
