@@ -14,7 +14,9 @@ from cluster.archive.stored_recording import StoredRecording
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ClusterError, ServiceError
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.member.services import service_table
 from cluster.member.services.remote_service import RemotePorts, RemoteService, ServiceProcess
+from cluster.member.services.service_table import ServiceTable
 from cluster.node.disk_failures import SURVIVED
 from cluster.node.ports import ServiceSettings
 from cluster.protocol.counter_types import CounterTypeId
@@ -75,6 +77,7 @@ class HostPorts:
     """What a life gives to the services that it hosts. ``on_error`` hears of all that goes wrong in one."""
 
     settings: ServiceSettings
+    table: ServiceTable
     load: Callable[[int], ClusteredService]
     open_process: Callable[[int], ServiceProcess]  # of a service that is not inline
     snapshots: SnapshotArchive
@@ -104,6 +107,10 @@ class HostedService:
         self.counters = counters
         self.mark_file = mark_file
         self.channel = channel
+        words = ports.table.row(service_id)
+        words[service_table.POSITION_COUNTER] = counters.position.index
+        words[service_table.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
+        words[service_table.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
         self._is_stopped_by_errors = settings.service_error_policy == "stop"
         self._ports = ports
         self._error_kinds: Tally[str] = Tally()
@@ -131,6 +138,7 @@ class HostedService:
         ports, settings = self._ports, self._ports.settings
         remote_ports = RemotePorts(
             process=ports.open_process(service_id),
+            words=ports.table.row(service_id),
             snapshots=ports.snapshots,
             recording=ports.recording,
             newest_snapshot=ports.newest_snapshot,

@@ -22,6 +22,7 @@ from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.disk.snapshots import recovery_state
+from cluster.member.services.service_table import ServiceTable
 from cluster.node.disk_failures import DiskFailures, mistake_text
 from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, SlowTurns
 from cluster.node.ports import LifeSettings, Ports
@@ -113,8 +114,10 @@ class MemberLife:
         )
         module = self.consensus_module
         self.opened.callback(module.parts.standby_snapshots.close)
+        self._service_table = ServiceTable(len(channels))
         hosting = HostPorts(
             self.settings,
+            self._service_table,
             load=ports.load_service,
             open_process=ports.open_service_process,
             snapshots=module.parts.snapshots.archive,
@@ -169,7 +172,7 @@ class MemberLife:
         return BusyTurns(
             self.consensus_module,
             [service.agent for service in self.services],
-            self.services[0].counters if len(self.services) == 1 else None,
+            self._service_table,
             self.counters_file,
             ports.poller,
             ports.calls,

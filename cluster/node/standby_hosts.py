@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.backup.standby import StandbyLife
 from cluster.errors import ServiceError
+from cluster.member.services.service_table import ServiceTable
 from cluster.node.backup_config import BackupConfig
 from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters
 from cluster.node.node_log import NodeLog
@@ -35,6 +36,7 @@ class HostedServices:
         self._settings = replace(self._config.service_settings, context=life.context)
         ports = HostPorts(
             self._settings,
+            ServiceTable(len(life.channels)),
             load=lambda service_id: load_service(self._settings.services[service_id]),
             open_process=self._open_process,
             snapshots=life.archive,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-from types import SimpleNamespace
 
 import numpy as np
 from numba import types
@@ -19,7 +18,7 @@ from cluster.log.session_table import SessionTable
 from cluster.member.busy import remote, words
 from cluster.member.busy.services import LentServices
 from cluster.member.busy.turn import MODULES
-from cluster.member.services import log_limits
+from cluster.member.services import service_table
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol import decode
 from cluster.protocol.frame import HEADER_LENGTH
@@ -61,14 +60,9 @@ class LentTurns:
         for session in SESSIONS:
             self.sessions.open(session, connection_id=1)
         self._words = np.zeros(words.WORDS, np.int64)
-        counters = [SimpleNamespace(index=index) for index in range(3)]
-        names = ("position", "max_cycle_time_ns", "cycle_time_exceeded")
-        self._services = LentServices(
-            [service],
-            SimpleNamespace(**dict(zip(names, counters))),
-            self._words.data,
-            answers := KeptAnswers(1 << 20, self.sessions),
-        )
+        answers = KeptAnswers(1 << 20, self.sessions)
+        self._services = LentServices([service], self._words.data, answers)
+        service.words[service_table.POSITION_COUNTER :][:3] = range(3)
         scratch = np.zeros(words.SCRATCH, np.uint8)
         limit = np.frombuffer(link_frame(LogLimit(0)), np.uint8)
         scratch[words.LIMIT_AT : words.LIMIT_AT + len(limit)] = limit
@@ -76,7 +70,7 @@ class LentTurns:
             words=self._words,
             calls=SYSTEM_CALLS.table,
             counters=self.counters,
-            limits=service.words,
+            services=service.words,
             sessions=self.sessions.words,
             ranges=self.sessions.ranges,
             columns=np.zeros(COLUMNS * ROWS, np.int64),
@@ -93,7 +87,7 @@ class LentTurns:
             return False
         w = self._words
         self._services.lend()
-        if w[words.SERVICE] != words.REMOTE_SERVICE:
+        if w[words.SERVICE] != words.NO_SERVICE:
             return False
         table = self._poller.table
         self.tables = self.tables._replace(
@@ -102,11 +96,12 @@ class LentTurns:
         w[words.ROLE] = words.LEADER_ROLE if is_leader else words.FOLLOWER_ROLE
         w[words.COMMIT_POSITION], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
         w[words.REASON] = w[words.UNSENT_END] = 0
-        descriptor = int(w[words.SERVICE_LINK])
-        before = self.service.words[[log_limits.ANSWERED, log_limits.SERVED]]
+        descriptor = int(self.service.words[service_table.LINK])
+        before = self.service.words[[service_table.ANSWERED, service_table.SERVED]]
         _give_and_receive(self.tables, descriptor)
         self.reason = int(w[words.REASON])
-        self.taken += bool((before != self.service.words[[log_limits.ANSWERED, log_limits.SERVED]]).any())
+        after = self.service.words[[service_table.ANSWERED, service_table.SERVED]]
+        self.taken += bool((before != after).any())
         self._services.take_back()
         connection = self._poller.target(descriptor)
         assert isinstance(connection, Connection)

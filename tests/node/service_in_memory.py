@@ -20,6 +20,7 @@ from cluster.errors import AgentTermination, ClusterError
 from cluster.log.connection_table import SERVICE_LINK
 from cluster.log.runs import headers
 from cluster.member.services.remote_service import ProcessEvents, RemotePorts, RemoteService
+from cluster.member.services.service_table import ServiceTable
 from cluster.node.module_link import ModuleLink
 from cluster.node.service_host import ServiceHost
 from cluster.protocol import decode
@@ -211,6 +212,7 @@ class Module:
             self.channel,
             RemotePorts(
                 process=self.process,
+                words=ServiceTable(1).row(0),
                 snapshots=SnapshotArchive(self.archive, term_length=64 * 1024, mtu=1408),
                 recording=lambda: self.recording,
                 newest_snapshot=self._newest_snapshot,

@@ -9,7 +9,7 @@ import pytest
 
 from cluster import AgentTermination, ServiceError
 from cluster.member.busy import words as at
-from cluster.member.services.log_limits import LIMIT, UNREACHED
+from cluster.member.services.service_table import LIMIT, LINK, UNREACHED
 from cluster.protocol.enums import ClusterAction, Role
 from cluster.protocol.service import ScheduleTimer
 from cluster.service.channel import RecoveryState
@@ -110,6 +110,15 @@ def test_a_follower_gives_its_service_the_log_of_5_ms_at_once(a_module, is_leade
     words = lent.tables.words
     assert module.remote.words[LIMIT] == position + appended * is_given
     assert words[at.LIMIT_DUE_NS] == (at.NEVER if is_given else now_ns + 5_000_000)
+
+
+def test_compiled_turns_stand_for_it_as_long_as_its_log_goes_on(a_module):
+    module = led(a_module(is_compiled=True))
+    assert module.remote.lend()
+    assert module.remote.words[LINK] == module.process.descriptor
+    module.close_log()
+    module.turn()
+    assert not module.remote.lend() and module.remote.words[LINK] < 0
 
 
 def test_the_next_process_starts_from_the_newest_snapshot(leader):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.simulation.line_mistakes import LineMistake
 
 BUSY, TURN, SERVICE = "cluster.member.busy", "member/busy/test_one_turn.py", "member/busy/test_one_service.py"
-SUPERVISED = "member/busy/test_one_supervised.py"
+SUPERVISED, SEVERAL = "member/busy/test_one_supervised.py", "member/busy/test_several_services.py"
 
 
 def _of_a_turn(module: str, right: str, wrong: str, test: str) -> LineMistake:
@@ -143,7 +143,7 @@ TURN_MISTAKES = {
     ),
     "answers_in_the_term_of_the_acknowledgements": _of_a_turn(
         "egress",
-        "            t.words[at.SERVICE_LEADERSHIP_TERM_ID],\n",
+        "            term_id,\n",
         "            t.leadership[quorum.LEADERSHIP_TERM_ID],\n",
         f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
     ),
@@ -152,5 +152,18 @@ TURN_MISTAKES = {
         "    if rows == 0 or (unsupervised > 0 and not is_leader):\n",
         "    if rows == 0:\n",
         f"{SERVICE}::test_what_a_process_says_that_is_rare_is_pythons",
+    ),
+    "position_of_one_service_for_that_of_another": _of_a_turn(
+        "remote",
+        "descriptor * ROW_WORDS + OWNER] * SERVICE_WORDS",
+        "descriptor * ROW_WORDS + OWNER] * 0",
+        f"{SEVERAL}::test_each_answers_for_itself_and_by_its_id_in_the_term_in_which_it_read",
+    ),
+    "term_of_a_process_for_that_of_the_service_in_line": _of_a_turn(
+        "remote",
+        "        t.services[row + ANSWERED] += unsupervised\n",
+        "        t.services[row + ANSWERED] += unsupervised\n"
+        "        t.words[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)\n",
+        f"{SEVERAL}::test_the_one_in_line_answers_in_its_own_term_whatever_a_process_says_of_another",
     ),
 }

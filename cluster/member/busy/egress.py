@@ -57,8 +57,8 @@ def fits_egress(t, length):  # type: ignore[no-untyped-def]
 
 
 @routine
-def send_egress(t, columns, buffer, count):  # type: ignore[no-untyped-def]
-    """Send each client its answers, each of which fits, and acknowledgements: with no answers, all."""
+def send_egress(t, term_id, columns, buffer, count):  # type: ignore[no-untyped-def]
+    """Send each client its answers of this term, each of which fits, and acknowledgements: with none, all."""
     rows = columns.size // COLUMNS
     row = 0
     while True:
@@ -71,7 +71,7 @@ def send_egress(t, columns, buffer, count):  # type: ignore[no-untyped-def]
             columns[NUMBERS * rows : NUMBERS * rows + count],
             buffer,
             row,
-            t.words[at.SERVICE_LEADERSHIP_TERM_ID],
+            term_id,
             t.leadership[quorum.LEADERSHIP_TERM_ID],
             t.sessions,
             t.ranges,

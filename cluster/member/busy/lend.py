@@ -29,12 +29,13 @@ from cluster.log.connection_table import (
 from cluster.log.deliver import DeliveredMessages
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.busy import words as at
-from cluster.member.busy.services import SERVICE_ROWS, LentCounters, LentServices
+from cluster.member.busy.services import SERVICE_ROWS, LentServices
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
 from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
+from cluster.member.services.service_table import ServiceTable
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.service_link import LogLimit
@@ -67,7 +68,7 @@ class BusyTurns:
         self,
         agent: ConsensusModuleAgent,
         services: Sequence[object],
-        service_counters: LentCounters | None,
+        service_table: ServiceTable,
         counters: CountersFile,
         poller: ServedSockets,
         calls: Calls,
@@ -75,7 +76,7 @@ class BusyTurns:
         spin_ns: int,
         passes_max: int,
     ) -> None:
-        """``services`` are the agents of the member's services, the counters those of a single one."""
+        """``services`` are the agents of the member's services, the table has a row for each."""
         self._calls = calls
         self._vain = 0  # runs without work, one after the other
         self._rests_until_ns = 0
@@ -83,7 +84,7 @@ class BusyTurns:
         self._poller = poller
         self._table_words = np.zeros(at.WORDS, np.int64)
         words = self._words = self._table_words.data  # the same memory, in half of the time
-        self._services = LentServices(services, service_counters, words, agent.replica.answers)
+        self._services = LentServices(services, words, agent.replica.answers)
         words[at.PASSES_MAX], words[at.SPIN_NS] = passes_max, spin_ns
         words[at.EPOLL] = poller.fileno()
         context = agent.context
@@ -132,7 +133,7 @@ class BusyTurns:
             numbers=NO_WORDS,
             answer_ids=NO_WORDS,
             kept=agent.replica.answers.words,
-            limits=NO_WORDS,
+            services=service_table.words,
             ready=np.zeros(at.READY_MAX, np.int64),
             received=np.empty(RECEIVE_BYTES, np.uint8),
             parts=poller.table.parts,

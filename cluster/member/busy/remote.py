@@ -1,14 +1,15 @@
-"""A service in a process of its own: how far it may read the log, what it answers, how far it has come.
+"""Services in processes of their own: how far they may read the log, their answers, how far they have come.
 
 As ``services/remote_service.py``, for what is frequent:
 
-LogLimit           to it, when the commit position has risen
-ServiceAnswers     from it, framed and sent to the clients of a leader
-ServicePosition    from it, shown in its counters
+LogLimit           to each, when the commit position has risen
+ServiceAnswers     from one, framed and sent to the clients of a leader
+ServicePosition    from one, shown in its counters
 
-All its other messages, and whatever follows one, are Python's.
+All their other messages, and whatever follows one, are Python's.
 """
 
+from cluster.log.connection_table import OWNER, ROW_WORDS
 from cluster.log.frames import DATA_UNFRAGMENTED, align_frame
 from cluster.log.kernel import routine
 from cluster.log.memory import get_i32, get_i64, get_u32, put_i64
@@ -24,7 +25,17 @@ from cluster.member.busy.envelopes import (
     offer,
 )
 from cluster.member.busy.receiving import leave, receive_frames
-from cluster.member.services.log_limits import ANSWERED, LIMIT, SERVED, next_limit
+from cluster.member.services.service_table import (
+    ANSWERED,
+    CYCLES_EXCEEDED_COUNTER,
+    LIMIT,
+    LINK,
+    MAX_CYCLE_COUNTER,
+    POSITION_COUNTER,
+    SERVED,
+    SERVICE_WORDS,
+    next_limit,
+)
 from cluster.protocol import streams
 from cluster.protocol.frame import HEADER_LENGTH, STREAM_ID_AT, VERSION_AT
 from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition
@@ -48,38 +59,43 @@ FOLLOWER_BYTES = 64 * 1024
 
 @routine
 def give_log(t):  # type: ignore[no-untyped-def]
-    """The log is committed further: let the process of a leader's service read it now, a follower's soon."""
+    """The log is committed further: let a leader's services read it in their processes, a follower's soon."""
     w = t.words
-    if w[at.ROLE] == at.LEADER_ROLE or w[at.COMMIT_POSITION] - t.limits[LIMIT] >= FOLLOWER_BYTES:
-        send_limit(t)
-    elif w[at.COMMIT_POSITION] > t.limits[LIMIT] and w[at.LIMIT_DUE_NS] == at.NEVER:
-        w[at.LIMIT_DUE_NS] = w[at.NOW_NS] + FOLLOWER_PAUSE_NS
+    is_due = w[at.ROLE] == at.LEADER_ROLE or w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]
+    due_ns = at.NEVER
+    for row in range(0, t.services.size, SERVICE_WORDS):
+        behind = w[at.COMMIT_POSITION] - t.services[row + LIMIT]
+        if is_due or behind >= FOLLOWER_BYTES:
+            _send_limit(t, row)
+        elif behind > 0 and t.services[row + LINK] >= 0:
+            due_ns = min(w[at.LIMIT_DUE_NS], w[at.NOW_NS] + FOLLOWER_PAUSE_NS)
+    w[at.LIMIT_DUE_NS] = due_ns
 
 
 @routine
-def send_limit(t):  # type: ignore[no-untyped-def]
+def _send_limit(t, row):  # type: ignore[no-untyped-def]
     """Let the process read what is committed, as long as it comes along."""
-    w = t.words
-    w[at.LIMIT_DUE_NS] = at.NEVER
-    if not next_limit(t.limits, w[at.COMMIT_POSITION], w[at.NOW_NS]):
+    w, service = t.words, t.services[row : row + SERVICE_WORDS]
+    if service[LINK] < 0 or not next_limit(service, w[at.COMMIT_POSITION], w[at.NOW_NS]):
         return
     put_i64(t.scratch, at.LIMIT_AT + LIMIT_POSITION_AT, w[at.COMMIT_POSITION])
-    offer(t, w[at.SERVICE_LINK], t.scratch, at.LIMIT_AT, at.LIMIT_LENGTH, t.scratch, 0, 0)
+    offer(t, service[LINK], t.scratch, at.LIMIT_AT, at.LIMIT_LENGTH, t.scratch, 0, 0)
 
 
 @routine
 def receive_from_service(t, descriptor):  # type: ignore[no-untyped-def]
     """Take its answers and positions."""
+    row = t.connections[descriptor * ROW_WORDS + OWNER] * SERVICE_WORDS
     received, end, follows = receive_frames(t, descriptor, False)
     offset = 0
-    while offset < end and follows != NOT_A_FRAME and _take(t, offset):
+    while offset < end and follows != NOT_A_FRAME and _take(t, row, offset):
         offset += align_frame(get_i32(t.received, offset))
     leave(t, descriptor, offset, received, end, follows)
     give_log(t)
 
 
 @routine
-def _take(t, frame):  # type: ignore[no-untyped-def]
+def _take(t, row, frame):  # type: ignore[no-untyped-def]
     """Take one frame; False, with nothing done, where that is Python's."""
     buffer = t.received
     if (
@@ -90,27 +106,27 @@ def _take(t, frame):  # type: ignore[no-untyped-def]
         return False
     kind = get_i64(buffer, frame + SBE_AT) & KIND_MASK
     if kind == SERVICE_POSITION:
-        return _take_position(t, frame)
-    return kind == SERVICE_ANSWERS and _take_answers(t, frame)
+        return _take_position(t, row, frame)
+    return kind == SERVICE_ANSWERS and _take_answers(t, row, frame)
 
 
 @routine
-def _take_position(t, frame):  # type: ignore[no-untyped-def]
-    w, buffer, limits = t.words, t.received, t.limits
+def _take_position(t, row, frame):  # type: ignore[no-untyped-def]
+    buffer, service = t.received, t.services[row : row + SERVICE_WORDS]
     position = get_i64(buffer, frame + SERVED_POSITION_AT)
-    if position < limits[SERVED] or position > limits[LIMIT]:
+    if position < service[SERVED] or position > service[LIMIT]:
         return False
-    if position > limits[SERVED]:
-        limits[SERVED], limits[ANSWERED] = position, 0
-    t.counters[w[at.SERVICE_COUNTER]] = position
-    t.counters[w[at.MAX_CYCLE_COUNTER]] = get_i64(buffer, frame + MAX_CYCLE_TIME_AT)
-    t.counters[w[at.CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, frame + CYCLE_TIME_EXCEEDED_AT)
+    if position > service[SERVED]:
+        service[SERVED], service[ANSWERED] = position, 0
+    t.counters[service[POSITION_COUNTER]] = position
+    t.counters[service[MAX_CYCLE_COUNTER]] = get_i64(buffer, frame + MAX_CYCLE_TIME_AT)
+    t.counters[service[CYCLES_EXCEEDED_COUNTER]] = get_i64(buffer, frame + CYCLE_TIME_EXCEEDED_AT)
     return True
 
 
 @routine
-def _take_answers(t, frame):  # type: ignore[no-untyped-def]
-    w, is_leader = t.words, t.words[at.ROLE] == at.LEADER_ROLE
+def _take_answers(t, row, frame):  # type: ignore[no-untyped-def]
+    is_leader = t.words[at.ROLE] == at.LEADER_ROLE
     rows, unsupervised = _read_answers(t, frame)
     if rows == 0 or (unsupervised > 0 and not is_leader):
         return False
@@ -120,10 +136,9 @@ def _take_answers(t, frame):  # type: ignore[no-untyped-def]
         if keep_answers(t, columns, answer_ids, t.received, rows) < rows:
             return False  # those that are kept now are not kept twice
     if is_leader:
-        w[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)
-        t.limits[ANSWERED] += unsupervised
+        t.services[row + ANSWERED] += unsupervised
         send_kept(t)
-        send_egress(t, columns, t.received, rows)
+        send_egress(t, get_i64(t.received, frame + TERM_OF_ANSWERS_AT), columns, t.received, rows)
     return True
 
 

@@ -1,16 +1,14 @@
-"""A member's services as compiled turns have them: a compiled one, one in a process of its own, or Python's.
+"""A member's services as compiled turns have them: any number in processes of their own, and a compiled one.
 
-Compiled turns serve a single service themselves. Of several each is given its part of the log by Python, once
-the turns end for it.
+Python gives all others in line their part of the log, once the turns end for it; and a compiled one beside
+them, or beside a process that has yet to say again what the one before it had said.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from cluster.consensus.kept_answers import AnswerColumns, KeptAnswers
-from cluster.counters import Counter
 from cluster.log.message_columns import MessageColumns
 from cluster.member.busy import words as at
 from cluster.member.services.remote_service import RemoteService
@@ -22,49 +20,27 @@ SERVICE_ROWS = 4096
 LIVE = 1 << 62  # a log without an end that is known
 
 
-class LentCounters(Protocol):
-    """Of one service."""
-
-    @property
-    def position(self) -> Counter: ...
-
-    @property
-    def max_cycle_time_ns(self) -> Counter: ...
-
-    @property
-    def cycle_time_exceeded(self) -> Counter: ...
-
-
 class LentServices:
     """``lend`` says in ``words`` who serves, ``take_back`` what came of it."""
 
-    def __init__(
-        self,
-        services: Sequence[object],
-        counters: LentCounters | None,
-        words: memoryview,
-        answers: KeptAnswers,
-    ) -> None:
-        """``services`` are agents; the counters are those of a single one."""
-        if counters is not None:
-            words[at.SERVICE_COUNTER] = counters.position.index
-            words[at.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
-            words[at.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
+    def __init__(self, services: Sequence[object], words: memoryview, answers: KeptAnswers) -> None:
+        """``services`` are agents."""
         self._inline = [service for service in services if isinstance(service, ClusteredServiceAgent)]
-        self._service = services[0] if len(services) == 1 else None
+        self._remote = [service for service in services if isinstance(service, RemoteService)]
+        self._lent: list[RemoteService] = []
         self._words = words
         self._answers = answers
         self._answer_ids = np.zeros(max(SERVICE_ROWS, ANSWER_ROWS), np.int64)
 
     @property
     def _compiled_service(self) -> ClusteredServiceAgent | None:
-        service = self._service
-        return service if isinstance(service, ClusteredServiceAgent) and service.is_compiled else None
+        match self._inline:
+            case [service] if service.is_compiled:
+                return service
+        return None
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """What is of the service, by the names of ``Tables``."""
-        if isinstance(self._service, RemoteService):
-            return {"limits": self._service.words}
+        """What is of the compiled service, by the names of ``Tables``."""
         service = self._compiled_service
         if service is None:
             return {}
@@ -82,12 +58,15 @@ class LentServices:
         return position if service is None else min(position, service.adapter.cursor.read_position)
 
     def lend(self) -> None:
-        words, compiled, service = self._words, self._compiled_service, self._service
+        words, compiled = self._words, self._compiled_service
         words[at.SERVICE], words[at.LIMIT_DUE_NS] = at.PYTHON_SERVICE, at.NEVER
-        if compiled is not None and compiled.adapter.max_log_position > LIVE:
+        self._lent = [service for service in self._remote if service.lend()]
+        if len(self._lent) < len(self._remote):
+            return
+        if not self._inline:
+            words[at.SERVICE] = at.NO_SERVICE
+        elif compiled is not None and compiled.adapter.max_log_position > LIVE:
             self._lend_compiled(compiled)
-        elif isinstance(service, RemoteService) and (descriptor := service.lend()) is not None:
-            words[at.SERVICE], words[at.SERVICE_LINK] = at.REMOTE_SERVICE, descriptor
 
     def _lend_compiled(self, service: ClusteredServiceAgent) -> None:
         words, state = self._words, service.state
@@ -102,18 +81,17 @@ class LentServices:
         words[at.IS_SERVING] = state.role is Role.LEADER and service.is_responder
 
     def take_back(self) -> None:
-        words, service = self._words, self._service
+        words = self._words
         for inline in self._inline:
             inline.on_busy_turns(words[at.LAST_NS], words[at.LONGEST_GAP_NS])
         if words[at.SERVICE] == at.COMPILED_SERVICE:
-            assert isinstance(service, ClusteredServiceAgent)
+            (service,) = self._inline
             service.take_back(words[at.SERVICE_TIME])
             if count := words[at.UNKEPT]:
                 assert service.compiled is not None
                 self._keep(service.compiled.answers, count)
-        elif words[at.SERVICE] == at.REMOTE_SERVICE:
-            assert isinstance(service, RemoteService)
-            service.take_back()
+        for remote in self._lent:
+            remote.take_back()
 
     def _keep(self, answers: MessageColumns, count: int) -> None:
         """Keep what a turn had no room for; what it has kept is not kept twice."""

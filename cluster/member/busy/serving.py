@@ -1,4 +1,4 @@
-"""Committed log to the service: delivered to a compiled one, and to one in a process of its own as a limit.
+"""Committed log to the services: delivered to a compiled one, and to those in processes as a limit.
 
 As ``service/agent.py`` and ``services/remote_service.py``.
 """
@@ -20,23 +20,23 @@ from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, keep_answers, send_egress, send_kept
 from cluster.member.busy.remote import give_log
 from cluster.member.log.log_words import BASE
+from cluster.member.services.service_table import POSITION_COUNTER, SERVICE_WORDS
 
 
 @routine
 def serve_committed(t):  # type: ignore[no-untyped-def]
-    """Have the service process what is committed; SERVICES leaves that to Python."""
+    """Have the services process what is committed; SERVICES leaves those that are Python's to it."""
     w = t.words
+    give_log(t)
     if w[at.SERVICE] == at.PYTHON_SERVICE:
         w[at.REASON] |= at.SERVICES
         return
-    if w[at.SERVICE] == at.REMOTE_SERVICE:
-        give_log(t)
     if w[at.SERVICE] == at.COMPILED_SERVICE:
         _deliver(t)
     if w[at.ROLE] == at.LEADER_ROLE:
         send_kept(t)
         if t.sessions[TOUCHED_COUNT] > 0:
-            send_egress(t, t.columns, t.log, 0)
+            send_egress(t, 0, t.columns, t.log, 0)
 
 
 @routine
@@ -74,7 +74,7 @@ def _deliver(t):  # type: ignore[no-untyped-def]
         elif status != OUT_FULL or count == 0:
             w[at.REASON] |= at.SERVICES
             break
-    t.counters[w[at.SERVICE_COUNTER]] = cursor[TAKEN_POSITION]
+    t.counters[t.services[w[at.SERVICE_ID] * SERVICE_WORDS + POSITION_COUNTER]] = cursor[TAKEN_POSITION]
 
 
 @routine
@@ -92,7 +92,7 @@ def _echo(t, payloads, count):  # type: ignore[no-untyped-def]
         take_back_answers(t.numbers, session_ids[kept:], t.answer_ids[kept:count])
         count = kept
     if w[at.IS_SERVING] and count > 0:
-        send_egress(t, t.columns, payloads, count)
+        send_egress(t, w[at.SERVICE_LEADERSHIP_TERM_ID], t.columns, payloads, count)
     return count
 
 
@@ -111,7 +111,7 @@ def _serve(t, payloads, count):  # type: ignore[no-untyped-def]
             kept = keep_answers(t, t.answers, t.answer_ids[:answered], t.answer_bytes, answered)
             w[at.UNKEPT] = answered if kept < answered else 0
         if w[at.IS_SERVING] and answered > 0:
-            send_egress(t, t.answers, t.answer_bytes, answered)
+            send_egress(t, w[at.SERVICE_LEADERSHIP_TERM_ID], t.answers, t.answer_bytes, answered)
         if call[STATUS] != TAKEN or w[at.UNKEPT] > 0:
             break
     return served

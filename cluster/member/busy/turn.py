@@ -3,7 +3,7 @@
     wait       for sockets, no longer than until the slow tick, or until a commit position is due
     tick       every 10 ms: whether an operator asks for something
     receive    members by id, then clients in turn, then    receiving.py
-               the process of a service                     remote.py
+               processes of services                        remote.py
     lead       flush, sync, quorum, commit, serve           leading.py
     follow     sync, report, process, serve                 following.py
 
@@ -52,8 +52,9 @@ from cluster.member.busy.leading import (
     take_reports,
 )
 from cluster.member.busy.receiving import leave, receive_frames
-from cluster.member.busy.remote import receive_from_service, send_limit
+from cluster.member.busy.remote import give_log, receive_from_service
 from cluster.member.busy.system import READABLE, event, read_clock, wait
+from cluster.member.services.service_table import LINK, SERVICE_WORDS
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.transport.envelopes import open_envelope
 
@@ -95,7 +96,7 @@ MODULES = (
     "cluster.consensus.cluster_time",
     "cluster.consensus.quorum",
     "cluster.member.log.log_words",
-    "cluster.member.services.log_limits",
+    "cluster.member.services.service_table",
     *(f"cluster.log.{name}" for name in _OF_THE_LOG),
     *(f"cluster.member.busy.{name}" for name in _OF_THE_TURN),
     *(f"cluster.protocol.{name}" for name in _OF_THE_PROTOCOL),
@@ -174,7 +175,7 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
             return False
         kind = connections[row + KIND]
         is_client = kind == CLIENT and w[at.ROLE] == at.LEADER_ROLE
-        is_service = kind == SERVICE_LINK and w[at.SERVICE] == at.REMOTE_SERVICE
+        is_service = kind == SERVICE_LINK and _is_lent(t, descriptor)
         if connections[row + STATE] != 0 or not (kind == LINK_IN or is_client or is_service):
             return False
         place = count
@@ -185,6 +186,12 @@ def _find_ready(t, found):  # type: ignore[no-untyped-def]
         count += 1
     w[at.READY_COUNT] = count
     return True
+
+
+@routine
+def _is_lent(t, descriptor):  # type: ignore[no-untyped-def]
+    """Whether the process of a service is not Python's."""
+    return t.services[t.connections[descriptor * ROW_WORDS + OWNER] * SERVICE_WORDS + LINK] == descriptor
 
 
 @routine
@@ -267,7 +274,7 @@ def busy_turns(t):  # type: ignore[no-untyped-def]
             w[at.REASON] |= at.EVENT
             break
         if w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]:
-            send_limit(t)
+            give_log(t)
         if found == 0:
             if w[at.ROLE] == at.LEADER_ROLE and t.leadership[quorum.IS_COMMIT_UNSENT]:
                 send_commit_position(t)

@@ -46,7 +46,7 @@ class Tables(NamedTuple):
     numbers: Words  # log/message_numbers.py, of a compiled service
     answer_ids: Words  # of what it answers
     kept: Words  # log/kept_frames.py
-    limits: Words  # member/services/log_limits.py
+    services: Words  # member/services/service_table.py
     ready: Words  # descriptors
     received: Bytes
     parts: Bytes  # rows of half a frame, of the same
@@ -69,7 +69,7 @@ EVENT = 2  # of a socket that is not served here, or the end of one that is
 FRAMES = 4  # what was received from GIVEN, from GIVEN_BEGIN on, is for Python
 UNSENT = 8  # bytes in ``unsent``
 ENTRY = 16  # an entry that is no session message is committed, or to be processed
-SERVICES = 32  # committed log is for services that are not compiled
+SERVICES = 32  # committed log is for services that Python serves
 PREPARE = 64  # the recording wants zeros ahead, its next segment, or to let go of old log
 ROOM = 128  # the segment or a buffer has no room, or clients are as far ahead of the commit as they may be
 FAILED = 256  # a write or sync, by ERROR
@@ -116,7 +116,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     COMMIT_RISEN_NS,  # for the first time since it was sent
     # a follower's
     LEADER_OUT,  # descriptor that sends to its leader
-    # the service
+    # the service in line; those in processes of their own have rows
     SERVICE,
     SERVICE_FUNCTION,  # address, log/message_calls.py; ECHO: it needs none
     SERVICE_ROWS,
@@ -126,12 +126,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     SERVICE_ID,
     HAS_SUPERVISED,  # there are sessions whose answers are kept
     UNKEPT,  # of its last answers, in ``answers``, some have no room and are for Python to keep
-    SERVICE_COUNTER,
-    # the service in a process of its own
-    SERVICE_LINK,  # descriptor
-    LIMIT_DUE_NS,  # when a follower's process is to hear of the next limit; NEVER: none is due
-    MAX_CYCLE_COUNTER,
-    CYCLES_EXCEEDED_COUNTER,
+    LIMIT_DUE_NS,  # when processes of a follower's services hear of the next limit; NEVER: none is due
     # measured: histograms, each by its first counter
     SYNC_TIME,
     COMMIT_TIME,
@@ -141,14 +136,14 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(54)
+) = range(50)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2
 TOGGLE_NEUTRAL = int(ClusterControlToggle.NEUTRAL)  # above it something is asked for
 ECHO = 0
 NEVER = (1 << 63) - 1
-PYTHON_SERVICE, COMPILED_SERVICE, REMOTE_SERVICE = range(3)  # the first: or several, or none
+PYTHON_SERVICE, COMPILED_SERVICE, NO_SERVICE = range(3)  # the first: also several, or a process for now
 
 # Places in scratch.
 TIME_AT = 0  # struct timespec

@@ -26,7 +26,7 @@ from cluster.archive.stored_recording import StoredRecording
 from cluster.errors import AgentTermination, ClusterError, LogDamaged, ServiceError
 from cluster.log.runs import headers
 from cluster.log.words import Word
-from cluster.member.services import log_limits
+from cluster.member.services import service_table
 from cluster.member.services.service_adapter import MAX_LOG_POSITION
 from cluster.member.services.service_progress import LogScript, TakenFromService, replay
 from cluster.member.services.snapshot_inlet import NOT_WANTED, SnapshotInlet
@@ -100,6 +100,7 @@ class RemotePorts:
     """What a service in a process of its own reaches of its member."""
 
     process: ServiceProcess
+    words: np.ndarray  # its row of the member's ServiceTable
     snapshots: SnapshotArchive
     recording: Callable[[], StoredRecording | None]  # that holds the log
     newest_snapshot: Callable[[int], RecoveryState | None]  # in recording.log, not beyond this position
@@ -115,12 +116,12 @@ class RemotePorts:
 class RemoteService:
     """Takes turns as a container does; ``do_work`` raises what ends the member, or its life.
 
-    ``words`` goes to kernels (``log_limits.py``).
+    ``words`` goes to kernels (``service_table.py``).
     """
 
-    _position = Word(log_limits.SERVED)
-    _limit = Word(log_limits.LIMIT)
-    _unreached = Word(log_limits.UNREACHED)
+    _position = Word(service_table.SERVED)
+    _limit = Word(service_table.LIMIT)
+    _unreached = Word(service_table.UNREACHED)
 
     def __init__(
         self, service_id: int, start: ServiceStart, channel: ServiceChannel, ports: RemotePorts
@@ -146,7 +147,7 @@ class RemoteService:
         self._is_over = False  # its end is acknowledged
         self._now_ns = 0
         self._cluster_time = 0
-        self.words = np.zeros(log_limits.LIMITS_WORDS, np.int64)
+        self.words = ports.words
         self._words = self.words.data
         self._forget_process()
 
@@ -175,25 +176,25 @@ class RemoteService:
             and not self._acks_waiting
             and channel.awaited_snapshot is None
             and self._termination is None
-            and (self._limit >= self._ports.commit_position() or self._unreached == log_limits.LIMITS_MAX)
+            and (self._limit >= self._ports.commit_position() or self._unreached == service_table.LIMITS_MAX)
         )
 
-    def lend(self) -> int | None:
-        """Descriptor of its process, for compiled turns; None where they cannot stand for it.
-
-        To be called where it ``awaits_events``.
-        """
-        taken = self._taken
+    def lend(self) -> bool:
+        """Whether compiled turns stand for it from now on. To be called where it ``awaits_events``."""
+        taken, words, descriptor = self._taken, self._words, self._ports.process.descriptor
+        words[service_table.LINK] = NULL_VALUE
         if taken is None or not self._is_live or self._position != taken.position or taken.is_said_again:
-            return None
-        self._words[log_limits.ANSWERED] = taken.answers
-        return self._ports.process.descriptor
+            return False
+        if descriptor is None:
+            return False
+        words[service_table.LINK], words[service_table.ANSWERED] = descriptor, taken.answers
+        return True
 
     def take_back(self) -> None:
         """Compiled turns have taken what it said."""
         assert self._taken is not None
         self._on_taken(self._position)
-        self._taken.answers = self._words[log_limits.ANSWERED]
+        self._taken.answers = self._words[service_table.ANSWERED]
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Take the service's messages, and send it the module's. Returns how much was done."""
@@ -286,7 +287,7 @@ class RemoteService:
                 self._ports.process.send(frame(item, session_id=0, stream_id=streams.SERVICE))
 
     def _send_limit(self) -> None:
-        if log_limits.next_limit(self.words, self._ports.commit_position(), self._now_ns):
+        if service_table.next_limit(self.words, self._ports.commit_position(), self._now_ns):
             self._send(LogLimit(self._limit))
 
     def _report_lag(self) -> None:
@@ -296,7 +297,7 @@ class RemoteService:
                 self._ports.tell(f"{self._name} has caught up")
                 self._lag_reported_ns = 0
             return
-        lag_ns = self._now_ns - self._words[log_limits.FIRST_SENT_NS]
+        lag_ns = self._now_ns - self._words[service_table.FIRST_SENT_NS]
         if lag_ns >= max(LAG_REPORTED_NS, 2 * self._lag_reported_ns):
             self._lag_reported_ns = lag_ns
             behind = self._ports.commit_position() - self._position

@@ -6,10 +6,13 @@ python -m tests.member.busy.busy_cluster        prints the trace hashes of two r
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.node.ports import LifeSettings
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.echo import EchoService
 from cluster.testing import SimulatedCluster
@@ -24,15 +27,26 @@ def run(
     members: int = 3,
     seed: int = 1,
     service: type[ClusteredService] = EchoService,
+    beside: Sequence[tuple[type[ClusteredService], str]] = (),
+    mode: str = "inline",
     **settings: Any,
 ) -> SimulatedCluster:
-    """A client for each list; all are answered when it returns."""
+    """A client for each list; all are answered when it returns. Services ``beside`` have a mode each."""
+    modes = [mode, *(mode for _, mode in beside)]
+    life_settings: Callable[..., LifeSettings] = MemberProcess._life_settings
 
     def made(context: ConsensusModuleContext, **given: Any) -> Settings:
         return Settings(context, **given | settings)
 
-    with patch("cluster.testing.cluster.Settings", made):
-        cluster = SimulatedCluster(service, members=members, seed=seed, compiled_turns=is_compiled)
+    def in_modes(member: MemberProcess, context: ConsensusModuleContext) -> LifeSettings:
+        return replace(life_settings(member, context), service_modes=modes)
+
+    with (
+        patch("cluster.testing.cluster.Settings", made),
+        patch.object(MemberProcess, "_life_settings", in_modes),
+    ):
+        services = [service, *(other for other, _ in beside)]
+        cluster = SimulatedCluster(*services, members=members, seed=seed, compiled_turns=is_compiled)
         clients = [cluster.connect(f"client {number}") for number in range(len(messages))]
         for row in range(max(map(len, messages))):
             for client, payloads in zip(clients, messages):

@@ -28,13 +28,18 @@ from cluster.member.busy import words as at
 from cluster.member.busy.system import EVENT_LENGTH, IS_PACKED, READABLE
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
-from cluster.member.services.log_limits import LIMITS_WORDS
+from cluster.member.services import service_table
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.protocol.frame import FLAGS_UNFRAGMENTED, HEADER_LENGTH, header_at
 from cluster.protocol.sbe import SCHEMA_ID_AT
-from cluster.protocol.service_link import SERVICE_LINK_SCHEMA, LogLimit, decode_service_link
+from cluster.protocol.service_link import (
+    SERVICE_LINK_SCHEMA,
+    LogLimit,
+    ServiceAnswers,
+    decode_service_link,
+)
 from cluster.protocol.session import SessionMessageHeader
 from cluster.testing.python_calls import FileCalls, put_call
 from cluster.transport.envelopes import seal, unseal
@@ -50,20 +55,24 @@ NOW = 5_000 * MS
 STAMP = 900_000  # cluster time at NOW, in milliseconds
 SYNC_NS = 60_000
 KEPT_BYTES = 256  # of a supervised session: two short answers and a bit
-# Descriptors: what comes from members 1 and 2, what goes to them, two clients, the service.
+# Descriptors: what comes from members 1 and 2, what goes to them, two clients, processes of services 1 and 2.
 FROM = {1: 3, 2: 4}
 TO = {1: 5, 2: 6}
-CLIENT_A, CLIENT_B, SERVICE = 7, 8, 9
+CLIENT_A, CLIENT_B, SERVICE, SECOND = 7, 8, 9, 10
 CONNECTIONS = {CLIENT_A: 70, CLIENT_B: 80}  # by descriptor
 SESSIONS = {1: 70, 2: 80, 3: 70}  # connections by session
-POSITION_COUNTER, COMMIT_COUNTER, SERVICE_COUNTER, CYCLE_COUNTER, EXCEEDED_COUNTER, TOGGLE = range(1, 7)
+POSITION_COUNTER, COMMIT_COUNTER, TOGGLE = range(1, 4)
+SERVICE_COUNTER = 8  # position, cycles, those that were too long; of each service
 SYNC_TIME, COMMIT_TIME = 256, 1024
 
 
 class OneMember:
-    """Member 0 of three; it follows member 1 where it does not lead."""
+    """Member 0 of three; it follows member 1 where it does not lead.
 
-    def __init__(self, *, leads: bool, service: int = at.COMPILED_SERVICE) -> None:
+    Service 0 is in line, or none is, and so many others are in processes of their own.
+    """
+
+    def __init__(self, *, leads: bool, service: int = at.COMPILED_SERVICE, processes: int = 0) -> None:
         self.done: list[tuple[Any, ...]] = []  # as it was called
         self.told: list[Any] = []  # by what frames say
         self.now_ns = NOW
@@ -83,7 +92,8 @@ class OneMember:
         kinds = {fd: (LINK_IN, id_) for id_, fd in FROM.items()}
         kinds |= {fd: (LINK_OUT, id_) for id_, fd in TO.items()}
         kinds |= {fd: (CLIENT, connection) for fd, connection in CONNECTIONS.items()}
-        for descriptor, (kind, owner) in (kinds | {SERVICE: (SERVICE_LINK, 0)}).items():
+        kinds |= {SERVICE: (SERVICE_LINK, 1), SECOND: (SERVICE_LINK, 2)}
+        for descriptor, (kind, owner) in kinds.items():
             self.table.serve(descriptor, kind, owner, 1 << 20)
         self.sessions, self.numbers = SessionTable(8), SessionTable(8)
         self.answers = KeptAnswers(KEPT_BYTES, self.sessions)
@@ -117,7 +127,7 @@ class OneMember:
             numbers=self.numbers.words,
             answer_ids=np.zeros(ROWS, np.int64),
             kept=self.answers.words,
-            limits=np.array([BEGIN, 0, BEGIN, *[0] * (LIMITS_WORDS - 3)], np.int64),
+            services=self._services(processes),
             ready=np.zeros(16, np.int64),
             received=np.zeros(1 << 14, np.uint8),
             log=np.zeros(1 << 16, np.uint8),
@@ -143,15 +153,24 @@ class OneMember:
         words[at.UNCOMMITTED_MAX] = words[at.PREPARE_AT] = 1 << 40
         words[at.CONTROL_TOGGLE] = words[at.NODE_TOGGLE] = TOGGLE
         words[at.POSITION_COUNTER], words[at.COMMIT_COUNTER] = POSITION_COUNTER, COMMIT_COUNTER
-        words[at.SERVICE_COUNTER], words[at.MAX_CYCLE_COUNTER] = SERVICE_COUNTER, CYCLE_COUNTER
-        words[at.CYCLES_EXCEEDED_COUNTER] = EXCEEDED_COUNTER
         words[at.SYNC_TIME], words[at.COMMIT_TIME] = SYNC_TIME, COMMIT_TIME
         words[at.COMMIT_POSITION], words[at.LEADER_OUT] = BEGIN, TO[1]
-        words[at.SERVICE], words[at.SERVICE_LINK], words[at.SERVICE_ROWS] = service, SERVICE, ROWS
+        words[at.SERVICE], words[at.SERVICE_ROWS] = service, ROWS
         words[at.SERVICE_FUNCTION], words[at.IS_SERVING] = at.ECHO, leads
         words[at.SERVICE_LEADERSHIP_TERM_ID] = TERM_BEFORE
         words[at.NOW_NS] = words[at.LAST_NS] = words[at.COMMIT_RISEN_NS] = NOW
         return words
+
+    @staticmethod
+    def _services(processes: int) -> np.ndarray:
+        table = service_table.ServiceTable(3)
+        for service_id in range(3):
+            row = table.row(service_id)
+            row[service_table.SERVED] = row[service_table.LIMIT] = BEGIN
+            row[service_table.POSITION_COUNTER :][:3] = SERVICE_COUNTER + 3 * service_id + np.arange(3)
+            if 1 <= service_id <= processes:
+                row[service_table.LINK] = (SERVICE, SECOND)[service_id - 1]
+        return table.words
 
     @staticmethod
     def _members() -> np.ndarray:
@@ -243,6 +262,14 @@ class OneMember:
         """Descriptors whose bytes were not received."""
         return set(self._incoming)
 
+    def service(self, service_id: int) -> np.ndarray:
+        """Its row."""
+        return self.tables.services.reshape(-1, service_table.SERVICE_WORDS)[service_id]
+
+    def shown(self, service_id: int) -> list[int]:
+        """Its counters."""
+        return self.tables.counters[SERVICE_COUNTER + 3 * service_id :][:3].tolist()
+
     def word(self, place: int) -> int:
         return int(self.tables.words[place])
 
@@ -308,6 +335,18 @@ def ingress(session_id: int, payloads: Sequence[bytes], term: int = TERM) -> byt
     rows, end = frame_ingress(out, 0, offsets, lengths, buffer, 0, term, session_id)
     assert rows == len(payloads)
     return out[:end].tobytes()
+
+
+def answers(*rows: tuple[int, int, int, bytes], term: int = TERM_BEFORE) -> bytes:
+    """Answers to (session, timestamp, number, payload), as a service's process sends them."""
+    columns = np.zeros((COLUMNS, len(rows)), np.int64)
+    payloads = b""
+    for row, (session_id, timestamp, number, payload) in enumerate(rows):
+        columns[SESSION_IDS, row], columns[TIMESTAMPS, row] = session_id, timestamp
+        columns[NUMBERS, row], columns[OFFSETS, row] = number, len(payloads)
+        columns[LENGTHS, row] = len(payload)
+        payloads += payload
+    return link_frame(ServiceAnswers(term, columns.tobytes(), payloads))
 
 
 def committed(position: int, term: int = TERM, leader_id: int = 1) -> bytes:

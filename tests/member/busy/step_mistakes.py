@@ -56,6 +56,10 @@ MISTAKES = (
     Mistake("leading", "    w[at.COMMIT_POSITION] = position\n", ""),
     Mistake("following", "        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]\n", ""),
     Mistake("following", "            t.follower[quorum.SENT_NS] = w[at.NOW_NS]\n", ""),
+    # services in processes of their own
+    Mistake("serving", "    give_log(t)\n", ""),
+    Mistake("remote", "    t.counters[service[POSITION_COUNTER]] = position\n", ""),
+    Mistake("remote", "SERVED], service[ANSWERED] = position, 0", "SERVED], service[ANSWERED] = position, 1"),
 )
 
 

@@ -7,9 +7,11 @@ from unittest.mock import patch
 
 from cluster.archive import sync_proof
 from cluster.protocol.consensus import CommitPosition
+from cluster.service.echo import EchoService
 from cluster.testing.network import SimulatedSocket
 from tests.member.busy.busy_cluster import run
 from tests.member.busy.steps import Step, Steps
+from tests.node.counting_service import Repeating
 
 SHORT = [[b"%d" % row + b"." * (60 * row) for row in range(6)]]
 LONG = [[bytes(range(256)) * (3 + 3 * row) for row in range(2)]]  # up to two frames of the MTU
@@ -28,6 +30,8 @@ def check(steps: list[Step]) -> Counter[str]:
         compiled, python = step.compiled, step.python
         assert compiled.files == python.files
         assert compiled.clients == python.clients
+        if step.role == "leader":  # a follower's processes are let on later
+            assert compiled.processes == python.processes
         if step.holds_commit:
             assert not compiled.links
             assert all(is_commit_position(frames) for frames in python.links.values())
@@ -61,4 +65,12 @@ def half_frames_and_fragments() -> Counter[str]:
     return check(steps)
 
 
-RUNS = (short_messages, single_frames_with_checksums, half_frames_and_fragments)
+def several_services() -> Counter[str]:
+    steps = steps_of(
+        SHORT, service=Repeating, mode="process", beside=[(Repeating, "process"), (EchoService, "inline")]
+    )
+    assert any(len(step.compiled.processes) == 2 for step in steps)
+    return check(steps)
+
+
+RUNS = (short_messages, single_frames_with_checksums, half_frames_and_fragments, several_services)

@@ -18,6 +18,8 @@ from cluster.consensus.cluster_time import go_on
 from cluster.member.clocks import MemberClocks
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
+from cluster.member.services.remote_service import RemoteService
+from cluster.node.hosted_service import ServiceAgent
 from cluster.node.life import MemberLife
 from cluster.protocol.frame import HEADER_LENGTH, header_at
 from cluster.testing.disk import SimulatedFile
@@ -33,6 +35,7 @@ class Turn(NamedTuple):
     files: list[tuple[Any, ...]]  # path, call, arguments, in their order
     clients: dict[int, bytes]  # sent, by descriptor
     links: dict[int, list[bytes]]  # frames sent, by descriptor
+    processes: dict[int, bytes]  # sent to those of services, by descriptor
     state: dict[str, Any]
 
 
@@ -124,12 +127,15 @@ class Steps:
     def _turn_of(self, life: MemberLife) -> Turn:
         peers = life.links._peers.values()
         links = {peer.outgoing.descriptor for peer in peers if peer.outgoing is not None}
+        remote = [service.agent for service in life.services if isinstance(service.agent, RemoteService)]
+        processes = {agent._ports.process.descriptor for agent in remote}
         sent = {sock.fd: data for sock, data in self._sent.items()}
         files, self._files = self._files, []
         return Turn(
             files,
-            {fd: data for fd, data in sent.items() if fd not in links},
+            {fd: data for fd, data in sent.items() if fd not in links | processes},
             {fd: _frames(data) for fd, data in sent.items() if fd in links},
+            {fd: data for fd, data in sent.items() if fd in processes},
             _state(life),
         )
 
@@ -152,6 +158,14 @@ def _frames(sent: bytes) -> list[bytes]:
     return frames
 
 
+def _service_state(agent: ServiceAgent) -> tuple[int, ...]:
+    if isinstance(agent, RemoteService):
+        assert agent._taken is not None
+        return agent._position, agent._taken.position, agent._taken.answers
+    cursor = agent.adapter.cursor
+    return cursor.read_position, cursor.position, agent.state.cluster_time
+
+
 def _state(life: MemberLife) -> dict[str, Any]:
     """What a member knows that its turns change."""
     agent = life.consensus_module
@@ -167,10 +181,8 @@ def _state(life: MemberLife) -> dict[str, Any]:
         "slow tick": agent.turn.slow_tick_ns,
         "checksums": {i: (peer.incoming.crc, peer.outgoing.crc) for i, peer in life.links._peers.items()},
         "half frames": {i: peer.incoming.partial_bytes for i, peer in life.links._peers.items()},
-        "services": [
-            (cursor.read_position, cursor.position, state.cluster_time)
-            for cursor, state in ((s.agent.adapter.cursor, s.agent.state) for s in life.services)
-        ],
+        "services": [_service_state(service.agent) for service in life.services],
+        "services shown": [[counter.get() for counter in service.counters] for service in life.services],
     }
     if (proof := recording.proof) is not None:
         state["proof"] = proof.words.tolist()

@@ -226,7 +226,7 @@ def test_the_service_of_a_leader_alone_answers(border):
 
 
 def test_a_service_whose_log_has_an_end_is_left_to_python(border, monkeypatch):
-    lent, adapter = [], border.busy._services._service.adapter
+    lent, adapter = [], border.busy._services._inline[0].adapter
     monkeypatch.setattr(adapter, "max_log_position", border.agent.log.commit_position + 4096)
     border.run(lambda tables: lent.append(tables.words[at.SERVICE]))
     assert lent == [at.PYTHON_SERVICE]
@@ -234,7 +234,7 @@ def test_a_service_whose_log_has_an_end_is_left_to_python(border, monkeypatch):
 
 def test_the_log_is_in_memory_from_where_the_service_has_come_to(monkeypatch):
     border, lent = Border(monkeypatch, leads=False), []
-    cursor = border.busy._services._service.adapter.cursor
+    cursor = border.busy._services._inline[0].adapter.cursor
     monkeypatch.setattr(border.busy, "_follower_end_of", None)
     monkeypatch.setattr(cursor, "read_position", 0)
     border.run(lambda tables: lent.append(tables.log_end[log_words.BASE]))
@@ -258,7 +258,7 @@ def test_all_that_a_turn_works_by_is_lent(border, monkeypatch):
     border.run(lambda tables: lent.update(enumerate(tables.words.tolist())))
     assert lent[at.DUE_NS] == 77
     assert lent[at.PREPARE_AT] == recording.prepares_at and lent[at.LIMIT_DUE_NS] == at.NEVER
-    state = border.busy._services._service.state
+    state = border.busy._services._inline[0].state
     assert lent[at.SERVICE_LEADERSHIP_TERM_ID] == state.leadership_term_id
     assert lent[at.SERVICE_TIME] == state.cluster_time > 0
     said = decode(frame, HEADER_LENGTH, len(frame) - HEADER_LENGTH)
@@ -312,7 +312,7 @@ def test_a_follower_that_was_sent_too_little_is_known_until_it_has_that(monkeypa
 def test_a_follower_has_the_log_in_memory_that_is_recorded(monkeypatch, stale):
     border, lent = Border(monkeypatch, leads=False), []
     recording, end = border.agent.parts.log.recording, border.busy._follower_end
-    monkeypatch.setattr(border.busy._services._service.adapter.cursor, "read_position", 0)
+    monkeypatch.setattr(border.busy._services._inline[0].adapter.cursor, "read_position", 0)
     end.buffer[:] = 255
     if stale == "its phase":
         border.busy._follower_end_of, end.base = None, 0
@@ -339,28 +339,52 @@ def test_a_service_that_answers_nobody_and_its_supervised_sessions_are_known(bor
 
     border.run(turn)
     assert lent == [0, 1] and noted == [(90, 40)]
-    assert border.busy._services._service.state.cluster_time == 1 << 50
+    assert border.busy._services._inline[0].state.cluster_time == 1 << 50
 
 
-def test_a_single_service_in_a_process_of_its_own_is_lent_and_of_several_none():
-    class Process(RemoteService):
-        def __init__(self):
-            self.taken_back = 0
+class Process(RemoteService):
+    def __init__(self, is_lent=True):
+        self.is_lent, self.taken_back = is_lent, 0
 
-        def lend(self):
-            return 9
+    def lend(self):
+        return self.is_lent
 
-        def take_back(self):
-            self.taken_back += 1
+    def take_back(self):
+        self.taken_back += 1
 
-    words, process = np.zeros(at.WORDS, np.int64).data, Process()
-    services = LentServices([process], None, words, KeptAnswers(1, SessionTable()))
+
+@pytest.mark.parametrize(
+    ("are_lent", "service"),
+    [
+        ([], at.NO_SERVICE),
+        ([True], at.NO_SERVICE),
+        ([True, True], at.NO_SERVICE),
+        ([False, True], at.PYTHON_SERVICE),
+    ],
+)
+def test_services_in_processes_of_their_own_are_lent_and_one_that_cannot_be_is_pythons(are_lent, service):
+    words, processes = np.zeros(at.WORDS, np.int64).data, [Process(is_lent) for is_lent in are_lent]
+    services = LentServices(processes, words, KeptAnswers(1, SessionTable()))
     services.lend()
-    assert (words[at.SERVICE], words[at.SERVICE_LINK]) == (at.REMOTE_SERVICE, 9)
+    assert words[at.SERVICE] == service
     services.take_back()
-    assert process.taken_back == 1
-    LentServices([process, process], None, words, KeptAnswers(1, SessionTable())).lend()
-    assert words[at.SERVICE] == at.PYTHON_SERVICE
+    assert [process.taken_back for process in processes] == are_lent
+
+
+@pytest.mark.parametrize(
+    ("processes", "inline", "service"),
+    [
+        ([True, True], 1, at.COMPILED_SERVICE),
+        ([True, False], 1, at.PYTHON_SERVICE),
+        ([True], 2, at.PYTHON_SERVICE),
+        ([], 2, at.PYTHON_SERVICE),
+    ],
+)
+def test_one_compiled_service_in_line_is_lent_beside_those_in_processes(border, processes, inline, service):
+    words, beside = np.zeros(at.WORDS, np.int64).data, [Process(is_lent) for is_lent in processes]
+    (compiled,) = border.busy._services._inline
+    LentServices([*beside, *[compiled] * inline], words, border.agent.replica.answers).lend()
+    assert words[at.SERVICE] == service
 
 
 def test_a_service_without_a_compiled_callback_is_pythons(border, monkeypatch):

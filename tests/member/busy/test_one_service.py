@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from cluster.archive import recording_words as of_recording
-from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
+from cluster.log.message_columns import COLUMNS
 from cluster.log.session_table import APPENDED, find_slot
 from cluster.member.busy import words as at
 from cluster.member.log import log_words
-from cluster.member.services.log_limits import ANSWERED, FIRST_SENT_NS, LIMIT, SERVED
+from cluster.member.services.service_table import ANSWERED, FIRST_SENT_NS, LIMIT, SERVED
 from cluster.protocol import streams
 from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import LogLimit, ServiceAnswers, ServicePosition, SnapshotBegin
@@ -17,9 +17,7 @@ from tests.member.busy.one_member import (
     BEGIN,
     CLIENT_A,
     CLIENT_B,
-    CYCLE_COUNTER,
     END,
-    EXCEEDED_COUNTER,
     MS,
     ROWS,
     SERVICE,
@@ -28,6 +26,7 @@ from tests.member.busy.one_member import (
     TERM_BEFORE,
     Function,
     OneMember,
+    answers,
     committed,
     ingress,
 )
@@ -36,16 +35,16 @@ from tests.member.busy.one_member import (
 
 
 def test_a_leaders_process_is_let_on_with_each_commit():
-    leader = OneMember(leads=True, service=at.REMOTE_SERVICE)
+    leader = OneMember(leads=True, service=at.NO_SERVICE, processes=1)
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     assert leader.turn(leader.report(1, END), after_ns=MS) == 0
     assert leader.told == [(SERVICE, [LogLimit(END)]), (CLIENT_A, [CommitAck(1, TERM, 2, END)])]
-    assert leader.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, END]
-    assert leader.tables.limits[FIRST_SENT_NS] == leader.now_ns
+    assert leader.service(1)[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, END]
+    assert leader.service(1)[FIRST_SENT_NS] == leader.now_ns
 
 
 def test_a_followers_process_is_let_on_after_a_while(log):
-    follower = OneMember(leads=False, service=at.REMOTE_SERVICE)
+    follower = OneMember(leads=False, service=at.NO_SERVICE, processes=1)
     assert follower.turn(follower.from_member(1, *log, committed(END))) == 0
     assert (SERVICE, [LogLimit(END)]) not in follower.told
     assert follower.turn(after_ns=5 * MS) == at.IDLE
@@ -53,20 +52,8 @@ def test_a_followers_process_is_let_on_after_a_while(log):
     assert follower.word(at.LIMIT_DUE_NS) == at.NEVER
 
 
-def answers(*rows):
-    """Answers to (session, timestamp, number, payload), as a service's process sends them."""
-    columns = np.zeros((COLUMNS, len(rows)), np.int64)
-    payloads = b""
-    for row, (session_id, timestamp, number, payload) in enumerate(rows):
-        columns[SESSION_IDS, row], columns[TIMESTAMPS, row] = session_id, timestamp
-        columns[NUMBERS, row], columns[OFFSETS, row] = number, len(payloads)
-        columns[LENGTHS, row] = len(payload)
-        payloads += payload
-    return link_frame(ServiceAnswers(TERM_BEFORE, columns.tobytes(), payloads))
-
-
 def test_answers_of_a_leaders_process_go_to_their_clients_and_it_is_let_on():
-    leader = OneMember(leads=True, service=at.REMOTE_SERVICE)
+    leader = OneMember(leads=True, service=at.NO_SERVICE, processes=1)
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     leader.turn(leader.report(1, END))
     leader.tables.words[at.COMMIT_POSITION] += 96
@@ -78,19 +65,15 @@ def test_answers_of_a_leaders_process_go_to_their_clients_and_it_is_let_on():
         (CLIENT_B, [(TERM_BEFORE, 2, 12, 5, b"other")]),
         (SERVICE, [LogLimit(END + 96)]),
     ]
-    assert leader.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [END, 0, END + 96]
-    assert leader.tables.counters[[SERVICE_COUNTER, CYCLE_COUNTER, EXCEEDED_COUNTER]].tolist() == [
-        END,
-        900,
-        3,
-    ]
+    assert leader.service(1)[[SERVED, ANSWERED, LIMIT]].tolist() == [END, 0, END + 96]
+    assert leader.shown(1) == [END, 900, 3]
 
 
 @pytest.mark.parametrize(
     "why", ["a follower", "too many", "too long", "odd", "another stream", "another kind"]
 )
 def test_what_a_process_says_that_is_rare_is_pythons(why):
-    member = OneMember(leads=why != "a follower", service=at.REMOTE_SERVICE)
+    member = OneMember(leads=why != "a follower", service=at.NO_SERVICE, processes=1)
     said = answers((1, 11, 1, b"first"))
     match why:
         case "too many":
@@ -106,7 +89,7 @@ def test_what_a_process_says_that_is_rare_is_pythons(why):
             said = link_frame(SnapshotBegin(BEGIN))
     assert member.turn((SERVICE, said)) == at.FRAMES
     assert member.told == []
-    assert member.tables.limits[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, BEGIN]
+    assert member.service(1)[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, BEGIN]
     given = [member.word(place) for place in (at.GIVEN, at.GIVEN_BEGIN, at.GIVEN_END)]
     assert given == [SERVICE, 0, len(said)]
 

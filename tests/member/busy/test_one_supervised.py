@@ -8,10 +8,11 @@ from cluster.log import kept_frames
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_table import ANSWERED, APPENDED, find_slot
 from cluster.member.busy import words as at
-from cluster.member.services.log_limits import ANSWERED as TAKEN_ANSWERS
+from cluster.member.services.service_table import ANSWERED as TAKEN_ANSWERS
 from cluster.protocol.frame import RESERVED_VALUE_AT
 from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import ServiceAnswers
+from cluster.protocol.session import answer_id_of
 from cluster.transport.message_frames import link_frame
 from tests.member.busy.one_member import (
     BEGIN,
@@ -19,6 +20,7 @@ from tests.member.busy.one_member import (
     CLIENT_B,
     CONNECTIONS,
     END,
+    SECOND,
     SERVICE,
     STAMP,
     TERM,
@@ -33,9 +35,9 @@ CAREFUL = 3  # a session of CLIENT_A
 FRAME = 96  # of a short answer
 
 
-def careful(*, leads=True, service=at.COMPILED_SERVICE, is_asking=True):
+def careful(*, leads=True, service=at.COMPILED_SERVICE, processes=0, is_asking=True):
     """A member that has kept answers of the session before, whose client asks for them."""
-    member = OneMember(leads=leads, service=service)
+    member = OneMember(leads=leads, service=service, processes=processes)
     member.supervise(CAREFUL)
     member.answers.take(CAREFUL, 0, 0)
     if is_asking:
@@ -147,19 +149,31 @@ def said(*rows):
 
 
 def test_a_leaders_process_has_its_answers_kept_and_sent():
-    leader = careful(service=at.REMOTE_SERVICE)
+    leader = careful(service=at.NO_SERVICE, processes=1)
     assert leader.turn((SERVICE, said((CAREFUL, 1), (2, 0), (CAREFUL, 2)))) == 0
 
     assert leader.told[:2] == [
         (CLIENT_A, [(TERM, CAREFUL, 11, 0, b"a"), (TERM, CAREFUL, 11, 0, b"c")]),
         (CLIENT_B, [(TERM_BEFORE, 2, 11, 0, b"b")]),
     ]
-    assert leader.tables.limits[TAKEN_ANSWERS] == 1, "those that are numbered are not counted"
+    assert leader.service(1)[TAKEN_ANSWERS] == 1, "those that are numbered are not counted"
+
+
+def test_answers_of_each_process_are_kept_and_sent_by_its_id():
+    leader = careful(service=at.NO_SERVICE, processes=2)
+    for service_id in (1, 2):
+        leader.answers.take(CAREFUL, service_id, 0)
+    first, second = answer_id_of(1, 1), answer_id_of(2, 1)
+    assert leader.turn((SECOND, said((CAREFUL, second))), (SERVICE, said((CAREFUL, first)))) == 0
+
+    assert [answer_ids(leader, send) for send in (0, 1)] == [[first], [second]]
+    leader.answers.take(CAREFUL, 2, 1)
+    assert leader.answers.byte_count(CAREFUL) == FRAME, "of the other"
 
 
 @pytest.mark.parametrize(("rows", "is_taken"), [([(CAREFUL, 1)], True), ([(CAREFUL, 1), (2, 0)], False)])
 def test_a_followers_process_has_its_answers_to_supervised_sessions_kept(rows, is_taken):
-    follower = careful(leads=False, service=at.REMOTE_SERVICE, is_asking=False)
+    follower = careful(leads=False, service=at.NO_SERVICE, processes=1, is_asking=False)
     assert follower.turn((SERVICE, said(*rows))) == (0 if is_taken else at.FRAMES)
 
     assert follower.told == []
@@ -167,7 +181,7 @@ def test_a_followers_process_has_its_answers_to_supervised_sessions_kept(rows, i
 
 
 def test_what_a_process_answers_without_room_is_pythons():
-    leader = careful(service=at.REMOTE_SERVICE)
+    leader = careful(service=at.NO_SERVICE, processes=1)
     leader.answers.words[16 + kept_frames.SIZE] = FRAME
     assert leader.turn((SERVICE, said((CAREFUL, 1), (CAREFUL, 2)))) == at.FRAMES
 

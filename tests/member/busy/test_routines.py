@@ -37,6 +37,8 @@ from cluster.member.busy import (
 )
 from cluster.member.busy import words as at
 from cluster.member.log import log_words
+from cluster.member.services import service_table
+from cluster.member.services.service_table import ServiceTable
 from tests.member.busy.tables import plain, tables
 
 
@@ -215,7 +217,7 @@ def test_a_run_begins_with_nothing_unsent_and_sends_the_limit_that_is_due(monkey
     monkeypatch.setattr(turn, "_await_events", lambda t: 0)
     monkeypatch.setattr(turn, "_is_time", lambda t: False)
     monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
-    monkeypatch.setattr(turn, "send_limit", lambda t: limits.append(t.words[at.NOW_NS]))
+    monkeypatch.setattr(turn, "give_log", lambda t: limits.append(t.words[at.NOW_NS]))
     for now_ns in (4_999, 5_000):
         t.words[at.NOW_NS] = now_ns
         assert plain(turn.busy_turns)(t) == at.IDLE
@@ -265,7 +267,7 @@ def test_a_commit_position_that_a_socket_does_not_take_is_told_at_once(monkeypat
     t, events = tables(leadership=[0] * quorum.LEADERSHIP_WORDS), iter([0, -1])
     t.words[at.ROLE], t.leadership[quorum.IS_COMMIT_UNSENT] = at.LEADER_ROLE, 1
     monkeypatch.setattr(turn, "_await_events", lambda t: next(events))
-    for name in ("_is_time", "_stamp", "send_limit"):
+    for name in ("_is_time", "_stamp", "give_log"):
         monkeypatch.setattr(turn, name, lambda t: False)
     monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
     monkeypatch.setattr(turn, "send_commit_position", lambda t: t.words.__setitem__(at.REASON, at.UNSENT))
@@ -273,8 +275,9 @@ def test_a_commit_position_that_a_socket_does_not_take_is_told_at_once(monkeypat
     assert plain(turn.busy_turns)(t) == at.UNSENT
 
 
-def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_last():
+def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_last_then_services():
     kinds = [
+        (turn.SERVICE_LINK, 1),
         (CLIENT, 7),
         (CLIENT, 3),
         (turn.LINK_IN, 2),
@@ -285,9 +288,9 @@ def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_las
     t = tables(connections=connections(*kinds), ready=[0] * 8)
     t.words[at.LAST_CLIENT] = 3
     before = plain(turn._comes_before)
-    order = sorted(range(6), key=lambda one: sum(before(t, other, one) for other in range(6) if other != one))
+    order = sorted(range(7), key=lambda one: sum(before(t, other, one) for other in range(7) if other != one))
 
-    assert [kinds[descriptor][1] for descriptor in order] == [0, 2, 7, 9, 3, 0]
+    assert [kinds[descriptor][1] for descriptor in order] == [0, 2, 7, 9, 3, 0, 1]
 
 
 @pytest.mark.parametrize(
@@ -300,16 +303,21 @@ def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_las
         (at.FOLLOWER_ROLE, 0, turn.READABLE, 0, False),  # whatever its number: it is no leader
         (at.FOLLOWER_ROLE, 1, turn.READABLE, 0, True),
         (at.FOLLOWER_ROLE, 2, turn.READABLE, 0, False),  # its service is Python's
+        (at.FOLLOWER_ROLE, 4, turn.READABLE, 0, True),
         (at.FOLLOWER_ROLE, 9, turn.READABLE, 0, False),  # not a connection
     ],
 )
 def test_what_is_ready_is_served_only_where_all_of_it_can_be(
     monkeypatch, role, descriptor, mask, state, is_served
 ):
-    rows = connections((CLIENT, 2), (turn.LINK_IN, 2), (turn.SERVICE_LINK, 0), (LINK_OUT, 2))
+    rows = connections(
+        (CLIENT, 2), (turn.LINK_IN, 2), (turn.SERVICE_LINK, 0), (LINK_OUT, 2), (turn.SERVICE_LINK, 1)
+    )
     rows[STATE::ROW_WORDS] = state
     t = tables(connections=rows, ready=[0] * 4)
-    t.words[at.ROLE], t.words[at.SERVICE] = role, at.PYTHON_SERVICE
+    t.words[at.ROLE], t.services = role, ServiceTable(2).words
+    t.services[service_table.SERVICE_WORDS + service_table.LINK] = 4
+    monkeypatch.setattr(turn, "_is_lent", plain(turn._is_lent))
     monkeypatch.setattr(turn, "event", lambda t, i: (mask, descriptor))
 
     assert plain(turn._find_ready)(t, 1) == is_served
@@ -507,12 +515,14 @@ def test_damage_is_passed_by_nobody(monkeypatch):
 def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
     runs = iter([(serving.DONE, 64, 0, False)])
     monkeypatch.setattr(serving, "deliver_run", lambda *_: next(runs))
-    t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0], log=None, side=None, columns=None)
+    t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0] * 8, log=None, side=None, columns=None)
     t.words[at.COMMIT_POSITION] = 96
+    t.services, t.words[at.SERVICE_ID] = ServiceTable(2).words, 1
+    t.services[service_table.SERVICE_WORDS + service_table.POSITION_COUNTER] = 5
     plain(serving._deliver)(t)
 
     assert t.service_cursor[of_recording.READ_POSITION] == 64
-    assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[0] == 96
+    assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[5] == 96
     assert t.words[at.REASON] == 0
 
 
@@ -524,6 +534,7 @@ def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_py
     monkeypatch.setattr(serving, "_serve", lambda t, payloads, count: 1)
     columns = np.arange(24).reshape(6, 4)
     t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0], log=None, side=None, numbers=None)
+    t.services = ServiceTable(1).words
     t.columns, t.words[at.SERVICE_ROWS], t.words[at.SERVICE_FUNCTION] = columns.ravel(), 4, at.ECHO + 1
     t.words[at.COMMIT_POSITION] = 96
     plain(serving._deliver)(t)
@@ -555,7 +566,7 @@ def test_an_answer_that_cannot_be_framed_beside_the_acknowledgements_is_left_to_
 def test_an_echo_answers_all_of_its_messages_or_none(monkeypatch, fitting, served, sent):
     fits, found = iter([True] * fitting + [False]), []
     monkeypatch.setattr(serving, "fits_egress", lambda t, length: next(fits))
-    monkeypatch.setattr(serving, "send_egress", lambda t, columns, payloads, count: found.append(count))
+    monkeypatch.setattr(serving, "send_egress", lambda t, term, columns, payloads, count: found.append(count))
     t = tables(columns=[0] * 64)
     t.words[at.IS_SERVING], t.words[at.SERVICE_ROWS] = 1, 4
 
