@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -43,7 +43,14 @@ class Settings:
     is_compiled: bool = False  # compiled turns stand for Python's where they can
     passes_max: int = 1  # of them, one after the other
     services_apart: bool = False  # each in a process of its own
+    is_first_inline: bool = False  # service 0 is in line nevertheless
     security: Security = field(default_factory=open_security)
+
+    @property
+    def service_modes(self) -> Iterator[str]:
+        for service_id in range(self.context.service_count):
+            is_apart = self.services_apart and not (service_id == 0 and self.is_first_inline)
+            yield "process" if is_apart else "inline"
 
 
 class MemberProcess(Process):
@@ -139,7 +146,7 @@ class MemberProcess(Process):
             archive_record_checksum=checksums[self.member_id] if checksums else None,
             archive_cached_length=self.settings.cached_length,
             services=[self.service_name] * context.service_count,
-            service_modes=["process" if self.settings.services_apart else "inline"] * context.service_count,
+            service_modes=list(self.settings.service_modes),
             service_snapshot_timeout_ns=context.session_timeout_ns,
             service_responder=True,
             service_error_policy="continue",

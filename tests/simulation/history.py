@@ -256,6 +256,8 @@ class History:
             services_apart=world.random("services apart").random() < APART_SHARE
             if services_apart is None
             else services_apart,
+            is_first_inline=self.context.service_count > 1
+            and world.random("first service in line").random() < 0.5,
         )
         self.network = Network(world, world.random("network"))
         self.network.wire = Wire(world.trace) if keeps_story else None

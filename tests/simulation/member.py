@@ -115,9 +115,9 @@ class Member(MemberState, member.MemberProcess):
         return self.archives(self, endpoint, recording_ids)
 
     def on_opened(self) -> None:
-        if self.settings.services_apart:  # each is another one once its process is there
-            count = self.settings.context.service_count
-            self.services = [ChainService(service_id, self.on_applied) for service_id in range(count)]
+        for service_id, mode in enumerate(self.settings.service_modes):
+            if mode == "process":  # it is another one once its process is there
+                self.services[service_id : service_id + 1] = [ChainService(service_id, self.on_applied)]
         if not self.settings.is_mended:
             assert self.life is not None
             self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
