@@ -22,7 +22,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination
 from cluster.member.clients.supervision import Supervision
-from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot, recovery_state
+from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot
 from cluster.member.log.processing import LogProcessing
 from cluster.member.reporter import Reporter
 from cluster.member.services.service_adapter import MAX_LOG_POSITION, ServiceAdapter
@@ -200,13 +200,6 @@ class StandbyLife:
     def position(self) -> int:
         """How far the log is processed: the services may read up to here, and do not pass a snapshot's."""
         return self._processing.position
-
-    def newest_snapshot(self, position_max: int) -> RecoveryState | None:
-        """For a service that starts again in this life."""
-        for entries in self.recording_log.snapshot_sets(self.context.service_count):
-            if self.recording.start_position <= entries[0].log_position <= position_max:
-                return recovery_state(entries)
-        return None
 
     # ---- the turn
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter as Tally
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Self
 
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.archive.stored_recording import StoredRecording
 from cluster.counters import Counter, CountersFile
 from cluster.errors import AgentTermination, ClusterError, ServiceError
 from cluster.member.counters import DutyCycleStallTracker
+from cluster.member.disk.snapshots import recovery_state
 from cluster.member.services import service_table
 from cluster.member.services.remote_service import RemotePorts, RemoteService, ServiceProcess
 from cluster.member.services.service_table import ServiceTable
@@ -74,7 +77,7 @@ class ServiceCounters(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HostPorts:
-    """What a life gives to the services that it hosts. ``on_error`` hears of all that goes wrong in one."""
+    """What a life gives to the services that it hosts. ``record`` hears of all that goes wrong in one."""
 
     settings: ServiceSettings
     table: ServiceTable
@@ -82,11 +85,12 @@ class HostPorts:
     open_process: Callable[[int], ServiceProcess]  # of a service that is not inline
     snapshots: SnapshotArchive
     recording: Callable[[], StoredRecording | None]  # that holds the log
-    newest_snapshot: Callable[[int], RecoveryState | None]  # not beyond this position
+    recording_log: RecordingLog
     commit_position: Callable[[], int]
+    clock_ns: Callable[[], int]
     tell: Callable[[str], None]
     warn: Callable[[str], None]
-    on_error: Callable[[HostedService, Exception], None]
+    record: Callable[[ClusterMarkFile, str, Exception], None]
     on_service_error: OnServiceError
 
 
@@ -111,7 +115,6 @@ class HostedService:
         words[service_table.POSITION_COUNTER] = counters.position.index
         words[service_table.MAX_CYCLE_COUNTER] = counters.max_cycle_time_ns.index
         words[service_table.CYCLES_EXCEEDED_COUNTER] = counters.cycle_time_exceeded.index
-        self._is_stopped_by_errors = settings.service_error_policy == "stop"
         self._ports = ports
         self._error_kinds: Tally[str] = Tally()
         make = self._inline if settings.service_modes[service_id] == "inline" else self._remote
@@ -119,8 +122,8 @@ class HostedService:
 
     def _inline(self, service_id: int, start: ServiceStart) -> ServiceAgent:
         """The container of a service that shares its member's thread."""
-        ports = self._ports
-        return ClusteredServiceAgent(
+        ports, settings = self._ports, self._ports.settings
+        agent = ClusteredServiceAgent(
             ports.load(service_id),
             self.channel,
             ports.commit_position,
@@ -130,8 +133,17 @@ class HostedService:
                 start.cycle_threshold_ns,
             ),
             snapshots=ArchivedSnapshots(service_id, ports.snapshots, self.channel),
-            on_reported=self._on_agent_error,
+            on_reported=self._on_error,
         )
+        self.slow_turns = SlowTurns(
+            f"{self.name} ({settings.services[service_id]})",
+            "standby" if settings.context.is_standby else "member",
+            agent,
+            start.cycle_threshold_ns,
+            ports.clock_ns,
+            ports.tell,
+        )
+        return agent
 
     def _remote(self, service_id: int, start: ServiceStart) -> ServiceAgent:
         """What stands for a service in a process of its own."""
@@ -141,19 +153,32 @@ class HostedService:
             words=ports.table.row(service_id),
             snapshots=ports.snapshots,
             recording=ports.recording,
-            newest_snapshot=ports.newest_snapshot,
+            newest_snapshot=self._newest_snapshot,
             commit_position=ports.commit_position,
             gauges=self.counters,
             tell=ports.tell,
             warn=ports.warn,
-            on_error=self._on_agent_error,
+            on_error=self._on_error,
             snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
             termination_timeout_ns=settings.context.termination_timeout_ns,
         )
         return RemoteService(service_id, start, self.channel, remote_ports)
 
-    def _on_agent_error(self, error: Exception) -> None:
-        self._ports.on_error(self, error)
+    def _newest_snapshot(self, position_max: int) -> RecoveryState | None:
+        """For one that starts again: its module has loaded or taken it, and knows that it is whole."""
+        ports, log = self._ports, self._ports.recording()
+        position_min = 0 if log is None else log.start_position
+        for entries in ports.recording_log.snapshot_sets(ports.settings.context.service_count):
+            if position_min <= entries[0].log_position <= position_max:
+                return recovery_state(entries)
+        return None
+
+    def _on_error(self, error: Exception) -> None:
+        """Raises AgentTermination where the configuration says that an error of a service ends its member."""
+        self.note(error)
+        is_end = self._ports.settings.service_error_policy == "stop"
+        if is_end and isinstance(error, ServiceError) and not error.is_reported:
+            raise AgentTermination(f"{error}; service_error_policy is stop") from error
 
     def turn(self, now_ns: int, cluster_time: int) -> int:
         """``do_work``; of an error that is meant for it the host hears, and it goes on after that entry.
@@ -166,7 +191,7 @@ class HostedService:
         except (AgentTermination, *SURVIVED):
             raise
         except ClusterError as error:
-            self._on_agent_error(error)
+            self._on_error(error)
             return 0
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
@@ -180,8 +205,9 @@ class HostedService:
             if self.slow_turns is not None:
                 self.slow_turns.end()
 
-    def on_error(self, error: Exception) -> None:
-        """Count an error; tell the first of its kind, and then whenever their number has doubled."""
+    def note(self, error: Exception) -> None:
+        """Record and count an error; tell the first of its kind, and whenever their number has doubled."""
+        self._ports.record(self.mark_file, self.name, error)
         self.counters.errors.get_and_add(1)
         if isinstance(error, ServiceError):
             self._error_kinds[error.kind] += 1
@@ -189,17 +215,36 @@ class HostedService:
             if count & (count - 1) == 0:
                 self._ports.on_service_error(error, count)
 
-    def check_policy(self, error: Exception) -> None:
-        """Raise AgentTermination where the configuration says that an error of a service ends its member."""
-        if self._is_stopped_by_errors and isinstance(error, ServiceError) and not error.is_reported:
-            raise AgentTermination(f"{error}; service_error_policy is stop") from error
+    def close(self) -> None:
+        """End it in order, and its process. What it raises is noted."""
+        try:
+            self.agent.close()
+        except Exception as error:
+            self.note(error)
+
+
+def host_services(
+    channels: Iterable[ServiceChannel],
+    counters: Iterable[ServiceCounters],
+    mark_files: Iterable[ClusterMarkFile],
+    ports: HostPorts,
+) -> list[HostedService]:
+    """All services of a life, each with its own of these. Raises ConfigurationError, PortInUse."""
+    services = []
+    with ExitStack() as opened:
+        for service_id, owned in enumerate(zip(channels, counters, mark_files, strict=False)):
+            services.append(HostedService(service_id, *owned, ports))
+            opened.callback(services[-1].close)
+        opened.pop_all()
+    return services
 
 
 @dataclass(slots=True)
 class SlowTurns:
-    """Says once that an inline service holds up its member: as long as a turn of its own takes."""
+    """Says once that an inline service holds up its ``host``: as long as a turn of its own takes."""
 
     name: str
+    host: str  # member or standby
     agent: ClusteredServiceAgent
     threshold_ns: int
     clock_ns: Callable[[], int]
@@ -215,8 +260,8 @@ class SlowTurns:
         if took_ns > DELAYED_TURNS * self.threshold_ns and not self.is_told:
             self.is_told = True
             self.tell(
-                f"{self.name} runs inline and has held up its member for {took_ns / 1e9:.1f} s in "
-                f'{self.agent.last_callback}: with service_mode = ["process"] the member would go on'
+                f"{self.name} runs inline and has held up its {self.host} for {took_ns / 1e9:.1f} s in "
+                f'{self.agent.last_callback}: with service_mode = ["process"] the {self.host} would go on'
             )
 
 

@@ -21,14 +21,12 @@ from cluster.member.busy.lend import BusyTurns
 from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
-from cluster.member.disk.snapshots import recovery_state
 from cluster.member.services.service_table import ServiceTable
 from cluster.node.disk_failures import DiskFailures, mistake_text
-from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, SlowTurns
+from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, host_services
 from cluster.node.ports import LifeSettings, Ports
 from cluster.protocol.enums import ClusterComponentType
-from cluster.service.agent import ClusteredServiceAgent
-from cluster.service.channel import RecoveryState, ServiceChannel
+from cluster.service.channel import ServiceChannel
 
 
 class MemberLife:
@@ -122,17 +120,20 @@ class MemberLife:
             open_process=ports.open_service_process,
             snapshots=module.parts.snapshots.archive,
             recording=lambda: module.log.recording,
-            newest_snapshot=self._newest_snapshot,
+            recording_log=self.files.recording_log,
             commit_position=self.counters.commit_position.get,
+            clock_ns=ports.monotonic_ns,
             tell=ports.on_event,
             warn=ports.on_warning,
-            on_error=self._on_service_error,
+            record=ports.record,
             on_service_error=ports.on_service_error,
         )
-        for service_id, channel in enumerate(channels):
-            self.services.append(self._host(service_id, channel, hosting))
+        service_ids = range(context.service_count)
+        mark_files = [*map(self._mark_service, service_ids)]
+        counters = [ServiceCounters.allocate(self.counters_file, self.settings, i) for i in service_ids]
+        self.services = host_services(channels, counters, mark_files, hosting)
 
-    def _host(self, service_id: int, channel: ServiceChannel, hosting: HostPorts) -> HostedService:
+    def _mark_service(self, service_id: int) -> ClusterMarkFile:
         settings = self.settings
         mark_file = ClusterMarkFile.create(
             settings.cluster_directory,
@@ -146,24 +147,7 @@ class MemberLife:
             service_name=settings.services[service_id],
         )
         self.opened.callback(self._close_mark_file, mark_file)
-        counters = ServiceCounters.allocate(self.counters_file, settings, service_id)
-        hosted = HostedService(service_id, channel, counters, mark_file, hosting)
-        if isinstance(hosted.agent, ClusteredServiceAgent):
-            hosted.slow_turns = SlowTurns(
-                f"{hosted.name} ({settings.services[service_id]})",
-                hosted.agent,
-                settings.service_cycle_threshold_ns,
-                self._ports.monotonic_ns,
-                self._ports.on_event,
-            )
-        return hosted
-
-    def _newest_snapshot(self, position_max: int) -> RecoveryState | None:
-        """For a service that starts again: its module has loaded or taken it, and knows that it is whole."""
-        for entries in self.files.recording_log.snapshot_sets(self.settings.context.service_count):
-            if entries[0].log_position <= position_max:
-                return recovery_state(entries)
-        return None
+        return mark_file
 
     def _open_busy_turns(self) -> BusyTurns | None:
         ports = self._ports
@@ -237,15 +221,6 @@ class MemberLife:
     def _do_services_await_events(self) -> bool:
         return all(service.agent.awaits_events for service in self.services)
 
-    def _on_service_error(self, service: HostedService, error: Exception) -> None:
-        """Tell it. Raises AgentTermination where an error of a service ends its member."""
-        self._on_service_failure(service, error)
-        service.check_policy(error)
-
-    def _on_service_failure(self, service: HostedService, error: Exception) -> None:
-        self._ports.record(service.mark_file, service.name, error)
-        service.on_error(error)
-
     def update_activity(self) -> None:
         """Give the signs of life that tools look for; the consensus module gives its own."""
         now_ms = self._ports.epoch_ms()
@@ -279,8 +254,8 @@ class MemberLife:
                 try:
                     service.do_work(now_ns, cluster_time)  # takes the termination position
                 except Exception as error:
-                    self._on_service_failure(service, error)
-            self._close_services()
+                    service.note(error)
+                service.close()
 
     def _note_end(self) -> None:
         """Everything is closed."""
@@ -292,7 +267,8 @@ class MemberLife:
         """Let go of everything as the death of a process would, whatever the disk says to that."""
         self.links.close()  # at once: what is closed after it may take its time, as the gateway does
         self.clients.shutdown()
-        self._close_services()
+        for service in self.services:
+            service.close()
         self._let_go()
 
     def _let_go(self) -> None:
@@ -300,13 +276,6 @@ class MemberLife:
             self.opened.close()
         except (ClusterError, OSError) as error:
             self._ports.record(self._ports.mark_file, "closing", error)
-
-    def _close_services(self) -> None:
-        for service in self.services:
-            try:
-                service.agent.close()
-            except Exception as error:
-                self._on_service_failure(service, error)
 
     def _close_mark_file(self, mark_file: MarkFile) -> None:
         if self._is_orderly:

@@ -80,7 +80,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         log, tls = self._log, self._tls
-        self.on_event, self.on_warning = log.info, log.warning
+        self.on_event, self.on_warning, self.record = log.info, log.warning, log.record
         self.random = Random(secrets.randbits(64))
         self.calls = self.files.calls
         self.idle_spin_ns = self._config.idle_spin_ns
@@ -90,10 +90,6 @@ class Machine:
             self._certificates = tls.look(log.on_certificates_read, on_error)
             if tls.exposure:
                 log.warning(tls.exposure)
-
-    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
-        fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
-        self._log.record(mark_file, where, error, **fields)
 
     def _on_peer_error(self, error: ClusterError) -> None:
         """Called from the gateway's thread too."""

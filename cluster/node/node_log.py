@@ -22,6 +22,7 @@ import structlog
 
 from cluster.archive.files import make_directories
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.errors import ServiceError
 from cluster.security.audit import AuditLog
 from cluster.security.line_file import LineFile
 from cluster.transport.clock import epoch_ms
@@ -185,8 +186,9 @@ class NodeLog:
             self._logger.error(str(error), where=where, kind=kind, count=count, trace=text, **fields)
         return text
 
-    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException, **fields: Any) -> None:
-        """Note an exception here and in the distinct error log of ``mark_file``."""
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        """Note an exception, of a service with its entry, here and in the error log of ``mark_file``."""
+        fields = {"position": error.log_position} if isinstance(error, ServiceError) else {}
         text = self.error(where, error, **fields)
         try:
             mark_file.record_error(text, epoch_ms())

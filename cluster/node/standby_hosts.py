@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import repeat
 
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.backup.standby import StandbyLife
-from cluster.errors import ServiceError
 from cluster.member.services.service_table import ServiceTable
 from cluster.node.backup_config import BackupConfig
-from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters
+from cluster.node.hosted_service import HostPorts, ServiceCounters, host_services
 from cluster.node.node_log import NodeLog
 from cluster.node.service_process import ChildProcess, command_of, open_process
 from cluster.service.service_loader import load_service
+from cluster.transport.clock import monotonic_ns
 from cluster.transport.poller import Poller
 
 
@@ -28,7 +28,6 @@ class HostedServices:
     _poller: Poller
     _log: NodeLog
     _life: StandbyLife
-    _services: list[HostedService] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Host them. Raises ConfigurationError, PortInUse."""
@@ -41,21 +40,15 @@ class HostedServices:
             open_process=self._open_process,
             snapshots=life.archive,
             recording=lambda: life.recording,
-            newest_snapshot=life.newest_snapshot,
+            recording_log=life.recording_log,
             commit_position=lambda: life.position,
+            clock_ns=monotonic_ns,
             tell=self._log.info,
             warn=self._log.warning,
-            on_error=self._on_error,
-            on_service_error=self._tell,
+            record=self._log.record,
+            on_service_error=lambda error, count: None,
         )
-        with ExitStack() as opened:
-            opened.callback(self.close)
-            for service_id, channel in enumerate(life.channels):
-                hosted = HostedService(
-                    service_id, channel, self._counters[service_id], self._mark_file, ports
-                )
-                self._services.append(hosted)
-            opened.pop_all()
+        self._services = host_services(life.channels, self._counters, repeat(self._mark_file), ports)
 
     def _open_process(self, service_id: int) -> ChildProcess:
         driver_directory = f"{self._config.path}/driver"
@@ -67,21 +60,7 @@ class HostedServices:
         """Turn the services. Raises LogDamaged, StorageError, AgentTermination."""
         return sum(service.turn(now_ns, cluster_time) for service in self._services)
 
-    def _on_error(self, service: HostedService, error: Exception) -> None:
-        if not isinstance(error, ServiceError):
-            self._record(service.name, error)
-        service.on_error(error)
-
-    def _tell(self, error: ServiceError, count: int) -> None:
-        self._record(self._services[error.service_id].name, error, position=error.log_position, times=count)
-
-    def _record(self, where: str, error: Exception, **fields: int) -> None:
-        self._log.record(self._mark_file, where, error, **fields)
-
     def close(self) -> None:
         """End the services in order, and their processes."""
         for service in self._services:
-            try:
-                service.agent.close()
-            except Exception as error:
-                self._record(service.name, error)
+            service.close()

@@ -20,7 +20,7 @@ class Warnings(list[str]):
     def warning(self, event: str, **_: Any) -> None:
         self.append(event)
 
-    info = on_certificates_read = None
+    info = on_certificates_read = record = None
 
     def often(self, event: str, why: str, now_ns: int, *, is_warning: bool) -> None:
         if is_warning:
