@@ -5,11 +5,9 @@ missed two of the snapshots that the leader asks for, it fetches the leader's ne
 starts again from it. Then the log before it goes; what it has acknowledged stays.
 """
 
-from cluster.errors import AgentTermination, ClusterError, DataLoss, StorageError
 from cluster.member.disk.snapshot_replication import ReplicationPorts, SnapshotBesideLog
 from cluster.member.log.room import LogRoom
 from cluster.member.status import MemberStatus
-from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
 from cluster.protocol.sbe import Message
 
 
@@ -40,32 +38,14 @@ class MissedSnapshots:
             ):
                 self._replication = SnapshotBesideLog(leader_id, self._ports)
             return 0
-        if replication.is_over or replication.member_id != leader_id:
-            self._end(replication)
-            return 0
-        try:
+        if not replication.is_over and replication.member_id == leader_id:
             return replication.do_work()
-        except ClusterError as error:
-            return self._give_up(replication, error)
-
-    def on_message(self, member_id: int, message: Message) -> None:
-        """What a member sends; everything but an answer is passed over."""
-        replication = self._replication
-        if replication is None or not isinstance(message, SnapshotOffer | RecordingBlock | LinkError):
-            return
-        try:
-            replication.on_message(member_id, message)
-        except (StorageError, DataLoss, AgentTermination):
-            raise
-        except ClusterError as error:  # of what was fetched
-            self._give_up(replication, error)
-
-    def _give_up(self, replication: SnapshotBesideLog, error: ClusterError) -> int:
-        self._ports.reporter.error(error)
-        self._end(replication)
-        return 1
-
-    def _end(self, replication: SnapshotBesideLog) -> None:
         replication.discard()
         self._replication = None
         self._next_ns = self._turn.now_ns + self._ports.context.leader_heartbeat_timeout_ns
+        return 0
+
+    def on_message(self, member_id: int, message: Message) -> None:
+        """What a member sends; everything but an answer is passed over."""
+        if self._replication is not None:
+            self._replication.on_message(member_id, message)

@@ -21,7 +21,7 @@ from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive, snapshot_session_id
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.errors import ClusterError, MemberRestart
+from cluster.errors import AgentTermination, ClusterError, DataLoss, MemberRestart, StorageError
 from cluster.member.disk.fetched_recording import append_fetched, create_snapshot
 from cluster.member.disk.recovery import create_log_at, replace_log
 from cluster.member.disk.snapshots import read_snapshot
@@ -39,7 +39,10 @@ from cluster.protocol.link import (
     SnapshotRequest,
 )
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM, RecordingLogEntry
+from cluster.protocol.sbe import Message
 from cluster.transport.message_frames import link_frame
+
+Answer = SnapshotOffer | RecordingBlock | LinkError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +59,15 @@ class ReplicationPorts:
 
 
 class SnapshotReplication(ABC):
-    """Raises MemberRestart when everything is there; ``is_over``: the member has nothing that is wanted."""
+    """Raises MemberRestart when everything is there.
+
+    ``is_over``: the member has nothing that is wanted or, with an ``error``, it failed, which is reported.
+    """
 
     def __init__(self, member_id: int, ports: ReplicationPorts) -> None:
         self.member_id = member_id
         self.is_over = False
+        self.error: ClusterError | None = None
         self._ports = ports
         self._correlation_id = ports.turn.now_ns  # unlike any before it: a replication takes time
         self._progress_ns = ports.turn.now_ns
@@ -86,9 +93,10 @@ class SnapshotReplication(ABC):
         self.is_over = True
 
     def do_work(self) -> int:
-        """Send what is due; give up when nothing came for the heartbeat timeout. Raises ClusterError."""
+        """Send what is due; fail when nothing came for the heartbeat timeout. Returns how much was done."""
         if self._ports.turn.now_ns - self._progress_ns >= self._ports.context.leader_heartbeat_timeout_ns:
-            raise ClusterError(f"member {self.member_id} does not send its snapshot")
+            self.fail(ClusterError(f"member {self.member_id} does not send its snapshot"))
+            return 1
         if self._is_sent or not self._ports.links.is_up(self.member_id):
             return 0
         if self._offer is None:
@@ -99,18 +107,30 @@ class SnapshotReplication(ABC):
         self._is_sent = self._ports.links.send(self.member_id, link_frame(request)) > 0
         return int(self._is_sent)
 
-    def on_message(self, member_id: int, message: SnapshotOffer | RecordingBlock | LinkError) -> None:
-        """An answer. Raises ClusterError when the replication cannot go on."""
-        if member_id != self.member_id or message.correlation_id != self._correlation_id:
+    def fail(self, error: ClusterError) -> None:
+        """It cannot go on."""
+        self._ports.reporter.error(error)
+        self.is_over, self.error = True, error
+
+    def on_message(self, member_id: int, message: Message) -> None:
+        """What a member sends; everything but an answer is passed over. Raises what the disk here says."""
+        if not isinstance(message, Answer) or member_id != self.member_id:
+            return
+        if self.is_over or message.correlation_id != self._correlation_id:
             return
         self._progress_ns = self._ports.turn.now_ns
-        match message:
-            case LinkError():
-                raise ClusterError(f"member {member_id} sends no snapshot: {message.text}")
-            case SnapshotOffer() if self._offer is None:
-                self._on_offer(message)
-            case RecordingBlock() if self._offer is not None:
-                self._on_block(message)
+        try:
+            match message:
+                case LinkError():
+                    raise ClusterError(f"member {member_id} sends no snapshot: {message.text}")
+                case SnapshotOffer() if self._offer is None:
+                    self._on_offer(message)
+                case RecordingBlock() if self._offer is not None:
+                    self._on_block(message)
+        except (StorageError, DataLoss, AgentTermination):
+            raise
+        except ClusterError as error:  # of what was fetched
+            self.fail(error)
 
     def _on_offer(self, offer: SnapshotOffer) -> None:
         wanted = range(CONSENSUS_MODULE_SERVICE_ID, self._ports.context.service_count)

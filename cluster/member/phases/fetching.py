@@ -1,12 +1,11 @@
 """A member whose election rests while it fetches another member's snapshot: it has no say meanwhile."""
 
 from cluster.consensus.election import Election
-from cluster.errors import FATAL, AgentTermination, ClusterError, DataLoss, StorageError
-from cluster.member.disk.snapshot_replication import SnapshotAndLog
+from cluster.errors import ClusterError
+from cluster.member.disk.snapshot_replication import Answer, SnapshotAndLog
 from cluster.member.phase import Fetch, Next, Phase, PhaseName, Resume
 from cluster.member.phases.electing import Electing
 from cluster.member.phases.election_actions import ElectionPorts
-from cluster.protocol.link import LinkError, RecordingBlock, SnapshotOffer
 from cluster.protocol.sbe import Message
 
 
@@ -30,34 +29,24 @@ class Fetching(Phase):
         return self.electing.election
 
     def do_work(self) -> Next | None:
-        try:
-            self._ports.turn.work_count += self._replication.do_work()
-        except FATAL:
-            raise
-        except ClusterError as error:
-            self._ports.turn.work_count += 1
-            return self._give_up(error)
-        return None
+        self._ports.turn.work_count += self._replication.do_work()
+        return self._next()
 
     def on_message(self, member_id: int, message: Message) -> Next | None:
         """Answers to what was asked for, and about the log; what concerns the election is passed over."""
-        if not isinstance(message, SnapshotOffer | RecordingBlock | LinkError):
+        if not isinstance(message, Answer):
             return self._stay(self.electing.on_log_message(member_id, message))
+        self._replication.on_message(member_id, message)
+        return self._next()
+
+    def _next(self) -> Next | None:
         replication = self._replication
-        try:
-            replication.on_message(member_id, message)
-        except (StorageError, DataLoss, AgentTermination):
-            raise
-        except ClusterError as error:  # of what was fetched: it is given up
-            return self._give_up(error)
+        if replication.error is not None:
+            return self.on_failure(replication.error)
         if not replication.is_over:
             return None
         self._ports.without_snapshot.add(replication.member_id)
         return Resume()
-
-    def _give_up(self, error: ClusterError) -> Next | None:
-        self._ports.reporter.error(error)
-        return self.on_failure(error)
 
     def on_failure(self, error: ClusterError) -> Next | None:
         self._replication.discard()
@@ -73,7 +62,8 @@ class Fetching(Phase):
         if self._replication.member_id != member_id:
             return self._stay(self.electing.on_link_down(member_id))
         broken = f"the link to member {member_id} broke, its snapshot is not complete"
-        step = self._give_up(ClusterError(broken))
+        self._replication.fail(ClusterError(broken))
+        step = self._next()
         further = self.electing.on_link_down(member_id)
         assert further is None, "an election that begins again waits for its next cycle"
         return step
