@@ -92,7 +92,7 @@ class EgressAdapter:
         """What no application's message says to the session; a message of another schema is held."""
         _, template_id, schema_id, _ = read_header(payload, 0, len(payload))
         if schema_id not in SCHEMA_IDS:
-            self._held.hold(ExtensionMessage(schema_id, template_id, bytes(payload)))
+            self._held.hold(ExtensionMessage(schema_id, template_id, memoryview(bytes(payload))))
             return None
         message = decode(payload)
         is_ours = getattr(message, "cluster_session_id", None) == self._session_id

@@ -26,16 +26,6 @@ from cluster.errors import ClusterError, ConfigurationError
 from cluster.protocol.arrays import np
 from cluster.protocol.session import AdminResponse, NewLeaderEvent, SessionEvent
 
-METHODS = (
-    "on_message",
-    "on_messages",
-    "on_session_event",
-    "on_new_leader",
-    "on_admin_response",
-    "on_session_lost",
-    "on_extension_message",
-)
-
 LIKENESS = 0.94  # of a name to one of METHODS that was meant
 
 
@@ -106,7 +96,7 @@ class ExtensionMessage:
 
     schema_id: int
     template_id: int
-    message: bytes
+    message: memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +109,21 @@ class LostSession:
 
 
 Event: TypeAlias = SessionEvent | NewLeaderEvent | AdminResponse | ExtensionMessage | LostSession
+# The method that hears of an event, and the fields of it that this is called with.
+EVENTS: dict[type[Event], tuple[str, tuple[str, ...]]] = {
+    SessionEvent: ("on_session_event", (
+        "correlation_id", "cluster_session_id", "leadership_term_id", "leader_member_id", "code", "detail",
+    )),
+    NewLeaderEvent: ("on_new_leader", (
+        "cluster_session_id", "leadership_term_id", "leader_member_id", "ingress_endpoints",
+    )),
+    AdminResponse: ("on_admin_response", (
+        "cluster_session_id", "correlation_id", "request_type", "response_code", "message", "payload",
+    )),
+    LostSession: ("on_session_lost", ("cluster_session_id", "why", "uncommitted_messages")),
+    ExtensionMessage: ("on_extension_message", ("schema_id", "template_id", "message")),
+}  # fmt: skip
+METHODS = ("on_message", "on_messages", *(name for name, _ in EVENTS.values()))
 
 
 class EgressDispatch:
@@ -169,50 +174,14 @@ class EgressDispatch:
 
         ``ClusterError`` when nobody listens to other schemas: it would be lost silently.
         """
-        match event:
-            case SessionEvent():
-                self._call(
-                    "on_session_event",
-                    event.correlation_id,
-                    event.cluster_session_id,
-                    event.leadership_term_id,
-                    event.leader_member_id,
-                    event.code,
-                    event.detail,
-                )
-            case NewLeaderEvent():
-                self._call(
-                    "on_new_leader",
-                    event.cluster_session_id,
-                    event.leadership_term_id,
-                    event.leader_member_id,
-                    event.ingress_endpoints,
-                )
-            case AdminResponse():
-                self._call(
-                    "on_admin_response",
-                    event.cluster_session_id,
-                    event.correlation_id,
-                    event.request_type,
-                    event.response_code,
-                    event.message,
-                    event.payload,
-                )
-            case LostSession():
-                self._call("on_session_lost", event.cluster_session_id, event.why, event.uncommitted_messages)
-            case ExtensionMessage():
-                if "on_extension_message" not in self._methods:
-                    raise ClusterError(
-                        f"egress has template {event.template_id} of schema {event.schema_id}, and the "
-                        "listener has no on_extension_message"
-                    )
-                self._call(
-                    "on_extension_message", event.schema_id, event.template_id, memoryview(event.message)
-                )
-
-    def _call(self, name: str, *arguments: Any) -> None:
+        if isinstance(event, ExtensionMessage) and "on_extension_message" not in self._methods:
+            raise ClusterError(
+                f"egress has template {event.template_id} of schema {event.schema_id}, and the listener has "
+                "no on_extension_message"
+            )
+        name, fields = EVENTS[type(event)]
         if (method := self._methods.get(name)) is not None:
-            method(*arguments)
+            method(*(getattr(event, field) for field in fields))
 
 
 def as_dispatch(listener: object) -> EgressDispatch:
