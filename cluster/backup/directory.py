@@ -8,12 +8,12 @@ the log reaches its position; what a crash left unnamed is removed by the next s
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 
 from cluster.archive.archive import SEGMENT_LENGTH_DEFAULT, Archive
 from cluster.archive.catalog_checksum import NAMES
 from cluster.archive.files import Files
 from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
-from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import drop_snapshots_before
 from cluster.backup.copied_log import CopiedLog
@@ -46,15 +46,16 @@ class BackupDirectory:
         self.directory = directory
         cluster, driver = f"{directory}/cluster", f"{directory}/driver"
         _check_owner(files, cluster, cluster_id)
-        self._mark_file = ClusterMarkFile.create(
-            cluster,
-            files=files,
-            component_type=ClusterComponentType.BACKUP,
-            now_ms=epoch_ms(),
-            cluster_id=cluster_id,
-            aeron_directory=driver,
-        )
-        try:
+        with ExitStack() as opened:
+            self._mark_file = ClusterMarkFile.create(
+                cluster,
+                files=files,
+                component_type=ClusterComponentType.BACKUP,
+                now_ms=epoch_ms(),
+                cluster_id=cluster_id,
+                aeron_directory=driver,
+            )
+            opened.callback(self._mark_file.abandon)
             self.archive = Archive.open(
                 f"{directory}/archive",
                 files=files,
@@ -63,25 +64,19 @@ class BackupDirectory:
                 checksum=NAMES[Checksum.CRC_32C],
                 epoch_ms=epoch_ms,
             )
+            opened.callback(self.archive.abandon)
             self._archive_mark_file = self.archive.create_mark_file(aeron_directory=driver)
-            self._open_log(cluster, files, file_sync_level, tell)
-        except BaseException:
-            self._mark_file.abandon()
-            raise
-
-    def _open_log(self, cluster: str, files: Files, sync_level: int, tell: Callable[[str], None]) -> None:
-        try:
+            opened.callback(self._archive_mark_file.abandon)
             self.recording_log = RecordingLog.open(
                 cluster,
                 files=files,
-                file_sync_level=sync_level,
+                file_sync_level=file_sync_level,
                 find_recording=self.archive.find_recording,
             )
+            opened.callback(self.recording_log.close)
             drop_orphans(self.archive, self.recording_log, tell)
             self.log = CopiedLog(self.archive, self.recording_log)
-        except BaseException:
-            self.archive.abandon()
-            raise
+            self._opened = opened.pop_all()
 
     @property
     def mark_files(self) -> tuple[ClusterMarkFile, ArchiveMarkFile]:
@@ -108,7 +103,8 @@ class BackupDirectory:
         """
         newest = self.recording_log.latest_snapshot()
         if newest is not None and newest.log_position == entries[0].log_position:
-            self.discard([self.archive.recording(entry.recording_id) for entry in entries])
+            for entry in entries:
+                self.archive.purge_recording(entry.recording_id)
             return
         if self.log.is_replacement:
             self.log.replace(entries)
@@ -150,11 +146,6 @@ class BackupDirectory:
             and entry.service_id == CONSENSUS_MODULE_SERVICE_ID
         )
 
-    def discard(self, recordings: Sequence[Recording]) -> None:
-        """Drop what was retrieved and will not be named. Raises StorageError."""
-        for recording in recordings:
-            self.archive.purge_recording(recording.recording_id)
-
     # ---- the process
 
     def update_activity(self, now_ms: int) -> None:
@@ -171,10 +162,7 @@ class BackupDirectory:
 
     def abandon(self) -> None:
         """As a process that dies does."""
-        self.recording_log.close()
-        self._archive_mark_file.abandon()
-        self.archive.abandon()
-        self._mark_file.abandon()
+        self._opened.close()
 
 
 def find_owner(files: Files, cluster: str) -> ClusterMarkFileHeader | None:
