@@ -11,6 +11,7 @@ dropped, or kept as every follower keeps it. Where the log is replaced by a late
 
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 from cluster.archive.recording import Recording
@@ -70,10 +71,10 @@ class Standby:
         self.life: StandbyLife | None = None
         self._context = context
         self._directory = directory
-        self._counters = counters
-        self._host = host
         self._reporter = Reporter(counters.errors, on_event, on_error)
-        self._on_snapshot = on_snapshot
+        self._make_life = partial(
+            StandbyLife, directory.recording_log, counters, host, self._reporter, on_snapshot
+        )
 
     def do_work(self, now_ns: int, *, is_retrieving: bool) -> int:
         """Take one turn. Raises LogDamaged, StorageError, and AgentTermination of services."""
@@ -101,17 +102,8 @@ class Standby:
         )
         if snapshot is None and (is_retrieving or recording.start_position > 0):
             return None
-        self.life = StandbyLife(
-            replace(context, log_term_length=recording.term_length, log_mtu=recording.mtu),
-            recording,
-            directory.recording_log,
-            archive,
-            snapshot,
-            self._counters,
-            self._host,
-            self._reporter,
-            self._on_snapshot,
-        )
+        context = replace(context, log_term_length=recording.term_length, log_mtu=recording.mtu)
+        self.life = self._make_life(context, recording, archive, snapshot)
         return self.life
 
     def close(self) -> None:
@@ -125,17 +117,17 @@ class Standby:
 class StandbyLife:
     """The services on one recording of the log, from one snapshot or from its beginning."""
 
-    context: ConsensusModuleContext
-    recording: Recording
     recording_log: RecordingLog
-    archive: SnapshotArchive
-    snapshot: InitVar[LoadedSnapshot | None]
     _counters: StandbyCounters
     host: InitVar[HostServices]
     _reporter: Reporter
     _on_snapshot: OnSnapshotTaken
+    context: ConsensusModuleContext
+    recording: Recording
+    archive: SnapshotArchive
+    snapshot: InitVar[LoadedSnapshot | None]
 
-    def __post_init__(self, snapshot: LoadedSnapshot | None, host: HostServices) -> None:
+    def __post_init__(self, host: HostServices, snapshot: LoadedSnapshot | None) -> None:
         context = self.context
         self.channels = tuple(ServiceChannel() for _ in range(context.service_count))
         nobody: Any = None  # no session here has a connection, and nothing is appended
@@ -154,7 +146,7 @@ class StandbyLife:
             self._counters,
             self._turn,
             self._reporter,
-            self._on_captured,
+            self._be_active,
             self._on_taken,
         )
         self._processing = LogProcessing(
@@ -189,11 +181,11 @@ class StandbyLife:
             log_stream_id=streams.LOG,
             is_startup=False,
             role=Role.FOLLOWER,
-            on_acked=self._on_joined,
+            on_acked=self._be_active,
         )
 
-    def _on_joined(self, acks: list[ServiceAck]) -> None:
-        """The log is read from now on: a snapshot in it is acknowledged after the join."""
+    def _be_active(self, _: object) -> None:
+        """The log is read from now on: a snapshot in it is acknowledged after the join, and was captured."""
         self.replica.module.change(ConsensusModuleState.ACTIVE)
 
     @property
@@ -227,9 +219,6 @@ class StandbyLife:
         return count
 
     # ---- snapshots
-
-    def _on_captured(self, log_position: int) -> None:
-        self.replica.module.change(ConsensusModuleState.ACTIVE)
 
     def _on_taken(self, log_position: int, digests: tuple[PartDigest, ...] | None) -> None:
         if digests is not None:
