@@ -53,6 +53,11 @@ class Taken:
     def count(self) -> int:
         return self._counts.total()
 
+    def held_at(self, address: str) -> tuple[str, int]:
+        """In whose share an address is, and how many that one has."""
+        client = sharer_at(address)
+        return client, self._counts[client]
+
     def beyond_share(self, client: str, free: int) -> str:
         """As the function, of what the client has."""
         return beyond_share(self._counts[sharer_at(client)], free)

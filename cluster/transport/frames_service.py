@@ -16,6 +16,7 @@ from google.protobuf.message import DecodeError
 from cluster.errors import RemoteProtocolError
 from cluster.protocol import link
 from cluster.transport.grpc_core import grpc
+from cluster.transport.grpc_guard import abort
 
 FRAMES_SERVICE = "cluster.Frames"
 
@@ -121,8 +122,7 @@ async def _request(name: str, data: bytes, context: grpc.aio.ServicerContext) ->
     try:
         return _parsed(name, data)
     except RemoteProtocolError as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        raise AssertionError from None  # abort raises
+        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
 
 class _Frames:

@@ -17,7 +17,6 @@ import asyncio
 import contextlib
 import socket
 import threading
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,14 +25,14 @@ from typing import Any, get_args
 from cluster.errors import ClusterError, ConfigurationError, RemoteProtocolError
 from cluster.protocol import Message, decode, link
 from cluster.protocol.frame import HEADER_LENGTH
-from cluster.protocol.shares import sharer_at
+from cluster.protocol.shares import Taken
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.frame_splitter import FrameSplitter, check_whole
 from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import server_credentials
-from cluster.transport.grpc_guard import ResetGuard, address_of
+from cluster.transport.grpc_guard import ResetGuard, abort, address_of
 from cluster.transport.grpc_service import (
     CHANNEL_OPTIONS,
     CONTROL_METHOD,
@@ -92,7 +91,7 @@ class GrpcGateway:
         open_log: OpenLog,
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
-        on_error: Callable[[ClusterError], None] | None = None,
+        on_error: Callable[[ClusterError], None] = lambda error: None,
         tls: ServerTls | None = None,
         ask: Ask | None = None,
         control: Control | None = None,
@@ -114,7 +113,7 @@ class GrpcGateway:
         self._on_error = on_error
         self._tls = tls
         self._bounds = bounds
-        self._hosts: Counter[str] = Counter()  # sessions' streams of each
+        self._hosts = Taken()  # sessions' streams of each
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="grpc-gateway", daemon=True)
         self._server: grpc.aio.Server | None = None
@@ -185,8 +184,7 @@ class GrpcGateway:
         self._server = server
 
     def _report(self, text: str) -> None:
-        if self._on_error is not None:
-            self._on_error(RemoteProtocolError(text))
+        self._on_error(RemoteProtocolError(text))
 
     @property
     def least_reader_position(self) -> int | None:
@@ -213,19 +211,14 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
-        host = sharer_at(address_of(context))
-        if self._hosts[host] >= self._bounds.address_connections_max:
-            text = f"{self._hosts[host]} sessions of {host} (address_connections_max)"
+        host, count = self._hosts.held_at(address_of(context))
+        if count >= self._bounds.address_connections_max:
+            text = f"{count} sessions of {host} (address_connections_max)"
             self._report(text)
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
-        self._hosts[host] += 1
-        try:
+            await abort(context, grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+        with self._hosts.by(host):
             async for frames in self._session(requests, context):
                 yield frames
-        finally:
-            self._hosts[host] -= 1
-            if not self._hosts[host]:
-                del self._hosts[host]
 
     async def _session(
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
@@ -234,8 +227,7 @@ class GrpcGateway:
         try:
             sock = self._connect(_certificate_name(context), address_of(context))
         except OSError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
-            raise AssertionError from None  # abort raises
+            await abort(context, grpc.StatusCode.UNAVAILABLE, f"the member does not answer: {error.strerror}")
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
         pump = loop.create_task(self._pump_requests(requests, sock))
@@ -246,7 +238,7 @@ class GrpcGateway:
                     if frames := splitter.split(data):
                         yield frames
             if pump.done() and not pump.cancelled() and (failure := pump.exception()) is not None:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(failure))
+                await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(failure))
         finally:
             pump.cancel()
             with contextlib.suppress(asyncio.CancelledError, RemoteProtocolError):
@@ -285,7 +277,7 @@ class GrpcGateway:
                     async for data in answers:
                         await self._log.in_time(write(data))
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
+            await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Tell how the member stands."""
@@ -299,11 +291,9 @@ class GrpcGateway:
             await self._log.check(_identity(context), request)
             return await self._log.look()
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
-            raise AssertionError from None  # abort raises
+            await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
         except ClusterError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
-            raise AssertionError from None  # abort raises
+            await abort(context, grpc.StatusCode.UNAVAILABLE, str(error))
 
     async def control(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         """Do what an administrator asks for, and say what came of it."""
@@ -314,8 +304,7 @@ class GrpcGateway:
                 principal = await self._log.check(identity, message)
                 return await self._log.control(message, Administrator(identity.peer, principal, Medium.GRPC))
         except RequestRefused as error:
-            await context.abort(STATUS_OF_REFUSAL[error.link_code], str(error))
-            raise AssertionError from None  # abort raises
+            await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 
 
 class _Handlers(grpc.GenericRpcHandler):
@@ -353,8 +342,7 @@ async def _decode(data: bytes, context: grpc.aio.ServicerContext, *kinds: type[M
             names = " or ".join(kind.__name__ for kind in kinds)
             raise RemoteProtocolError(f"expected {names}, got {type(message).__name__}")
     except RemoteProtocolError as error:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
-        raise AssertionError from None  # abort raises
+        await abort(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
     return message
 
 

@@ -16,7 +16,7 @@ import stat
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 from cluster.protocol.shares import Taken, sharer_at
 from cluster.transport.grpc_core import grpc
@@ -30,6 +30,12 @@ WATCHES_MAX = 256  # of the member's health, by all addresses together
 def address_of(context: grpc.aio.ServicerContext) -> str:
     """The host of the peer, which gRPC names as in ``ipv4:127.0.0.1:40123``."""
     return str(context.peer()).partition(":")[2].rpartition(":")[0]
+
+
+async def abort(context: grpc.aio.ServicerContext, code: grpc.StatusCode, text: str) -> NoReturn:
+    """End a call."""
+    await context.abort(code, text)
+    raise AssertionError("abort raises")
 
 
 class ResetGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc is not typed

@@ -104,7 +104,7 @@ class MemberLinks:
         cluster_id: int,
         poller: Poller,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        on_error: Callable[[ClusterError], None] | None = None,
+        on_error: Callable[[ClusterError], None] = lambda error: None,
         bounds: Bounds = DEFAULT_BOUNDS,
         local: Mapping[int, Endpoint] = MappingProxyType({}),
         tls: MemberTls | None = None,
@@ -581,8 +581,7 @@ class MemberLinks:
         peer.claim = None
 
     def _report(self, what: str, kind: type[RemoteProtocolError] = RemoteProtocolError) -> None:
-        if self._on_error is not None:
-            self._on_error(kind(what))
+        self._on_error(kind(what))
 
     def close(self) -> None:
         """Close every connection and stop listening; the handler hears nothing of it."""

@@ -131,7 +131,7 @@ class LogServer:
         open_log: OpenLog,
         executor: Executor,
         bounds: Bounds = DEFAULT_BOUNDS,
-        on_error: Callable[[ClusterError], None] | None = None,
+        on_error: Callable[[ClusterError], None] = lambda error: None,
         ask: Ask | None = None,
         control: Control | None = None,
         events: Events = lambda _: iter(()),
@@ -147,7 +147,7 @@ class LogServer:
         self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
         self._bounds = bounds
         self._readers = Taken()  # by their address; empty for this host
-        self._fill = FillLevel("readers_max", self._warn)
+        self._fill = FillLevel("readers_max", lambda text: on_error(ClusterError(text)))
         self._following_count = 0  # readers that wait for commits
         self._next_look: asyncio.Task[link.LogStatus] | None = None
         self._looked_s = 0.0  # when the last look at the status began
@@ -183,15 +183,10 @@ class LogServer:
         """Of a reader."""
         return self._bounds.reader_timeout_ns / SECOND_NS
 
-    def _warn(self, text: str) -> None:
-        if self._on_error is not None:
-            self._on_error(ClusterError(text))
-
     def _refusal(self, why: str) -> RequestRefused:
         """For a bound that is met, reported to the member too."""
         refusal = RequestRefused(link.LinkErrorCode.REFUSED, why)
-        if self._on_error is not None:
-            self._on_error(refusal)
+        self._on_error(refusal)
         return refusal
 
     async def in_time(self, sending: Awaitable[None]) -> None:
@@ -258,12 +253,10 @@ class LogServer:
         """From a log that stays open, as idle readers ask often; opened again when it fails or was purged."""
         with self._status_turn:
             if self._status_log is not None:
-                try:
+                with contextlib.suppress(ClusterError):
                     status = self._status_log.status(0)
                     if status.start_position == self._status_start:
                         return status
-                except ClusterError:
-                    pass
                 self._close_status_log()
             self._status_log = self._open_log()
             try:

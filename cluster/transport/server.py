@@ -115,7 +115,7 @@ class ClientPort:
         incarnation: int,
         message_length_max: int,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        on_error: Callable[[ClusterError], None] | None = None,
+        on_error: Callable[[ClusterError], None] = lambda error: None,
         hand_over: Callable[[HandedOver], None] | None = None,
         bounds: Bounds = DEFAULT_BOUNDS,
         tls: MemberTls | None = None,
@@ -596,5 +596,4 @@ class ClientPort:
         self._ready.clear()
 
     def _report(self, what: str, kind: type[RemoteProtocolError] = RemoteProtocolError) -> None:
-        if self._on_error is not None:
-            self._on_error(kind(what))
+        self._on_error(kind(what))
