@@ -22,10 +22,10 @@ from cluster.backup.directory import BackupDirectory
 from cluster.backup.standby import Standby
 from cluster.consensus.context import NULL_VALUE
 from cluster.counters import CountersFile
-from cluster.errors import ClusterError, PortInUse, UnexpectedError
+from cluster.errors import ClusterError
 from cluster.node import signals
 from cluster.node.backup_config import BackupConfig
-from cluster.node.disk_failures import DiskFailures, mistake_text
+from cluster.node.disk_failures import DiskFailures, unexpected
 from cluster.node.hosted_service import ServiceCounters
 from cluster.node.node_log import NodeLog
 from cluster.node.reload import reload
@@ -286,10 +286,7 @@ class BackupProcess:
 
     def _end_life(self, error: Exception) -> None:
         """Let go of everything, as a process that dies."""
-        failure = UnexpectedError(
-            f"{mistake_text(error)}; {self.agent.state.name}, log to {self.agent.position}"
-        )
-        failure.__cause__ = error
+        failure = unexpected(error, f"{self.agent.state.name}, log to {self.agent.position}")
         self._on_error(failure)
         self._errors_before = self._counters.errors.get() + 1
         now_ns = monotonic_ns()
@@ -306,18 +303,10 @@ class BackupProcess:
             if monotonic_ns() < self._failures.due_ns:
                 time.sleep(IDLE_S)
                 continue
-            try:
-                self._begin_life()
+            failure = self._failures.begin_again(self._begin_life, lambda error: False, monotonic_ns)
+            if failure is None:
                 return
-            except PortInUse as error:
-                failure: ClusterError = error
-            except ClusterError:
-                raise
-            except Exception as error:
-                failure = UnexpectedError(f"{mistake_text(error)}; while it started again")
-                failure.__cause__ = error
             self._log.error("backup", failure)
-            self._failures.on_failure(failure, 0, monotonic_ns())
 
     def _do_work(self, now_ns: int, now_ms: int) -> int:
         work_count = self.agent.do_work(now_ns, now_ms)

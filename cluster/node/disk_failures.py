@@ -10,6 +10,7 @@ disk like those of a process that was started anew. So no entry can come twice t
 
 import os
 import traceback
+from collections.abc import Callable
 
 from cluster.archive.files import Files
 from cluster.errors import (
@@ -17,6 +18,7 @@ from cluster.errors import (
     ClusterError,
     LogDamaged,
     MemberRestart,
+    PortInUse,
     StorageError,
     StorageErrors,
     UnexpectedError,
@@ -31,12 +33,13 @@ SAME_DAMAGE_MAX = 3
 SURVIVED = (StorageError, LogDamaged, MemberRestart, UnexpectedError)
 
 
-def mistake_text(error: Exception) -> str:
-    """An exception that is meant for nothing, and where it was raised."""
+def unexpected(error: Exception, what: str) -> UnexpectedError:
+    """Of an exception that is meant for nothing: where it was raised, and ``what`` is known beside that."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return (
-        f"{type(error).__name__}: {error}, in {last.name} ({os.path.basename(last.filename)}:{last.lineno})"
-    )
+    place = f"{last.name} ({os.path.basename(last.filename)}:{last.lineno})"
+    failure = UnexpectedError(f"{type(error).__name__}: {error}, in {place}; {what}")
+    failure.__cause__ = error
+    return failure
 
 
 class DiskFailures:
@@ -58,6 +61,25 @@ class DiskFailures:
         self._same_damage_count = self._same_damage_count + 1 if str(error) == self._damage else 1
         self._damage = str(error)
         return self._same_damage_count <= SAME_DAMAGE_MAX
+
+    def begin_again(
+        self,
+        begin: Callable[[], None],
+        is_survived: Callable[[ClusterError], bool],
+        clock_ns: Callable[[], int],
+    ) -> ClusterError | None:
+        """Begin the next life; why it did not begin, where it is to be tried again. Raises other errors."""
+        try:
+            begin()
+            return None
+        except ClusterError as error:
+            if not isinstance(error, PortInUse) and not is_survived(error):
+                raise
+            failure = error
+        except Exception as error:
+            failure = unexpected(error, "while it started again")
+        self.on_failure(failure, 0, clock_ns())
+        return failure
 
     def on_failure(self, error: ClusterError, life_ns: int, now_ns: int) -> int:
         """A life ended after ``life_ns``, or did not begin; returns the pause, none when nothing failed."""

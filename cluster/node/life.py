@@ -22,7 +22,7 @@ from cluster.member.busy.words import PREPARE, SERVICES
 from cluster.member.counters import MemberCounters
 from cluster.member.disk.member_files import open_files
 from cluster.member.services.service_table import ServiceTable
-from cluster.node.disk_failures import DiskFailures, mistake_text
+from cluster.node.disk_failures import DiskFailures, unexpected
 from cluster.node.hosted_service import HostedService, HostPorts, ServiceCounters, host_services
 from cluster.node.ports import LifeSettings, Ports
 from cluster.protocol.enums import ClusterComponentType
@@ -237,11 +237,11 @@ class MemberLife:
         recording = module.log.recording
         appended = NULL_VALUE if recording is None else recording.append_position
         served = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
-        return UnexpectedError(
-            f"{mistake_text(error)}; "
+        return unexpected(
+            error,
             f"{module.phase.name.name}, term {module.replica.leadership_term_id}, log to {appended}, "
             f"committed to {module.log.commit_position}, processed to {module.parts.processing.position}"
-            f"{served}"
+            f"{served}",
         )
 
     def close(self, now_ns: int, cluster_time: int) -> None:

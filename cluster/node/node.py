@@ -28,7 +28,6 @@ from cluster.errors import (
     ClusterError,
     ConfigurationError,
     MemberRestart,
-    PortInUse,
     UnexpectedError,
 )
 from cluster.member.busy.words import TIME
@@ -36,7 +35,7 @@ from cluster.member.counters import MemberCounters
 from cluster.node import config_text
 from cluster.node.config import NodeConfig
 from cluster.node.descriptors import fit_descriptors
-from cluster.node.disk_failures import SURVIVED, DiskFailures
+from cluster.node.disk_failures import SURVIVED, DiskFailures, unexpected
 from cluster.node.exposure import check_exposure
 from cluster.node.hosted_service import OnServiceError
 from cluster.node.life import MemberLife
@@ -282,23 +281,12 @@ class ClusterNode:
             if left_ns > 0:
                 self._poller.wait(min(left_ns, HOUSEKEEPING_INTERVAL_NS) / 1e9)
                 continue
-            try:
-                self._begin_life()
+            is_survived = partial(self._failures.is_survived, is_alone=self._settings.is_alone)
+            failure = self._failures.begin_again(self._begin_life, is_survived, time.monotonic_ns)
+            if failure is None:
                 _forget_unused()
                 return
-            except (*SURVIVED, PortInUse) as error:
-                if not isinstance(error, PortInUse) and not self._failures.is_survived(
-                    error, is_alone=self._settings.is_alone
-                ):
-                    raise
-                failure: ClusterError = error
-            except ClusterError:
-                raise
-            except Exception as error:
-                failure = UnexpectedError(f"{type(error).__name__}: {error}, while it started again")
-                failure.__cause__ = error
             self._record_end(failure)
-            self._failures.on_failure(failure, 0, time.monotonic_ns())
 
     def _record_end(self, error: ClusterError) -> None:
         where = "consensus module" if isinstance(error, UnexpectedError) else "disk"
@@ -310,8 +298,7 @@ class ClusterNode:
         except ClusterError:
             pass  # kept in ``error``, and in the logs
         except Exception as error:
-            self.error = UnexpectedError(f"{type(error).__name__}: {error}")
-            self.error.__cause__ = error
+            self.error = unexpected(error, "outside of its turns")
 
     def stop(self) -> None:
         """Ask the member to end cleanly, from any thread or a signal handler."""
