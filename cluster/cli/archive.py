@@ -532,15 +532,9 @@ def _frames(position: int, run: Any) -> Iterator[dict[str, Any]]:
         payload = run[offset + HEADER_LENGTH : offset + header.frame_length] if is_data else run[:0]
         yield {
             "position": position + offset,
-            "frameLength": header.frame_length,
-            "version": header.version,
+            **aeron_text.fields(header),
             "flags": f"{header.flags:08b}",
             "type": "DATA" if is_data else "PAD",
-            "termOffset": header.term_offset,
-            "sessionId": header.session_id,
-            "streamId": header.stream_id,
-            "termId": header.term_id,
-            "reservedValue": header.reserved_value,
             "payload": payload.tobytes().hex(),
         }
 

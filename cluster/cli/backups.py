@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from cluster.archive.files import OsFiles
-from cluster.backup.restore import Founding, MemberFolders, Place, Restored, restore_member
+from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
+from cluster.cli import aeron_text
 from cluster.cli.durations import duration_parser
 from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
@@ -136,7 +137,7 @@ def restore(
             to_position=to_position,
             epoch_ms=epoch_ms,
         )
-        described = _restored(directory, restored)
+        described = {"dir": directory, **aeron_text.fields(restored)}
         print_result(as_json, described, _restored_line(described))
 
 
@@ -164,7 +165,8 @@ def promote(
     place = Place(OsFiles(), str(directory))
     promoted = promote_backup(place, joins=joins, epoch_ms=epoch_ms)
     lag = None if known is None else max(known - promoted.end_position, 0)
-    described = {**_restored(str(directory), promoted), "membersCommitPosition": known, "lag": lag}
+    found = aeron_text.fields(promoted) | {"membersCommitPosition": known, "lag": lag}
+    described = {"dir": str(directory), **found}
     role = "a member of the old cluster" if joins else "a new cluster of one member"
     line = f"{_restored_line(described)}, lag {'unknown' if lag is None else lag}: {role}"
     print_result(as_json, described, line)
@@ -178,17 +180,6 @@ def _members_commit_position(directory: Path) -> int | None:
             return found.get() or None if found is not None else None
     except ClusterError:
         return None
-
-
-def _restored(directory: str, restored: Restored) -> dict[str, Any]:
-    return {
-        "dir": directory,
-        "startPosition": restored.start_position,
-        "endPosition": restored.end_position,
-        "snapshotPosition": restored.snapshot_position,
-        "leadershipTermId": restored.leadership_term_id,
-        "generation": restored.generation,
-    }
 
 
 def _restored_line(described: dict[str, Any]) -> str:

@@ -60,14 +60,20 @@ def is_held(directory: str) -> bool | None:
         return None
 
 
+def counters_files(directory: str, mark: ClusterMarkFileHeader) -> list[str]:
+    """Those that may be the member's, the likeliest first."""
+    files = OsFiles()
+    cluster = find_cluster_directory(files, directory)
+    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
+    return counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None)
+
+
 def live_counters(
     directory: str, mark: ClusterMarkFileHeader, *, kind: int | None = None, write: bool = False
 ) -> CountersReader:
     """Counters of what runs and has one of type ``kind``. Raises NotAClusterDirectory."""
-    files, kind = OsFiles(), CounterTypeId.NODE_ROLE if kind is None else kind
-    cluster = find_cluster_directory(files, directory)
-    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
-    for path in counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None):
+    kind = CounterTypeId.NODE_ROLE if kind is None else kind
+    for path in counters_files(directory, mark):
         try:
             counters = CountersReader(path, write=write)
         except ClusterError:

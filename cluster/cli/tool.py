@@ -33,7 +33,7 @@ from cluster.cli.members import (
     place,
     text_or_none,
 )
-from cluster.cli.running_member import leads, lock_directory, mark_of, status_in
+from cluster.cli.running_member import counters_files, leads, lock_directory, mark_of, status_in
 from cluster.cli.verbs import AsJson, Verbs, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
@@ -42,8 +42,6 @@ from cluster.protocol.error_log import decode_error_log
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, MARK_FILE_HEADER_LENGTH, ClusterMarkFileHeader
 from cluster.reader.member_directory import (
-    MemberDirectory,
-    counters_paths,
     find_cluster_directory,
     find_member,
     is_running,
@@ -490,12 +488,8 @@ def _mark_errors(path: str) -> list[Any]:
 
 def _driver_errors(directory: str, mark: ClusterMarkFileHeader, as_json: bool) -> dict[str, Any]:
     """The error log in the counters file; a file that is not there has none, and that is said."""
-    files = OsFiles()
-    cluster = find_cluster_directory(files, directory)
-    driver = f"{cluster.rpartition('/')[0] or '.'}/driver"
-    paths = counters_paths(files, MemberDirectory(cluster, cluster, driver), mark, None)
     found = None
-    if paths:
+    if paths := counters_files(directory, mark):
         with CountersReader(paths[0]) as counters:
             found = counters.errors()
     if not as_json:
