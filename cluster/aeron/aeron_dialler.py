@@ -44,7 +44,7 @@ class AeronDialler(Dialler):
             gateway.start()
         assert sock is not None
         self._spin_rest = NEVER  # its threads want the interpreter
-        return Connection(sock, self._poller, self._receive_buffer, explain=gateway.explain)
+        return Connection(sock, self.poller, self._receive_buffer, explain=gateway.explain)
 
     def close(self) -> None:
         if self._gateway is not None:

@@ -66,7 +66,7 @@ class SessionOpening:
         self._say_ns = now_ns + SAY_AFTER_NS  # why there is none yet, once
         self._first_correlation_id = now_ns
         self._correlation_ids = count(now_ns)
-        self._correlation_id = 0
+        self.correlation_id = 0  # of the request that is out
         self._request: Message | None = None
         self._leader_member_id = -1  # whom a redirect named
         self._prefer_until_ns = 0
@@ -81,11 +81,6 @@ class SessionOpening:
         self.event: SessionEvent | None = None
         self.lane_standing: LaneStanding | None = None  # once it is done, of a session with a lane
         self.state = ConnectState.CREATE_INGRESS_PUBLICATIONS
-
-    @property
-    def correlation_id(self) -> int:
-        """Of the request that is out."""
-        return self._correlation_id
 
     def poll(self) -> bool:
         """Take one step; True once the session is open.
@@ -135,7 +130,7 @@ class SessionOpening:
                 return
             publication = connected[self._redirects % len(connected)]
         self.publication = publication
-        self._correlation_id = next(self._correlation_ids)
+        self.correlation_id = next(self._correlation_ids)
         self._request = self._resume_request() if self._may_be_open else self._connect_request(publication)
         self.state = ConnectState.SEND_MESSAGE
 
@@ -148,7 +143,7 @@ class SessionOpening:
         channel = self._world.response_channel(publication.connection, publication.endpoint)
         channel = with_resume_hash(channel, self.resume_token)
         return SessionConnectRequest(
-            correlation_id=self._correlation_id,
+            correlation_id=self.correlation_id,
             response_stream_id=streams.EGRESS,
             version=CLIENT_PROTOCOL_VERSION,
             response_channel=as_supervised(channel) if context.supervised else channel,
@@ -159,7 +154,7 @@ class SessionOpening:
     def _resume_request(self) -> link.SessionResume:
         """For the session that an earlier request of ours has opened, if one has."""
         return link.SessionResume(
-            correlation_id=self._correlation_id,
+            correlation_id=self.correlation_id,
             cluster_session_id=-1,
             leadership_term_id=-1,
             encoded_credentials=self._context.credentials_supplier.encoded_credentials(),
@@ -180,7 +175,7 @@ class SessionOpening:
         publication = self.publication
         assert publication is not None
         for message in publication.receive():
-            if isinstance(message, Challenge) and message.correlation_id == self._correlation_id:
+            if isinstance(message, Challenge) and message.correlation_id == self.correlation_id:
                 self._answer_challenge(message)
                 return
             if isinstance(message, SessionEvent) and self._is_answer(message):
@@ -219,13 +214,13 @@ class SessionOpening:
     def _is_answer(self, event: SessionEvent) -> bool:
         """Whether it answers the request that is out, or names the session that an earlier one opened."""
         if event.code is EventCode.OK:
-            return self._first_correlation_id <= event.correlation_id <= self._correlation_id
-        return event.correlation_id == self._correlation_id
+            return self._first_correlation_id <= event.correlation_id <= self.correlation_id
+        return event.correlation_id == self.correlation_id
 
     def _answer_challenge(self, challenge: Challenge) -> None:
-        self._correlation_id = next(self._correlation_ids)
+        self.correlation_id = next(self._correlation_ids)
         self._request = ChallengeResponse(
-            correlation_id=self._correlation_id,
+            correlation_id=self.correlation_id,
             cluster_session_id=challenge.cluster_session_id,
             encoded_credentials=self._context.credentials_supplier.on_challenge(challenge.encoded_challenge),
         )

@@ -59,11 +59,11 @@ class RowWord:
         self._field = field
 
     def __get__(self, owner: Any, kind: type | None = None) -> int:
-        return owner._table.get(owner._fd, self._field)  # type: ignore[no-any-return]
+        return owner._table.get(owner.descriptor, self._field)  # type: ignore[no-any-return]
 
     def __set__(self, owner: Any, value: int) -> None:
         if not owner.is_closed:
-            owner._table.set(owner._fd, self._field, value)
+            owner._table.set(owner.descriptor, self._field, value)
 
 
 class ConnectionTable:

@@ -215,7 +215,7 @@ class BackupProcess:
 
     def _needed_position(self) -> int | None:
         """Of the services of a standby, and of readers."""
-        positions = [None if self._gateway is None else self._gateway.least_reader_position]
+        positions = [None if self._gateway is None else self._gateway.log.least_position]
         if self.standby is not None and self.standby.life is not None:
             positions.append(self.standby.life.position)
         return min((position for position in positions if position is not None), default=None)

@@ -204,7 +204,7 @@ class Machine:
     def reader_count(self) -> int:
         """Readers of the log, over all media."""
         replays = 0 if self._archive is None else self._archive.replay_count
-        return replays + (0 if self._gateway is None else self._gateway.reader_count)
+        return replays + (0 if self._gateway is None else self._gateway.log.reader_count)
 
     # -- certificates --
 
@@ -319,7 +319,7 @@ class Machine:
     def _reader_position(self) -> int | None:
         """Where the slowest of the remote readers is."""
         positions = (
-            None if self._gateway is None else self._gateway.least_reader_position,
+            None if self._gateway is None else self._gateway.log.least_position,
             None if self._archive is None else self._archive.least_position,
         )
         return min((position for position in positions if position is not None), default=None)

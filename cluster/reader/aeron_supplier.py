@@ -35,17 +35,13 @@ class _MemberLog(AeronLog):
 class AeronSupplier:
     """A ``Supplier`` (supplier.py). It is asked whenever ``poll`` is called, which waits."""
 
-    _endpoint: str  # where consensus is asked
+    name: str  # where consensus is asked
     _aeron_dir: str | None
     _credentials: CredentialsSupplier
     _cluster_id: int  # which no member tells
     _timeout_s: float
     _log: AeronLog | None = None
     _response: BackupResponse | None = None
-
-    @property
-    def name(self) -> str:
-        return self._endpoint
 
     def ask(self, query: BackupQuery) -> None:
         """A query of its own is sent by ``poll``."""
@@ -54,7 +50,7 @@ class AeronSupplier:
     def poll(self) -> BackupResponse:
         """Raises TimedOut, MediaDriverError, AuthenticationRejected."""
         self._log = _MemberLog(
-            self._endpoint,
+            self.name,
             aeron_dir=self._aeron_dir,
             cluster_id=self._cluster_id,
             credentials=self._credentials,

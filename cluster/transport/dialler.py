@@ -35,24 +35,19 @@ class Dialler:
         """With ``tls`` nothing else is spoken over TCP and gRPC. Raises ConfigurationError."""
         self._tls = tls
         self._context = None if tls is None else client_context(tls)
-        self._poller = Poller(Names(patience_s=NAME_PATIENCE_S))
+        self.poller = Poller(Names(patience_s=NAME_PATIENCE_S))  # also of others whose events end a ``wait``
         self._receive_buffer = ReceiveBuffer()
         self._sleeping = threading.Lock()  # held by the thread that waits
         self._spin_rest = 0  # waits for what is due, until one spins again
         self._is_closed = False
         self._stir = threading.Event()  # ends a rest of the thread beside
 
-    @property
-    def poller(self) -> Poller:
-        """For other connections that are to end a ``wait``."""
-        return self._poller
-
     now_ns = staticmethod(time.monotonic_ns)
     warn = staticmethod(logging.getLogger("cluster.client").warning)
 
     def poll(self) -> None:
         """Mark what is ready; never waits."""
-        self._poller.wait(0)
+        self.poller.wait(0)
 
     def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
         """Sleep until something is ready, at most ``timeout_s``. Any thread may, also while others poll.
@@ -67,19 +62,19 @@ class Dialler:
             if is_first and not self._is_closed:
                 if not is_due or self._spin_rest > 0:
                     self._spin_rest -= is_due
-                    self._poller.sleep(timeout_s)
-                elif not self._poller.sleep(timeout_s, SPIN_NS):
+                    self.poller.sleep(timeout_s)
+                elif not self.poller.sleep(timeout_s, SPIN_NS):
                     self._spin_rest = SPIN_REST
         finally:
             self._sleeping.release()
 
     def wake(self) -> None:
         """End a ``wait`` of another thread, or the next one; until the next ``poll``."""
-        self._poller.wake()
+        self.poller.wake()
 
     def fileno(self) -> int:
         """A descriptor that is readable when a ``wait`` would end, for an event loop."""
-        return self._poller.fileno()
+        return self.poller.fileno()
 
     def run_beside(self, duty: Duty) -> None:
         """Call ``duty`` from a thread after as many seconds as it returns, until None, or ``close``."""
@@ -99,12 +94,12 @@ class Dialler:
 
             stream = open_session(endpoint, self._tls)
             self._spin_rest = NEVER  # its threads want the interpreter
-            return Connection(stream.sock, self._poller, self._receive_buffer, explain=stream.explain)
+            return Connection(stream.sock, self.poller, self._receive_buffer, explain=stream.explain)
         make: Callable[..., Connection] = Connection
         if self._context is not None and endpoint.medium is Medium.TCP:
             session = TlsSession(self._context, str(endpoint), server_name=endpoint.host)
             make = partial(TlsConnection, tls=session)
-        return dial(endpoint, self._poller, self._receive_buffer, make=make)
+        return dial(endpoint, self.poller, self._receive_buffer, make=make)
 
     def response_channel(self, connection: Connection, endpoint: Endpoint) -> str:
         """The channel of a session's egress, in the log for a real Aeron node to parse."""
@@ -121,15 +116,15 @@ class Dialler:
     def on_forked(self, why: str) -> None:
         """As ``forks`` says: connections close without a word, and a ``wait`` ends at once."""
         self._sleeping, self._stir, self._is_closed = threading.Lock(), threading.Event(), True
-        self._poller.leave()
+        self.poller.leave()
 
     def close(self) -> None:
         """Release the poller. Connections are their owners' to close, before this."""
         self._is_closed = True
         self._stir.set()
-        self._poller.wake()
+        self.poller.wake()
         with self._sleeping:
-            self._poller.close()
+            self.poller.close()
 
 
 def _run(duty: WeakMethod[Duty], stir: threading.Event) -> None:

@@ -33,24 +33,20 @@ class SessionStream:
         self.sock = sock
         self.failure: Explanation = "", None  # known before the end-of-file is
         self._theirs = theirs
-        self._of_grpc: tuple[object, ...] = ()
+        self.of_grpc: tuple[object, ...] = ()  # what carries it, and belongs to this process alone
         leave_to_parent(self)
-
-    def carry_by(self, *of_grpc: object) -> None:
-        """What belongs to gRPC, and to this process alone."""
-        self._of_grpc = of_grpc
 
     def on_forked(self, why: str) -> None:
         """As ``forks`` says."""
-        if self._of_grpc:
-            keep_for_ever(self._of_grpc)
+        if self.of_grpc:
+            keep_for_ever(self.of_grpc)
             refuse_grpc()
         self._theirs.close()
 
     def fail(self, why: str, incompatibility: type[RemoteProtocolError] | None = None) -> None:
         """End it: the caller learns why, and then that its end of the pair is at its end."""
         self.failure = why, incompatibility
-        self._of_grpc = ()
+        self.of_grpc = ()
         with contextlib.suppress(OSError):
             self._theirs.shutdown(socket.SHUT_RDWR)
         self._theirs.close()
@@ -72,7 +68,7 @@ def open_session(endpoint: Endpoint, tls: TlsFiles | None) -> SessionStream:
     try:
         channel = open_channel(endpoint, tls)
         call = channel.stream_stream(SESSION_METHOD)(_requests(theirs))
-        stream.carry_by(channel, call)
+        stream.of_grpc = channel, call
         threading.Thread(
             target=_pump_responses,
             args=(channel, call, theirs, stream, partial(diagnose_call, endpoint, tls)),

@@ -109,7 +109,7 @@ class GrpcGateway:
         self._connect = connect
         self._frame_length_max = HEADER_LENGTH + message_length_max
         self._executor = ThreadPoolExecutor(READER_THREADS, "log-reader")
-        self._log = LogServer(open_log, self._executor, bounds, on_error, ask, control, events)
+        self.log = LogServer(open_log, self._executor, bounds, on_error, ask, control, events)
         self._on_error = on_error
         self._tls = tls
         self._bounds = bounds
@@ -155,7 +155,7 @@ class GrpcGateway:
             if ending:
                 self._loop.run_until_complete(asyncio.wait(ending, timeout=STOP_GRACE_S))
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._log.close()
+        self.log.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
         self._loop.close()
 
@@ -170,7 +170,7 @@ class GrpcGateway:
         )
         server = grpc.aio.server(interceptors=(ResetGuard(self._report),), options=options)
         server.add_generic_rpc_handlers((_Handlers(self), frames_handlers(self)))
-        _add_standard_services(server, self._log)
+        _add_standard_services(server, self.log)
         # Before gRPC writes its own words to standard error about what the address does not allow.
         bind_first(self._listen, Names(), partial(socket.socket, type=socket.SOCK_STREAM)).close()
         try:
@@ -186,22 +186,12 @@ class GrpcGateway:
     def _report(self, text: str) -> None:
         self._on_error(RemoteProtocolError(text))
 
-    @property
-    def least_reader_position(self) -> int | None:
-        """Where in the log the slowest reader is, None without one. May be asked from any thread."""
-        return self._log.least_position
-
-    @property
-    def reader_count(self) -> int:
-        """Readers that are served now. May be asked from any thread."""
-        return self._log.reader_count
-
     def adopt(self, reader: HandedOver) -> None:
         """Serve a reader that came to the member's own port. Called from the member's thread."""
         self._loop.call_soon_threadsafe(self._adopt, reader)
 
     def _adopt(self, reader: HandedOver) -> None:
-        task = self._loop.create_task(self._log.serve(reader))
+        task = self._loop.create_task(self.log.serve(reader))
         self._readers.add(task)
         task.add_done_callback(self._readers.discard)
 
@@ -271,11 +261,11 @@ class GrpcGateway:
     ) -> None:
         """The same for a request that was read, by ``write``."""
         try:
-            with self._log.admitted(address_of(context)):
-                await self._log.check(_identity(context), request)
-                async with contextlib.aclosing(self._log.answers_to(request)) as answers:
+            with self.log.admitted(address_of(context)):
+                await self.log.check(_identity(context), request)
+                async with contextlib.aclosing(self.log.answers_to(request)) as answers:
                     async for data in answers:
-                        await self._log.in_time(write(data))
+                        await self.log.in_time(write(data))
         except RequestRefused as error:
             await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 
@@ -288,8 +278,8 @@ class GrpcGateway:
     async def look(self, request: link.StatusRequest, context: grpc.aio.ServicerContext) -> link.LogStatus:
         """The same for a request that was read."""
         try:
-            await self._log.check(_identity(context), request)
-            return await self._log.look()
+            await self.log.check(_identity(context), request)
+            return await self.log.look()
         except RequestRefused as error:
             await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
         except ClusterError as error:
@@ -299,10 +289,10 @@ class GrpcGateway:
         """Do what an administrator asks for, and say what came of it."""
         message = await _decode(request, context, link.ControlRequest)
         try:
-            with self._log.admitted(address_of(context)):
+            with self.log.admitted(address_of(context)):
                 identity = _identity(context)
-                principal = await self._log.check(identity, message)
-                return await self._log.control(message, Administrator(identity.peer, principal, Medium.GRPC))
+                principal = await self.log.check(identity, message)
+                return await self.log.control(message, Administrator(identity.peer, principal, Medium.GRPC))
         except RequestRefused as error:
             await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 

@@ -88,16 +88,12 @@ class LogClient(Protocol):
     def close(self) -> None: ...
 
 
-def _nobody() -> bytes:
-    return b""
-
-
 def open_log_client(
     endpoint: Endpoint,
     timeout_s: float,
     tls: TlsFiles | None = None,
     *,
-    credentials: Callable[[], bytes] = _nobody,
+    credentials: Callable[[], bytes] = lambda: b"",
 ) -> LogClient:
     """Of the member at ``endpoint``, to which nothing is sent yet; ``ipc:`` speaks no TLS."""
     kind = _GrpcLogClient if endpoint.medium is Medium.GRPC else _SocketLogClient
@@ -355,54 +351,36 @@ class _SocketLogClient(_ReadingClient):
             return _only(link.ControlOutcome, self._endpoint, exchange.receive(timeout_s))
 
     def _stream(self, request: Message) -> Iterator[Any]:
-        exchange = self._open()
-        messages = _WholeMessages(self._endpoint)
-        try:
+        rest = np.empty(0, np.uint8)  # of a message: the socket does not cut frames where messages end
+        with contextlib.closing(self._open()) as exchange:
             exchange.send(request)
             while True:
                 for answer in _answers(self._endpoint, exchange.receive()):
                     if isinstance(answer, np.ndarray):
-                        if len(whole := messages.of(answer)):
+                        whole, rest = self._cut(np.concatenate((rest, answer)) if len(rest) else answer)
+                        if len(whole):
                             yield whole
                         continue
-                    if isinstance(answer, link.EndOfStream):
-                        messages.check_end()
-                        yield answer
-                        return
+                    is_end = isinstance(answer, link.EndOfStream)
+                    if is_end and len(rest):
+                        raise RemoteProtocolError(f"{self._endpoint}: the answer ends amid a message")
                     yield answer
-        finally:
-            exchange.close()
+                    if is_end:
+                        return
 
-    def close(self) -> None:
-        if self._idle is not None:
-            self._idle.close()
-            self._idle = None
-
-
-class _WholeMessages:
-    """Cuts frames where messages end, which a socket does not; the rest of one is kept for its end."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._rest = np.empty(0, np.uint8)
-
-    def of(self, run: np.ndarray) -> np.ndarray:
-        """The whole messages of what was held back and ``run``. Raises RemoteProtocolError for one that has
-        no end.
-        """
-        frames = np.concatenate((self._rest, run)) if len(self._rest) else run
+    def _cut(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whole messages, and the rest. Raises RemoteProtocolError for a message that has no end."""
         end = last_message_end(frames, 0, len(frames))
         if len(frames) - end > FRAMED_LENGTH_MAX:
             raise RemoteProtocolError(
                 f"{self._endpoint}: a message of more than {FRAMED_LENGTH_MAX} bytes in frames"
             )
-        self._rest = frames[end:].copy()
-        return frames[:end]
+        return frames[:end], frames[end:].copy()
 
-    def check_end(self) -> None:
-        """Raise RemoteProtocolError when an answer ends amid a message."""
-        if len(self._rest):
-            raise RemoteProtocolError(f"{self._endpoint}: the answer ends amid a message")
+    def close(self) -> None:
+        if self._idle is not None:
+            self._idle.close()
+            self._idle = None
 
 
 def _forked(endpoint: Endpoint, why: str) -> ClientClosed:

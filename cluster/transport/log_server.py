@@ -158,7 +158,7 @@ class LogServer:
 
     @property
     def least_position(self) -> int | None:
-        """Where the slowest reader that still moves is; from any thread."""
+        """Where the slowest reader that still moves is, None without one. May be asked from any thread."""
         oldest = time.monotonic() - IDLE_READER_S
         positions = [position for position, moved in tuple(self._positions.values()) if moved >= oldest]
         return min(positions, default=None)

@@ -36,7 +36,7 @@ class ServerTls:
         clients = server_context(files, asks_certificate=self.asks_clients)
         pem = {name: files.read(name) or b"" for name in ("ca", "certificate", "key")}
         self._load_others()
-        self._clients = clients
+        self.clients = clients  # for one that comes now, whoever carries its session
         self.pem = pem
         self.not_after = facts.not_after
 
@@ -85,13 +85,8 @@ class ServerTls:
         """A warning for people that others on this host may read the key; empty if nobody may."""
         return key_exposure(self._files.key)
 
-    @property
-    def clients(self) -> ssl.SSLContext:
-        """For a client that comes now, whoever carries its session."""
-        return self._clients
-
     def accept_client(self) -> TlsSession:
-        return TlsSession(self._clients, "the client")
+        return TlsSession(self.clients, "the client")
 
 
 class MemberTls(ServerTls):

@@ -90,7 +90,8 @@ class Connection:
     buffer. ``why_closed`` is one line once the connection is closed. ``certificate_name`` is the common name
     in the certificate that the peer has shown and proven to own; None when it has shown none.
     ``incompatibility`` is the error of a closed one whose two sides will not do for one another: dialling
-    again is in vain. ``crc`` and ``heard_ns`` are for the owners of links, who set them, as kernels do.
+    again is in vain. ``descriptor`` is its socket's, until it is closed. ``crc`` and ``heard_ns`` are for the
+    owners of links, who set them, as kernels do.
     """
 
     crc, heard_ns, is_part_new = RowWord(CRC), RowWord(HEARD_NS), RowWord(IS_PART_NEW)
@@ -101,12 +102,9 @@ class Connection:
         "_check_header",
         "_events",
         "_explain",
-        "_fd",
         "_is_adopted",
         "_is_connecting",
-        "_is_finishing",
         "_is_log_allowed",
-        "_is_paused",
         "_limit",
         "_on_readable",
         "_on_unconnected",
@@ -119,11 +117,14 @@ class Connection:
         "buffer",
         "certificate_name",
         "connection_id",
+        "descriptor",
         "end",
         "error_number",
         "frame_length_max",
         "incompatibility",
         "is_closed",
+        "is_finishing",
+        "is_paused",
         "is_readable",
         "position",
         "queued_bytes",
@@ -169,8 +170,8 @@ class Connection:
         self._check_header = check_header
         self._explain = explain
         self._on_unconnected = on_unconnected
-        self._is_paused = False
-        self._is_finishing = False
+        self.is_paused = False
+        self.is_finishing = False
         self._events = WRITABLE if is_connecting else READABLE
         self._carry: np.ndarray | None = None  # what the last release left over, or a buffer of our own
         self._limit = 0  # end of what is received in buffer; in _carry between turns
@@ -187,8 +188,8 @@ class Connection:
         self.position = 0  # bytes accepted by offer and write since the connection was made
         self.queued_bytes = 0
         self._is_adopted = False  # what is kept was received by others, and not looked at yet
-        self._fd = sock.fileno()
-        poller.register(self._fd, self, self._events)
+        self.descriptor = sock.fileno()
+        poller.register(self.descriptor, self, self._events)
         self._table = poller.table
         self._mark(IS_ENDING, is_connecting)
 
@@ -213,7 +214,7 @@ class Connection:
         if self._is_connecting:
             self._finish_connect()
             return
-        if self._is_finishing and events & _ERROR_OR_HANG_UP:
+        if self.is_finishing and events & _ERROR_OR_HANG_UP:
             self.close("both sides are done")
             return
         if events & WRITABLE and self._has_unsent:
@@ -243,17 +244,12 @@ class Connection:
     def serve(self, kind: int, owner: int) -> None:
         """Let kernels take what comes (``log/connection_table.py``), for this member or connection id."""
         if not self.is_closed:
-            self._table.serve(self._fd, kind, owner, self.frame_length_max)
+            self._table.serve(self.descriptor, kind, owner, self.frame_length_max)
 
     def _mark(self, bit: int, is_so: bool) -> None:
         """Say what keeps its bytes from kernels; a closed one has no row any more."""
         if not self.is_closed:
-            self._table.mark(self._fd, bit, is_so)
-
-    @property
-    def descriptor(self) -> int:
-        """Of its socket, until it is closed."""
-        return self._fd
+            self._table.mark(self.descriptor, bit, is_so)
 
     def adopt(self, data: np.ndarray) -> None:
         """What a kernel has received and does not take: the next ``receive`` looks at it, and further."""
@@ -269,7 +265,7 @@ class Connection:
         """Received of a frame that is not whole yet."""
         if self._carry is not None:
             return self._limit - self.end
-        return 0 if self.is_closed else self._table.get(self._fd, PART_LENGTH)
+        return 0 if self.is_closed else self._table.get(self.descriptor, PART_LENGTH)
 
     @property
     def buffered_bytes(self) -> int:
@@ -307,7 +303,7 @@ class Connection:
         if carry is None:
             kept = self.partial_bytes
             if kept:
-                buffer[:kept] = self._table.part(self._fd)
+                buffer[:kept] = self._table.part(self.descriptor)
         elif len(carry) > kept:  # a large frame's own buffer
             buffer, view = carry, carry.data
         else:
@@ -316,7 +312,7 @@ class Connection:
         if received == 0:
             return False
         if carry is None and kept:
-            self._table.drop_part(self._fd)
+            self._table.drop_part(self.descriptor)
         return self._find_frames(buffer, kept + received)
 
     def _find_frames(self, buffer: np.ndarray, limit: int) -> bool:
@@ -390,7 +386,7 @@ class Connection:
                 own[:left] = self.buffer[offset : self._limit]
                 self._carry = own
         elif not (frames or self.is_closed) and self._table.keep_part(
-            self._fd, self.buffer[offset : self._limit], follows
+            self.descriptor, self.buffer[offset : self._limit], follows
         ):
             self._carry, self._limit, self.start, self.end = None, 0, 0, 0
             self._mark(IS_KEPT, False)
@@ -406,21 +402,17 @@ class Connection:
 
     def pause(self) -> None:
         """Receive nothing until ``resume``: the peer's window fills, as under an Aeron image unpolled."""
-        if not self._is_paused and not self.is_closed:
-            self._is_paused = True
+        if not self.is_paused and not self.is_closed:
+            self.is_paused = True
             self._watch()
 
     def resume(self) -> None:
         """Undo ``pause``."""
-        if self._is_paused and not self._is_finishing and not self.is_closed:
-            self._is_paused = False
+        if self.is_paused and not self.is_finishing and not self.is_closed:
+            self.is_paused = False
             self._watch()
             if self.has_frames or self._is_adopted:
                 self._mark_readable()  # the poller does not know of them
-
-    @property
-    def is_paused(self) -> bool:
-        return self._is_paused
 
     # -- sending --
 
@@ -430,7 +422,7 @@ class Connection:
         Each buffer is a contiguous run of bytes; together they are whole frames. What the socket does
         not take at once is copied, so the buffers are the caller's again on return.
         """
-        if self.is_closed or self._is_finishing:
+        if self.is_closed or self.is_finishing:
             return Offer.CLOSED
         if self._is_connecting:
             return Offer.NOT_CONNECTED
@@ -506,7 +498,7 @@ class Connection:
                     break
                 taken -= len(head)
                 queue.popleft()
-        if self._is_finishing:
+        if self.is_finishing:
             self._end_stream()
         self._watch()
 
@@ -519,11 +511,11 @@ class Connection:
     # -- ending --
 
     def _watch(self) -> None:
-        events = 0 if self._is_paused else READABLE
+        events = 0 if self.is_paused else READABLE
         self._set_events(events | WRITABLE if self._has_unsent else events)
-        self._mark(IS_PAUSED, self._is_paused)
+        self._mark(IS_PAUSED, self.is_paused)
         self._mark(IS_QUEUED, self._has_unsent)
-        self._mark(IS_ENDING, self._is_finishing or self._is_connecting)
+        self._mark(IS_ENDING, self.is_finishing or self._is_connecting)
 
     def _set_events(self, events: int) -> None:
         if events != self._events and not self.is_closed:
@@ -536,19 +528,15 @@ class Connection:
         why, self.incompatibility = self._explain()
         self.close(why or reason_of(error))
 
-    @property
-    def is_finishing(self) -> bool:
-        return self._is_finishing
-
     def finish(self) -> None:
         """Take nothing more, send what is queued, then end the stream: the peer reads all, and closes.
 
         A close at once could reset the connection, and lose on the way what the peer has not received. The
         owner closes where the peer does not.
         """
-        if self.is_closed or self._is_finishing:
+        if self.is_closed or self.is_finishing:
             return
-        self._is_finishing = self._is_paused = True
+        self.is_finishing = self.is_paused = True
         if not self._queue:
             self._end_stream()
         self._watch()
@@ -577,7 +565,7 @@ class Connection:
 
     def detach(self) -> HandedOver:
         """Give the socket away, with the bytes received and not released; this connection is closed then."""
-        kept = self.buffer[self.start : self._limit] if self._limit else self._table.part(self._fd)
+        kept = self.buffer[self.start : self._limit] if self._limit else self._table.part(self.descriptor)
         rest = kept.tobytes()
         self.is_closed = True
         self.why_closed = "handed over"

@@ -72,7 +72,7 @@ class TlsConnection(Connection):
         if is_done and not self.is_closed:
             self._is_connecting = False
             self.certificate_name = self._tls.certificate_name
-            self._table.set(self._fd, TLS, self._tls.address)
+            self._table.set(self.descriptor, TLS, self._tls.address)
             self._mark(IS_WRAPPED, not self._tls.address)
             self._watch()
 

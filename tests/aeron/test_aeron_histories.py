@@ -129,7 +129,7 @@ class World(Dialler):
     def dial(self, endpoint: Endpoint) -> Connection:
         ours, theirs = socket.socketpair()
         self.history.gateway.take(theirs)
-        return Connection(ours, self._poller, self._receive_buffer)
+        return Connection(ours, self.poller, self._receive_buffer)
 
     def wait(self, timeout_s: float, *, is_due: bool = False) -> None:
         self.history.members.clock.wait(timeout_s)
