@@ -26,13 +26,12 @@ from cluster.reader.standing import (
     standing_text,
 )
 from cluster.transport.clock import epoch_ms
-from cluster.transport.committed_log import BlockOptions
 
 NONE = -1
 
 
-class ServedMember:
-    """Opens a member's directory for one log. Cheap enough to be made for each stream."""
+class ServedMember(DirectoryLog):
+    """The log in a member's directory. Cheap enough to be made for each stream."""
 
     def __init__(
         self,
@@ -53,29 +52,13 @@ class ServedMember:
         self._aeron_dir = aeron_dir
         self._directory = MemberDirectory(cluster_dir, archive_dir)
         try:
-            self._log = DirectoryLog(
-                None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir
-            )
+            super().__init__(None, cluster_dir=cluster_dir, archive_dir=archive_dir, aeron_dir=aeron_dir)
         except NotAClusterDirectory as error:
             if waits_for := members_of(self._counters()[0].get(CounterTypeId.AWAITED_MEMBERS, 0)):
                 names = ", ".join(map(str, waits_for))
                 raise NotAClusterDirectory(f"{error}; waits for members {names}") from None
             raise
-        self._recordings = ServedRecordings(self._log)
-
-    def commit_position(self) -> int:
-        return self._log.commit_position()
-
-    def term_before(self, position: int) -> str | None:
-        return self._log.term_before(position)
-
-    def blocks(
-        self, from_position: int, to_position: int, *, max_bytes: int
-    ) -> Iterator[tuple[int, np.ndarray]]:
-        return self._log.blocks(from_position, to_position, BlockOptions(max_bytes))
-
-    def frame_around(self, position: int) -> int | None:
-        return self._log.frame_around(position)
+        self._recordings = ServedRecordings(self)
 
     def recording_status(self, request: link.RecordingRequest) -> link.RecordingStatus:
         return self._recordings.status(request)
@@ -85,17 +68,15 @@ class ServedMember:
 
     def status(self, correlation_id: int) -> link.LogStatus:
         """Identity, geometry and positions of the log, role and states of the member."""
-        log = self._log
-        commit_position = log.commit_position()  # first: it looks at the files again
-        identity = log.identity
-        recording = log.recording
+        commit_position = self.commit_position()  # first: it looks at the files again
+        identity, recording = self.identity, self.recording
         values, consumers, standing = self._counters()
         ingress, tcp, ipc = self._endpoints
         end = max(commit_position, values.get(CounterTypeId.RECORDING_POSITION, NONE))
-        standing |= by_log(log, end, epoch_ms()) | by_disk(self._directory.archive)
+        standing |= by_log(self, end, epoch_ms()) | by_disk(self._directory.archive)
         return link.LogStatus(
             correlation_id=correlation_id,
-            start_position=log.start_position,
+            start_position=self.start_position,
             commit_position=commit_position,
             append_position=values.get(CounterTypeId.RECORDING_POSITION, NONE),
             leadership_term_id=values.get(CounterTypeId.LEADERSHIP_TERM_ID, NONE),
@@ -109,10 +90,10 @@ class ServedMember:
             election_state=values.get(CounterTypeId.ELECTION_STATE, NONE),
             module_state=values.get(CounterTypeId.CONSENSUS_MODULE_STATE, NONE),
             session_count=values.get(CounterTypeId.CLIENT_SESSION, 0),
-            term_length=log.term_length,
+            term_length=self.term_length,
             mtu=recording.mtu_length,
             initial_term_id=recording.initial_term_id,
-            time_unit=log.time_unit,
+            time_unit=self.time_unit,
             awaited_members=values.get(CounterTypeId.AWAITED_MEMBERS, 0),
             certificate_end_ms=values.get(CounterTypeId.CERTIFICATE_END, 0),
             ingress_endpoints=ingress,
@@ -143,6 +124,3 @@ class ServedMember:
             standing = by_counters(types, values, epoch_ms()) | by_label(next(iter(named), "")) | links
             return by_type, groups, standing | {"uptimeMs": uptime_ms}
         return {}, {}, {}
-
-    def close(self) -> None:
-        self._log.close()

@@ -37,6 +37,7 @@ from cluster.protocol import Message, decode, link, streams
 from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.protocol.shares import FillLevel, Taken
 from cluster.transport.bounds import DEFAULT_BOUNDS, SECOND_NS, Bounds
+from cluster.transport.committed_log import BlockOptions
 from cluster.transport.endpoint import Medium
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.handed_over import HandedOver
@@ -66,7 +67,7 @@ class ServedLog(Protocol):
     def commit_position(self) -> int: ...
 
     def blocks(
-        self, from_position: int, to_position: int, *, max_bytes: int
+        self, from_position: int, to_position: int, how: BlockOptions
     ) -> Iterator[tuple[int, np.ndarray]]: ...
 
     def frame_around(self, position: int) -> int | None: ...
@@ -442,7 +443,7 @@ class LogServer:
     async def _blocks(self, log: ServedLog, request: link.LogRequest) -> AsyncIterator[tuple[int, bytes]]:
         """(position after it, bytes) of each block, until the end or until it lies too far ahead."""
         position, to_position = request.from_position, request.to_position
-        block_bytes = self._block_bytes(request.max_bytes)
+        how = BlockOptions(self._block_bytes(request.max_bytes))
         thin = partial(_thinned, request.correlation_id, wanted_entries(request)) if request.wanted else None
         waited_s = 0.0
         while to_position < 0 or position < to_position:
@@ -451,7 +452,7 @@ class LogServer:
                 bound = min(bound, to_position)
             before = position
             if bound > position:
-                blocks = log.blocks(position, bound, max_bytes=block_bytes)
+                blocks = log.blocks(position, bound, how)
                 while (block := await self._run(_next_block, blocks, thin)) is not None:
                     position = block[0]
                     yield block

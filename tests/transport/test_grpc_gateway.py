@@ -118,11 +118,11 @@ class GrowingLog:
     def commit_position(self):
         return self.committed
 
-    def blocks(self, from_position, to_position, *, max_bytes):
+    def blocks(self, from_position, to_position, how):
         if self.frame_around(from_position) is not None:
             raise LogDamaged(None, None, "no frame begins here")
         while from_position < to_position:
-            end = min(from_position + max_bytes // 64 * 64, to_position)
+            end = min(from_position + how.max_bytes // 64 * 64, to_position)
             yield from_position, np.concatenate([self.frame(p) for p in range(from_position, end, 64)])
             from_position = end
 
@@ -395,7 +395,7 @@ def test_a_stop_is_over_when_readers_have_closed_what_they_had_open(gateway, cha
 
 
 def test_damage_ends_the_stream_with_its_words(channel, log):
-    def blocks(self, from_position, to_position, *, max_bytes):
+    def blocks(self, from_position, to_position, how):
         raise DataLoss("position 128 was purged meanwhile")
         yield
 
@@ -410,9 +410,9 @@ def test_readers_do_not_hold_up_sessions(gateway, channel, dialler, log):
     """Slow disks: the reads wait in their threads, a session goes on."""
     release = threading.Event()
 
-    def blocks(self, from_position, to_position, *, max_bytes):
+    def blocks(self, from_position, to_position, how):
         release.wait(DEADLINE_S)
-        yield from GrowingLog.blocks(self, from_position, to_position, max_bytes=max_bytes)
+        yield from GrowingLog.blocks(self, from_position, to_position, how)
 
     log.committed = 256
     log.blocks = blocks

@@ -47,7 +47,7 @@ class Log:
     def commit_position(self):
         return END
 
-    def blocks(self, from_position, to_position, *, max_bytes):
+    def blocks(self, from_position, to_position, how):
         for position in range(from_position, to_position, BLOCK):
             yield position, np.zeros(BLOCK, np.uint8)
 
@@ -257,8 +257,8 @@ def test_a_reader_that_asks_nothing_is_told_so_and_the_member_too(monkeypatch):
 def test_all_readers_together_hold_no_more_than_their_bytes(monkeypatch):
     asked = []
 
-    def blocks(self, from_position, to_position, *, max_bytes):
-        asked.append(max_bytes)
+    def blocks(self, from_position, to_position, how):
+        asked.append(how.max_bytes)
         yield from_position, np.zeros(to_position - from_position, np.uint8)
 
     monkeypatch.setattr(Log, "blocks", blocks)
