@@ -218,7 +218,7 @@ class ExportedLog:
         }
         try:
             self._file_system.create_dir(self._folder, recursive=True)
-            with written_aside(self._file_system, path, is_sibling=_is_exported) as aside:
+            with written_aside(self._file_system, path, is_sibling=_NAME.fullmatch) as aside:
                 with self._file_system.open_output_stream(aside) as out:
                     _write_rows(out, about, reader.batches(begin, end, is_committed=True))
                 self._sync(aside)
@@ -241,10 +241,6 @@ class ExportedLog:
                 os.fsync(fd)
             finally:
                 os.close(fd)
-
-
-def _is_exported(name: str) -> bool:
-    return _NAME.fullmatch(name) is not None
 
 
 def _wanted(

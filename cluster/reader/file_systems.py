@@ -57,7 +57,7 @@ def written_aside(
     path: str,
     *,
     is_folder: bool = False,
-    is_sibling: Callable[[str], bool] | None = None,
+    is_sibling: Callable[[str], object] = lambda name: False,
 ) -> Iterator[str]:
     """Where to write what becomes ``path`` in the end, and nobody else writes; nothing is left of it where
     that fails. What a killed process has left on this host, of ``path`` or of names that are siblings, goes.
@@ -91,12 +91,12 @@ def _locked(aside: str, is_folder: bool) -> int:
     return fd
 
 
-def _remove_abandoned(path: str, is_sibling: Callable[[str], bool] | None) -> None:
+def _remove_abandoned(path: str, is_sibling: Callable[[str], object]) -> None:
     """What nobody has locked."""
     folder, base = os.path.split(path)
     for name in os.listdir(folder):
         made = _ASIDE.fullmatch(name)
-        if made is None or not (made[1] == base or (is_sibling is not None and is_sibling(made[1]))):
+        if made is None or not (made[1] == base or is_sibling(made[1])):
             continue
         left = os.path.join(folder, name)
         with suppress(OSError):
