@@ -11,7 +11,7 @@ each start.
 import re
 import zlib
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from cluster.archive.archive import Archive
@@ -119,47 +119,38 @@ def open_files(
             )
     life.begin()
 
-    def opened() -> MemberFiles:
-        archive = Archive.open(
-            archive_directory,
-            files=files,
-            file_sync_level=file_sync_level,
-            segment_length=segment_length,
-            checksum=checksum,
-            cached_length=cached_length,
-            is_after_failure=is_after_failure,
-            may_be_damaged=not is_alone,
-            epoch_ms=epoch_ms,
-        )
-        try:
+    def open_all(*, is_checked: bool = True) -> MemberFiles:
+        with ExitStack() as opened:
+            archive = Archive.open(
+                archive_directory,
+                files=files,
+                file_sync_level=file_sync_level,
+                segment_length=segment_length,
+                checksum=checksum,
+                cached_length=cached_length,
+                is_after_failure=is_after_failure,
+                may_be_damaged=not is_alone,
+                epoch_ms=epoch_ms,
+            )
+            opened.callback(archive.abandon)
             recording_log = RecordingLog.open(
                 cluster_directory,
                 files=files,
                 file_sync_level=file_sync_level,
                 find_recording=archive.find_recording,
             )
-            try:
-                node_state = NodeStateFile.open(
-                    cluster_directory, files=files, file_sync_level=file_sync_level
-                )
-            except BaseException:
-                recording_log.close()
-                raise
-        except BaseException:
-            archive.abandon()
-            raise
-        return MemberFiles(archive, recording_log, node_state, life)
+            opened.callback(recording_log.close)
+            node_state = NodeStateFile.open(cluster_directory, files=files, file_sync_level=file_sync_level)
+            opened.callback(node_state.close)
+            found = MemberFiles(archive, recording_log, node_state, life)
+            if is_checked:
+                _check_log_is_known(found)
+            opened.pop_all()
+            return found
 
     for _ in range(2):
         try:
-            found = opened()
-            try:
-                _check_log_is_known(found)
-            except LogDamaged:
-                found.recording_log.close()
-                found.node_state.close()
-                found.archive.abandon()
-                raise
+            found = open_all()
             for flip in found.archive.put_back:
                 tell(str(flip))
             for entry in found.recording_log.changed_by_others:
@@ -169,7 +160,7 @@ def open_files(
             if is_alone:
                 raise
             set_files_aside(files, archive_directory, cluster_directory, damage, tell)
-    return opened()
+    return open_all(is_checked=False)
 
 
 def _check_log_is_known(files: MemberFiles) -> None:
