@@ -110,7 +110,6 @@ class ClusterMarkFile(MarkFile):
         member_id: int = -1,
         service_id: int = -1,
         aeron_directory: str = "",
-        control_channel: str = "aeron:ipc?term-length=128k",
         ingress_channel: str = "",
         service_name: str = "",
         services_cluster_dir: str = "",
@@ -138,32 +137,20 @@ class ClusterMarkFile(MarkFile):
             error_buffer_length=ERROR_BUFFER_LENGTH,
             cluster_id=cluster_id,
             aeron_directory=aeron_directory,
-            control_channel=control_channel,
+            control_channel="aeron:ipc?term-length=128k",
             ingress_channel=ingress_channel,
             service_name=service_name,
             authenticator="",
             services_cluster_dir=services_cluster_dir,
         )
-        return cls._create(directory, name, component_type.name, header, files, now_ms)
-
-    @classmethod
-    def _create(
-        cls,
-        directory: str,
-        name: str,
-        kind: str,
-        header: ClusterMarkFileHeader,
-        files: Files,
-        now_ms: int,
-    ) -> "ClusterMarkFile":
         try:
             files.make_directory(directory)
             lock = DirectoryLock.take(files, directory, name, now_ms)
             try:
                 damage = _damage(files, f"{directory}/{name}")
-                if damage is None and header.component_type == ClusterComponentType.CONSENSUS_MODULE:
+                if damage is None and component_type is ClusterComponentType.CONSENSUS_MODULE:
                     _check_owner(files, directory, f"{directory}/{name}", header)
-                path = cls._write(files, directory, name, kind, header, now_ms)
+                path = cls._write(files, directory, name, component_type.name, header, now_ms)
                 file = cls(files, path, header, lock)
                 file.record_damage(damage, now_ms)
                 return file
