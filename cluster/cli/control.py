@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -264,9 +263,8 @@ def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlO
 def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
     from cluster.protocol.link import ControlRequest
     from cluster.transport.member_status import log_client_opener
-    from cluster.transport.tls import tls_in
 
-    with closing(log_client_opener(None)(endpoint, CONNECT_TIMEOUT_S, tls_in(os.environ))) as client:
+    with closing(log_client_opener(CONNECT_TIMEOUT_S)(endpoint)) as client:
         return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
 
 

@@ -344,9 +344,8 @@ def _text_of(blocks: Iterable[EventLines]) -> bytes:
 def _reader(endpoint: Endpoint) -> Callable[[EventsRequest], Iterable[EventLines]]:
     """Asks the member there for its logs."""
     from cluster.transport.member_status import log_client_opener
-    from cluster.transport.tls import tls_in
 
-    return partial(_asked, log_client_opener(None)(endpoint, TIMEOUT_S, tls_in(os.environ)))
+    return partial(_asked, log_client_opener(TIMEOUT_S)(endpoint))
 
 
 def _asked(client: LogClient, request: EventsRequest) -> Iterable[EventLines]:

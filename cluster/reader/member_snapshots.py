@@ -8,7 +8,7 @@ asked no more, and is among those that are ``silent``.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +42,8 @@ from cluster.transport.clock import epoch_ms, monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
 from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint, parse_endpoints
-from cluster.transport.log_client import LogClient, statuses
-from cluster.transport.member_status import TIMEOUT_S, adopt_reported, log_client_opener
+from cluster.transport.log_client import statuses
+from cluster.transport.member_status import TIMEOUT_S, OpenClient, adopt_reported, log_client_opener
 from cluster.transport.preference import FOLLOWER, in_order
 from cluster.transport.tls import TlsFiles, tls_in
 
@@ -85,11 +85,11 @@ class MemberSnapshots:
         self._timeout_s = timeout_s
         tls = tls_in(os.environ) if tls is None else tls
         supplier = supplier_of(credentials)
-        open_client = log_client_opener(supplier)
+        open_client = log_client_opener(timeout_s, tls, supplier)
         self._world = Dialler(tls)
         self._suppliers: dict[str, tuple[MemberSupplier, int | None]] = {}  # and the ids, by endpoint
         known = parse_endpoints(endpoints)
-        found, silent = _members(known, lambda endpoint: open_client(endpoint, timeout_s, tls))
+        found, silent = _members(known, open_client)
         self._silent = {one.endpoint: one for one in silent}
         if not found:
             self._world.close()
@@ -97,7 +97,7 @@ class MemberSnapshots:
         leads = {key: status.role == Role.LEADER for key, status in found.items()}
         for key in in_order(leads, FOLLOWER, os.getpid()):
             endpoint, status = known[key], found[key]
-            client = open_client(endpoint, timeout_s, tls)
+            client = open_client(endpoint)
             made = MemberSupplier(endpoint, client, self._world, supplier, status.cluster_id)
             self._suppliers[made.name] = (made, status.member_id if status.member_id >= 0 else None)
 
@@ -268,7 +268,7 @@ def _temporary_folder() -> TemporaryDirectory[str]:
 
 
 def _members(
-    known: dict[int, Endpoint], open_client: Callable[[Endpoint], LogClient]
+    known: dict[int, Endpoint], open_client: OpenClient
 ) -> tuple[dict[int, LogStatus], list[SilentMember]]:
     """(members that answer, by the keys of ``known``, which gets those that they report; the others)"""
     found: dict[int, LogStatus] = {}

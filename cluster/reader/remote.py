@@ -85,8 +85,7 @@ class RemoteLog(LogOfOthers):
         self.warnings: list[str] = []
         self._endpoints = parse_endpoints(endpoints)
         self._are_all_given = all(member_id >= 0 for member_id in self._endpoints)
-        open_client = open_client or log_client_opener(credentials)
-        self._open_client = lambda endpoint: open_client(endpoint, timeout_s, tls)
+        self._open_client = open_client or log_client_opener(timeout_s, tls, credentials)
         self._clients = {
             member_id: self._open_client(endpoint) for member_id, endpoint in self._endpoints.items()
         }

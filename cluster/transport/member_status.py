@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import closing
-from functools import partial
 
 from cluster.protocol import link
 from cluster.transport.credentials import CredentialsSupplier, supplier_of
@@ -15,12 +14,16 @@ from cluster.transport.tls import TlsFiles, tls_in
 
 TIMEOUT_S = 5.0  # of one request to one member
 
-OpenClient = Callable[[Endpoint, float, TlsFiles | None], LogClient]
+OpenClient = Callable[[Endpoint], LogClient]
 
 
-def log_client_opener(credentials: bytes | CredentialsSupplier | None) -> OpenClient:
-    """Opens clients that show ``credentials``, or those of the environment. Raises ConfigurationError."""
-    return partial(open_log_client, credentials=supplier_of(credentials).encoded_credentials)
+def log_client_opener(
+    timeout_s: float, tls: TlsFiles | None = None, credentials: bytes | CredentialsSupplier | None = None
+) -> OpenClient:
+    """Opens clients with these, or with what the environment names. Raises ConfigurationError."""
+    tls = tls_in(os.environ) if tls is None else tls
+    shown = supplier_of(credentials).encoded_credentials
+    return lambda endpoint: open_log_client(endpoint, timeout_s, tls, credentials=shown)
 
 
 def member_status(
@@ -36,8 +39,7 @@ def member_status(
     """
     if isinstance(endpoint, str):
         endpoint = parse_endpoint(endpoint)
-    tls = tls_in(os.environ) if tls is None else tls
-    with closing(log_client_opener(credentials)(endpoint, timeout_s, tls)) as client:
+    with closing(log_client_opener(timeout_s, tls, credentials)(endpoint)) as client:
         if position is None:
             return client.status()
         for answer in client.read(position, position, 1):

@@ -205,7 +205,7 @@ class Elsewhere:
 
         monkeypatch.setattr(events, "ask_members", answers)
         monkeypatch.setattr(
-            member_status, "log_client_opener", lambda _: lambda endpoint, *_: Client(endpoint.host)
+            member_status, "log_client_opener", lambda _: lambda endpoint: Client(endpoint.host)
         )
 
 

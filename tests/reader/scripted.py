@@ -104,7 +104,7 @@ def open_reader(members, spread=0, endpoints="", on_wait=lambda seconds: None, *
     return LogReader(
         RemoteLog(
             endpoints or ",".join(f"{member.member_id}=h{member.member_id}:1" for member in members),
-            open_client=lambda endpoint, timeout_s, tls: members[int(endpoint.host[1:])],
+            open_client=lambda endpoint: members[int(endpoint.host[1:])],
             spread=spread,
             now_ns=lambda: now_ns,
             wait=wait,

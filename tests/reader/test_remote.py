@@ -527,7 +527,7 @@ def test_a_wall_clock_that_jumps_ends_no_wait_for_a_member(members, monkeypatch)
 
     log = RemoteLog(
         "0=h0:1,1=h1:1,2=h2:1",
-        open_client=lambda endpoint, timeout_s, tls: members[int(endpoint.host[1:])],
+        open_client=lambda endpoint: members[int(endpoint.host[1:])],
         wait=wait,
     )
     assert log.commit_position() == members[1].committed
