@@ -51,7 +51,12 @@ class ControlAction(NamedTuple):
 
     @property
     def name(self) -> str:
-        return _name(self.toggle, self.is_of_node)
+        if self.is_transfer:
+            return "TRANSFER_LEADERSHIP"
+        if self.is_restart:
+            return "RESTART"
+        kind = NodeControlToggle if self.is_of_node else ClusterControlToggle
+        return kind(self.toggle).name if self.toggle in list(kind) else str(self.toggle)
 
     @property
     def is_transfer(self) -> bool:
@@ -87,15 +92,6 @@ class ControlAction(NamedTuple):
         members = parse_endpoints(endpoints) if endpoints else {}
         if target not in (None, NONE, *members) and members:
             raise ClusterError(f"there is no member {target}, expected one of {', '.join(map(str, members))}")
-
-
-def _name(toggle: int, is_of_node: bool) -> str:
-    if not is_of_node and transfer_target(toggle) is not None:
-        return "TRANSFER_LEADERSHIP"
-    if is_of_node and toggle == RESTART:
-        return "RESTART"
-    kind = NodeControlToggle if is_of_node else ClusterControlToggle
-    return kind(toggle).name if toggle in list(kind) else str(toggle)
 
 
 # What is done once the member has a snapshot more.
@@ -172,7 +168,7 @@ class MemberControl:
             before = ClusterControlToggle.SUSPEND
         if not toggle.compare_and_set(before, action.toggle):
             name = "node" if action.is_of_node else "control"
-            found = _name(toggle.get(), action.is_of_node)
+            found = ControlAction(toggle.get(), action.is_of_node).name
             raise ClusterError(f"{self._who} has its {name} toggle at {found}, expected NEUTRAL")
         return toggle
 
