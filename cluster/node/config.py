@@ -38,9 +38,10 @@ def service_modes_of(services: Sequence[str], modes: Sequence[str]) -> list[str]
     ]
 
 
-def fields_of(config: BaseModel, part: type[Any]) -> dict[str, Any]:
-    """The fields of a dataclass that takes what it needs from a configuration, name by name."""
-    return {field.name: getattr(config, field.name) for field in fields(part)}
+def fields_of(config: BaseModel, part: type[Any], **given: Any) -> dict[str, Any]:
+    """The fields of a dataclass that takes what is not ``given`` from a configuration, name by name."""
+    names = (field.name for field in fields(part))
+    return given | {name: getattr(config, name) for name in names if name not in given}
 
 
 class NodeConfig(NodeKeys):
@@ -164,19 +165,9 @@ class NodeConfig(NodeKeys):
         return "|".join(str(member) for member in self.cluster_members)
 
     @property
-    def service_count(self) -> int:
-        """How many services the member has."""
-        return len(self.services)
-
-    @property
     def service_modes(self) -> list[str]:
         """Of each service: process, inline or external."""
         return service_modes_of(self.services, self.service_mode)
-
-    @property
-    def time_unit(self) -> ClusterTimeUnit:
-        """Of cluster time."""
-        return TIME_UNITS[self.cluster_clock]
 
     def tcp_ingress_of(self, member: MemberEndpoints) -> str:
         """``host:port`` of a member's plain TCP ingress as far as this configuration knows it, else empty."""
@@ -295,14 +286,11 @@ class NodeConfig(NodeKeys):
         )
 
     @property
-    def is_standby(self) -> bool:
-        """A member is none."""
-        return False
-
-    @property
     def module_context(self) -> ConsensusModuleContext:
         """What concerns the consensus module."""
-        return ConsensusModuleContext(**fields_of(self, ConsensusModuleContext))
+        time_unit, service_count = TIME_UNITS[self.cluster_clock], len(self.services)
+        given = {"is_standby": False, "time_unit": time_unit, "service_count": service_count}
+        return ConsensusModuleContext(**fields_of(self, ConsensusModuleContext, **given))
 
     @property
     def ipc_path(self) -> Path:

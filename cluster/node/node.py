@@ -17,7 +17,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import fields
 from functools import partial
 from typing import Any, Self
 
@@ -33,7 +32,7 @@ from cluster.errors import (
 from cluster.member.busy.words import TIME
 from cluster.member.counters import MemberCounters
 from cluster.node import config_text
-from cluster.node.config import NodeConfig
+from cluster.node.config import NodeConfig, fields_of
 from cluster.node.descriptors import fit_descriptors
 from cluster.node.disk_failures import SURVIVED, DiskFailures, unexpected
 from cluster.node.exposure import check_exposure
@@ -465,11 +464,13 @@ def _forget_unused() -> None:
 
 def _settings(config: NodeConfig) -> LifeSettings:
     """What lives go by: keys under their own names, and what follows from others."""
-    given: dict[str, Any] = {
-        "context": config.module_context,
-        "archive_directory": str(config.archive_path),
-        "cluster_directory": str(config.cluster_path),
-        "driver_directory": str(config.driver_path),
-    }
-    keys = (field.name for field in fields(LifeSettings) if field.name not in given)
-    return LifeSettings(**given, **{name: getattr(config, name) for name in keys})
+    return LifeSettings(
+        **fields_of(
+            config,
+            LifeSettings,
+            context=config.module_context,
+            archive_directory=str(config.archive_path),
+            cluster_directory=str(config.cluster_path),
+            driver_directory=str(config.driver_path),
+        )
+    )
