@@ -221,14 +221,19 @@ class LogServer:
         """Readers that are served now. May be asked from any thread."""
         return self._readers.count
 
-    async def _open(self) -> ServedLog:
-        """A log for one stream; closed again when its reader is gone by then. Raises ClusterError."""
+    @contextlib.asynccontextmanager
+    async def _opened(self) -> AsyncIterator[ServedLog]:
+        """A log for one stream; closed, too, if its reader is gone before it opens. Raises ClusterError."""
         opening = asyncio.ensure_future(self._run(self._open_log))
         try:
-            return await asyncio.shield(opening)
+            log = await asyncio.shield(opening)
         except asyncio.CancelledError:
             opening.add_done_callback(_close_opened)
             raise
+        try:
+            yield log
+        finally:
+            await self._run(log.close)
 
     async def status(self, correlation_id: int) -> bytes:
         """One LogStatus frame of a look that begins after the request; raises as ``look``."""
@@ -294,62 +299,42 @@ class LogServer:
 
         RequestRefused for a range that cannot be.
         """
-        position = request.from_position
-        reader = object()
+        position, reader = request.from_position, object()
+        code, text = link.LinkErrorCode.OK, ""
         try:
-            log = await self._open()
-        except ClusterError as error:
-            yield self._end(request, position, link.LinkErrorCode.FAILED, str(error))
-            return
-        try:
-            status = await self._run(_status_before, log, request)
-            yield link_frame(status)
-            code, text = self._judge(request, status)
-            if code is link.LinkErrorCode.OK:
-                self._positions[reader] = position, time.monotonic()
-                async for end_position, data in self._blocks(log, request):
-                    yield data
-                    position = end_position
+            async with self._opened() as log:
+                status = await self._run(_status_before, log, request)
+                yield link_frame(status)
+                code, text = self._judge(request, status)
+                if code is link.LinkErrorCode.OK:
                     self._positions[reader] = position, time.monotonic()
-                if request.to_position > position:
-                    code = link.LinkErrorCode.NOT_AVAILABLE
-                    text = f"committed up to {position} here, asked up to {request.to_position}"
-        except LogDamaged as error:
-            begin = None
-            if position == request.from_position:
-                begin = await self._run(log.frame_around, position)
-            if begin is not None:
-                text = f"from_position {position} is within the frame that begins at {begin}"
-                raise _invalid(text) from None
-            code, text = link.LinkErrorCode.FAILED, str(error)
+                    async for end_position, data in self._blocks(log, request):
+                        yield data
+                        position = end_position
+                        self._positions[reader] = position, time.monotonic()
+                    if request.to_position > position:
+                        code = link.LinkErrorCode.NOT_AVAILABLE
+                        text = f"committed up to {position} here, asked up to {request.to_position}"
         except RequestRefused:
             raise
-        except DataLoss as error:
-            code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
         except ClusterError as error:
-            code, text = link.LinkErrorCode.FAILED, str(error)
+            code, text = _why_it_ends(error)
         finally:
             self._positions.pop(reader, None)
-            await self._run(log.close)
-        yield self._end(request, position, code, text)
+        yield link_frame(link.EndOfStream(request.correlation_id, position, code, text))
 
     async def read_recording(self, request: link.RecordingRequest) -> AsyncGenerator[bytes, None]:
         """The frames that answer ``request``; every failure ends in an EndOfStream."""
         position, code, text = 0, link.LinkErrorCode.OK, ""
         try:
-            log = await self._open()
-            try:
+            async with self._opened() as log:
                 yield link_frame(await self._run(log.recording_status, request))
                 blocks = log.recording_blocks(request.recording_id, max_bytes=self._block_bytes(0))
                 while (block := await self._run(_next_block, blocks)) is not None:
                     position, data = block
                     yield data
-            finally:
-                await self._run(log.close)
-        except DataLoss as error:
-            code, text = link.LinkErrorCode.NOT_AVAILABLE, str(error)
         except ClusterError as error:
-            code, text = link.LinkErrorCode.FAILED, str(error)
+            code, text = _why_it_ends(error)
         yield link_frame(link.EndOfStream(request.correlation_id, position, code, text))
 
     async def read_events(self, request: link.EventsRequest) -> AsyncGenerator[bytes, None]:
@@ -453,9 +438,17 @@ class LogServer:
             before = position
             if bound > position:
                 blocks = log.blocks(position, bound, how)
-                while (block := await self._run(_next_block, blocks, thin)) is not None:
-                    position = block[0]
-                    yield block
+                try:
+                    while (block := await self._run(_next_block, blocks, thin)) is not None:
+                        position = block[0]
+                        yield block
+                except LogDamaged:
+                    is_first = position == request.from_position
+                    begin = await self._run(log.frame_around, position) if is_first else None
+                    if begin is None:
+                        raise
+                    text = f"from_position {position} is within the frame that begins at {begin}"
+                    raise _invalid(text) from None
             if position > before:
                 waited_s = 0.0
                 continue
@@ -494,9 +487,10 @@ class LogServer:
             return link.LinkErrorCode.NOT_AVAILABLE, text
         return link.LinkErrorCode.OK, ""
 
-    @staticmethod
-    def _end(request: link.LogRequest, position: int, code: link.LinkErrorCode, text: str) -> bytes:
-        return link_frame(link.EndOfStream(request.correlation_id, position, code, text))
+
+def _why_it_ends(error: ClusterError) -> tuple[link.LinkErrorCode, str]:
+    kinds = link.LinkErrorCode
+    return kinds.NOT_AVAILABLE if isinstance(error, DataLoss) else kinds.FAILED, str(error)
 
 
 def _invalid(text: str) -> RequestRefused:
