@@ -53,7 +53,7 @@ class Taken:
     def count(self) -> int:
         return self._counts.total()
 
-    def held_at(self, address: str) -> tuple[str, int]:
+    def count_at(self, address: str) -> tuple[str, int]:
         """In whose share an address is, and how many that one has."""
         client = sharer_at(address)
         return client, self._counts[client]

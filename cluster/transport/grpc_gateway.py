@@ -201,7 +201,7 @@ class GrpcGateway:
         self, requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext
     ) -> AsyncIterator[bytes]:
         """Pass frames both ways until either end is done."""
-        host, count = self._hosts.held_at(address_of(context))
+        host, count = self._hosts.count_at(address_of(context))
         if count >= self._bounds.address_connections_max:
             text = f"{count} sessions of {host} (address_connections_max)"
             self._report(text)
