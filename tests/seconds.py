@@ -2,8 +2,8 @@
 
 A whole run writes ``build/test-seconds.json``; ``tests/seconds.json`` is such a file, committed.
 ``make budget`` shows both and fails where a folder has grown by more than a fifth. Either it becomes cheaper
-again, or the new file is committed, and the commit says what the time is spent on. ``make budget GROWTH=1.34``
-fails later, as ``.ci/run`` does: the same tree may be just within the limit on one machine and beyond it on
+again, or the new file is committed, and the commit says what the time is spent on. With ``GROWTH=1.34``, as
+``.ci/run`` has it, it fails later: the same tree may be just within the limit on one machine and beyond it on
 another.
 
 What counts is processor time, of all processes that tests have started: other work on the machine changes it
