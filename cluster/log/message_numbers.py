@@ -70,6 +70,12 @@ def take_back_answers(table, session_ids, answer_ids):  # type: ignore[no-untype
             table[find_slot(table, session_ids[row]) + ANSWERED] -= 1
 
 
+@kernel(types.void(WORDS_OUT, WORDS, I64, WORDS_OUT))
+def _next_answer_ids(table, session_ids, service_id, answer_ids):  # type: ignore[no-untyped-def]
+    number_answers(table, session_ids, service_id, answer_ids)
+    take_back_answers(table, session_ids, answer_ids)
+
+
 class MessageNumbers:
     """Counts the messages of each open session for one service, and its answers to supervised ones.
 
@@ -135,12 +141,12 @@ class MessageNumbers:
         """The service was not given these, the last that were numbered."""
         _take_back(self._table.words, session_ids)
 
-    def number_answers(self, session_ids: np.ndarray, service_id: int) -> np.ndarray:
-        """Ids of the answers that the service gives now; 0 where the session is not supervised."""
+    def next_answer_ids(self, session_ids: np.ndarray, service_id: int) -> np.ndarray:
+        """Ids of answers that the service is about to give; 0 where the session is not supervised."""
         answer_ids = np.empty(len(session_ids), np.int64)
-        number_answers(self._table.words, session_ids, service_id, answer_ids)
+        _next_answer_ids(self._table.words, session_ids, service_id, answer_ids)
         return answer_ids
 
-    def take_back_answers(self, session_ids: np.ndarray, answer_ids: np.ndarray) -> None:
-        """These, the last that were numbered, are not given."""
-        take_back_answers(self._table.words, session_ids, answer_ids)
+    def on_answered(self, session_ids: np.ndarray, service_id: int) -> None:
+        """The service has given an answer to each of these."""
+        number_answers(self._table.words, session_ids, service_id, np.empty(len(session_ids), np.int64))

@@ -54,7 +54,7 @@ class BatchAnswers:
             return Offer.NOT_CONNECTED
         session_ids, numbers_of = copied_column(session_ids), self._sessions.numbers
         answer_ids = (
-            numbers_of.number_answers(session_ids, self._context.service_id) if has_supervised else None
+            numbers_of.next_answer_ids(session_ids, self._context.service_id) if has_supervised else None
         )
         if batch is None or buffer is not batch.buffer:
             buffer = copied_bytes(buffer)  # the service may use its own again as soon as this returns
@@ -73,9 +73,9 @@ class BatchAnswers:
                 return MOCKED_OFFER
             answers = answers.rows(answer_ids > 0)
         if not self._outbox.answer_batch(answers):
-            if answer_ids is not None:
-                numbers_of.take_back_answers(session_ids, answer_ids)
             return Offer.BACK_PRESSURED
+        if answer_ids is not None:  # only now: whatever was raised before, no number is without an answer
+            numbers_of.on_answered(session_ids, self._context.service_id)
         return len(session_ids) if is_leading else MOCKED_OFFER
 
 

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 
 from cluster import BufferClaim
+from cluster.log.message_numbers import MessageNumbers
 from cluster.protocol.enums import Offer, Role
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.response_channel import as_supervised, split_answer_count
 from cluster.protocol.session import answer_id_of
 from cluster.service.channel import EGRESS_CAPACITY
+from cluster.service.outbox import Outbox
 from tests.service.harness import Container, Recorder
 
 
@@ -87,17 +89,35 @@ def test_a_service_that_starts_from_its_snapshot_goes_on_numbering():
     sessions.close(1)
     again = sessions.open(records[0])
     assert again.response_channel == as_supervised("aeron:ipc"), "as it was opened"
-    assert sessions.numbers.number_answers(np.array([1]), 0).tolist() == [5]
+    assert sessions.numbers.next_answer_ids(np.array([1]), 0).tolist() == [5]
 
 
 def test_batches_are_numbered_in_the_order_of_their_rows():
     numbers, session_ids = answered(Role.FOLLOWER).agent.numbers, np.array([2, 1, 2, 1, 1])
 
-    ids = numbers.number_answers(session_ids, 0)
+    assert numbers.next_answer_ids(session_ids, 0).tolist() == [0, 5, 0, 6, 7]
+    assert numbers.next_answer_ids(np.array([1]), 0).tolist() == [5], "nothing is counted that is not sent"
+    numbers.on_answered(session_ids, 0)
+    assert numbers.next_answer_ids(np.array([1]), 0).tolist() == [8]
 
-    assert ids.tolist() == [0, 5, 0, 6, 7]
-    numbers.take_back_answers(session_ids, ids)
-    assert numbers.number_answers(np.array([1]), 0).tolist() == [5], "nothing is counted that is not sent"
+
+@pytest.mark.parametrize("where", ["next_answer_ids", "answer_batch"])
+def test_no_number_is_without_an_answer_whatever_is_raised_before_it_is_given(where, monkeypatch):
+    container = answered(Role.LEADER)
+    owner = MessageNumbers if where == "next_answer_ids" else Outbox
+    original = getattr(owner, where)
+
+    def raising(self, *arguments):
+        if where == "next_answer_ids":
+            original(self, *arguments)
+        raise MemoryError
+
+    monkeypatch.setattr(owner, where, raising)
+    ids = np.array([1, 1])
+    with pytest.raises(MemoryError):
+        container.agent._answers.offer(ids, ids, ids, np.zeros(9, np.uint8), ids, ids)
+    monkeypatch.undo()
+    assert container.agent.numbers.next_answer_ids(ids, 0).tolist() == [5, 6]
 
 
 def test_a_batch_that_is_refused_is_not_counted():
