@@ -38,7 +38,8 @@ class KeyValueStore(ClusteredService):
                 return b"ok"
             case [b"keys"]:
                 return b"\n".join(sorted(self._values)) or b"nothing"
-        return b"error: expected set KEY VALUE, get KEY, delete KEY or keys; a key has no ="
+            case _:
+                return b"error: expected set KEY VALUE, get KEY, delete KEY or keys; a key has no ="
 
     def on_take_snapshot(self, snapshot_publication: ExclusivePublication) -> None:
         for key in sorted(self._values):  # the same state gives the same bytes

@@ -71,6 +71,8 @@ class OrderBook(ClusteredService):
             case [b"cancel", _] if len(numbers) == 1:
                 self._cancel(session, numbers[0])
                 return
+            case _:
+                pass
         session.offer(b"error: expected buy|sell QUANTITY PRICE [gtc|ioc|fok] or cancel ORDER")
 
     def _enter(self, session: ClientSession, side: bytes, quantity: int, price: int, force: bytes) -> None:
@@ -141,9 +143,9 @@ class OrderBook(ClusteredService):
             snapshot_publication.offer(order.side, b" %d %d %d %d" % numbers)
 
     def _restore(self, words: list[bytes]) -> None:
-        match words:
-            case [b"next", number]:
-                self._next_id = int(number)
-            case [side, *numbers]:
-                order_id, session_id, quantity, price = map(int, numbers)
-                self._rest(Order(order_id, session_id, side, quantity, price))
+        kind, *numbers = words
+        if kind == b"next":
+            self._next_id = int(numbers[0])
+        else:
+            order_id, session_id, quantity, price = map(int, numbers)
+            self._rest(Order(order_id, session_id, kind, quantity, price))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio import StreamReader, StreamWriter
+from functools import partial
 
 from cluster import AsyncClusterClient, ClientClosed, TimedOut
 
@@ -57,7 +58,7 @@ async def serve_one(client: AsyncClusterClient, reader: StreamReader, writer: St
 async def serve(endpoints: str, port: int) -> None:
     """Until it is cancelled; the port that it listens on is printed."""
     async with AsyncClusterClient.connect(endpoints, supervised=True) as client:
-        server = await asyncio.start_server(lambda *ends: serve_one(client, *ends), "127.0.0.1", port)
+        server = await asyncio.start_server(partial(serve_one, client), "127.0.0.1", port)
         async with server:
             print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", flush=True)
             await server.serve_forever()
