@@ -45,7 +45,13 @@ VARIABLES = {CLIENT_VARIABLE_PREFIX + name.removeprefix("client_").upper(): name
 def context_of(
     endpoints: str | Mapping[int, str | Endpoint] | None, egress_listener: object, settings: ClientSettings
 ) -> ClientContext:
-    """What the caller gives, and for the rest the environment. Raises ConfigurationError."""
+    """What the caller gives, and for the rest the environment. Raises TypeError, ConfigurationError."""
+    for name in settings.keys() - ClientSettings.__annotations__.keys():
+        from difflib import get_close_matches  # which nobody else needs
+
+        meant = get_close_matches(name, ["endpoints", "egress_listener", *ClientSettings.__annotations__], 1)
+        hint = f"; did you mean {meant[0]}?" if meant else ""
+        raise TypeError(f"connect() has no setting {name!r}{hint}")
     if endpoints is None:
         endpoints = os.environ.get(ENDPOINTS_VARIABLE, "")
         if not endpoints.strip():

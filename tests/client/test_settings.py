@@ -41,6 +41,12 @@ def test_connect_takes_the_settings_of_a_context():
     assert typing.get_type_hints(ClientSettings) == settings
 
 
+@pytest.mark.parametrize(("wrong", "meant"), [("endpoint", "endpoints"), ("window_byte", "window_bytes")])
+def test_a_setting_that_is_none_is_answered_with_the_one_that_is_like_it(wrong, meant):
+    with pytest.raises(TypeError, match=rf"connect\(\) has no setting '{wrong}'; did you mean {meant}\?"):
+        ClusterClient.connect(**{wrong: "127.0.0.1:9000"})
+
+
 def test_each_variable_is_read_and_belongs_to_no_member():
     assert EXAMPLES.keys() == VARIABLES.keys()
     environment = {name: text for name, (text, _, _) in EXAMPLES.items()}
