@@ -38,7 +38,15 @@ def load_service(name: str) -> ClusteredService:
             ) from None
         raise _failed(name, f"importing {module_name}", error) from error
     if not hasattr(module, class_name):
-        raise ConfigurationError(f'service "{name}": {module_name} has no {class_name}')
+        services = [
+            each
+            for each, value in vars(module).items()
+            if isinstance(value, type)
+            and issubclass(value, ClusteredService)
+            and value is not ClusteredService
+        ]
+        has = f", but {', '.join(services)}" if services else ""
+        raise ConfigurationError(f'service "{name}": {module_name} has no {class_name}{has}')
     service_class = getattr(module, class_name)
     if wrong := _wrong_class(service_class):
         raise ConfigurationError(f'service "{name}": {wrong}')

@@ -271,6 +271,7 @@ class Liberal(ClusteredService):
         ("nowhere.at_all:Service", "no module nowhere.at_all, neither installed nor in"),
         ("json:Nothing", "json has no Nothing"),
         ("fractions:Fraction.nothing", "fractions has no Fraction.nothing"),
+        ("cluster.service.echo:Echo", "cluster.service.echo has no Echo, but EchoService"),
         ("datetime:date", r"class date is not derived from cluster\.ClusteredService"),
         ("json:dumps", r"is a function, not a class derived from cluster\.ClusteredService"),
         ("cluster.node.runner:AgentRunner", "class AgentRunner is not derived"),
