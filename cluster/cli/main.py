@@ -111,6 +111,10 @@ class LazyCommands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]  # names to suggest from
+        if args[0] not in COMMANDS:
+            for group in ("tool", "log", "archive"):
+                if args[0] in _command(group).commands:
+                    raise UsageError(f"No such command {args[0]!r}. Did you mean '{group} {args[0]}'?", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -18,6 +18,12 @@ def test_a_text_in_the_place_of_a_file_is_answered_with_how_to_send_it(capsys):
     assert said == f"hello: No such file or directory; to send text: {again}\n"
 
 
+@pytest.mark.parametrize("verb", ["tool restore", "log tail", "archive verify"])
+def test_a_verb_without_its_group_is_answered_with_both(capsys, verb):
+    assert main([verb.split()[1], "--dir", "c1"]) == 2
+    assert f"Did you mean '{verb}'?" in capsys.readouterr().err
+
+
 def test_a_key_of_set_that_is_nearly_one_is_answered_with_that(capsys, tmp_path):
     assert main(["up", "--dir", str(tmp_path / "c"), "--set", "fil_sync_level=0"]) == 2
     assert "did you mean file_sync_level?" in " ".join(capsys.readouterr().err.split())
