@@ -359,7 +359,8 @@ def _report(supervisor: Supervisor, ended: list[Member]) -> None:
         why = f": {member.error}" if member.error else ""
         _complain(
             f"member {member.member_id} (pid {member.pid}) {how_it_ended(member)}{why}; "
-            f"{running} of {len(paths)} members go on"
+            f"{running} of {len(paths)} members go on; "
+            f"to start it again: cluster node --config {member.config.path / 'node.toml'}"
         )
 
 

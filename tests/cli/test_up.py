@@ -16,7 +16,7 @@ from cluster.transport.clock import epoch_ms
 def a_member(folder: Path, member_id: int, status: int | None) -> Any:
     path = folder / f"member-{member_id}" / "cluster"
     path.mkdir(parents=True)
-    config = SimpleNamespace(cluster_path=path)
+    config = SimpleNamespace(path=path.parent, cluster_path=path)
     return SimpleNamespace(member_id=member_id, pid=7, status=status, error="", config=config)
 
 
@@ -28,6 +28,9 @@ def test_a_member_that_somebody_else_has_started_again_is_counted_among_those_th
     ]
     supervisor: Any = SimpleNamespace(members=members, running=[members[2]], is_asked_to_stop=False)
     up._report(supervisor, [members[1]])
-    assert capsys.readouterr().err == "member 1 (pid 7) was ended by signal 9; 2 of 3 members go on\n"
+    assert capsys.readouterr().err == (
+        "member 1 (pid 7) was ended by signal 9; 2 of 3 members go on; "
+        f"to start it again: cluster node --config {tmp_path / 'member-1' / 'node.toml'}\n"
+    )
     for lock in locks:
         lock.release()

@@ -154,7 +154,8 @@ def test_a_client_follows_when_its_leader_is_killed_and_each_message_is_in_the_l
         status, out, err = up.stop()
         assert (status, out) == (0, "")
         assert one_line(err) == (
-            f"member {killed} (pid {up.pid(killed)}) was ended by signal 9; 2 of 3 members go on\n"
+            f"member {killed} (pid {up.pid(killed)}) was ended by signal 9; 2 of 3 members go on; "
+            f"to start it again: cluster node --config {up.directory / f'member-{killed}' / 'node.toml'}\n"
         )
     survivors = [dump(up.directory / f"member-{i}") for i in range(3) if i != killed]
     assert survivors[0] == survivors[1]
