@@ -128,10 +128,11 @@ def _text(document: dict[str, Any]) -> str:
         lines = [f"{document['verdict']}: nothing is known of {members}"]
     else:
         may_stop = f"{may_fail['withoutStopping']} may stop without stopping the cluster, "
+        disks = "its disk" if may_fail["withoutLoss"] == 1 else "their disks"
         lines = [
             f"{document['verdict']}: {members}, {leads}, {term}{committed} committed",
             f"  {may_stop * (document['verdict'] != UNAVAILABLE)}"
-            f"{may_fail['withoutLoss']} may lose their disks without losing what was acknowledged",
+            f"{may_fail['withoutLoss']} may lose {disks} without losing what was acknowledged",
         ]
     lines += table_lines([*document["members"], *document["backups"]], indent="  ")
     for message in document["messages"]:

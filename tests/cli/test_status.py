@@ -57,7 +57,7 @@ def test_a_stopped_cluster_says_how_far_each_log_goes_and_which_is_short(run, tm
     assert [message["text"] for message in found["messages"]] == ["no member runs"]
     verdict, may_be_lost, *_ = run("--dir", "cluster-data")[1].splitlines()
     assert verdict.startswith("unavailable: 3 members, nobody leads, term ")
-    assert may_be_lost == "  1 may lose their disks without losing what was acknowledged"
+    assert may_be_lost == "  1 may lose its disk without losing what was acknowledged"
 
 
 def test_a_directory_that_was_closed_is_known_by_its_last_words(run, tmp_path):
