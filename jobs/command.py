@@ -109,11 +109,21 @@ def check_reads_all(source: dict[str, str], from_begin: bool = False) -> None:
 
 
 def check_is_no_folder(place: str) -> None:
-    """Raise ConfigurationError where ``place`` is a folder of tables, which a VACUUM would delete."""
-    found = [] if is_name(place) or _SCHEME.match(place) else sorted(Path(place).glob("*/_delta_log"))
-    if found:
+    """Raise ConfigurationError where ``place`` has tables or files of others, which a VACUUM would delete."""
+    if is_name(place) or _SCHEME.match(place) or not Path(place).exists():
+        return
+    if not Path(place).is_dir():
+        raise ConfigurationError(f"--table is {place}, a file; expected a table, or a new folder")
+    if found := sorted(Path(place).glob("*/_delta_log")):
         names = ", ".join(path.parent.name for path in found)
         raise ConfigurationError(f"--table is {place}, a folder with the tables {names}; expected a table")
+    # A job that died before its first commit may have left files with these names.
+    others = [path.name for path in Path(place).iterdir() if not path.name.startswith(("_", ".", "part-"))]
+    if others and not Path(place, "_delta_log").exists():
+        raise ConfigurationError(
+            f"--table is {place}, a folder with other files, such as {min(others)}; "
+            "expected a table, or a new folder"
+        )
 
 
 def check_is_no_table(place: str) -> None:

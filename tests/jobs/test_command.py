@@ -244,6 +244,23 @@ def test_a_folder_of_tables_is_no_table_and_a_table_no_folder(tmp_path):
     command.check_is_no_table(folder)
 
 
+def test_a_folder_with_files_of_others_becomes_no_table(tmp_path):
+    """A VACUUM would delete them."""
+    folder, file = tmp_path / "src", tmp_path / "src" / "main.py"
+    folder.mkdir()
+    command.check_is_no_folder(str(folder))
+    for name in ("_checkpoint", "part-00000-1.parquet"):
+        (folder / name).touch()
+        command.check_is_no_folder(str(folder))  # left by a job that died before its first commit
+    file.touch()
+    with pytest.raises(ConfigurationError, match=r"other files, such as main\.py; expected a table, or"):
+        command.check_is_no_folder(str(folder))
+    with pytest.raises(ConfigurationError, match=r"main\.py, a file; expected a table, or a new folder"):
+        command.check_is_no_folder(str(file))
+    (folder / "_delta_log").mkdir()
+    command.check_is_no_folder(str(folder))
+
+
 def test_options_compare_without_case():
     assert options("--option", "STARTINGoffsets=latest").source["startingOffsets"] == "latest"
 
