@@ -47,6 +47,7 @@ from cluster.protocol.enums import Offer as Offer
 from cluster.protocol.enums import Role as Role
 from cluster.protocol.lane import Lane as Lane
 from cluster.protocol.lane import LaneStanding as LaneStanding
+from cluster.protocol.log import NewLeadershipTermEvent as NewLeadershipTermEvent
 from cluster.protocol.token import PositionToken as PositionToken
 from cluster.protocol.token import parse_token as parse_token
 from cluster.reader.entry import Entry as Entry
