@@ -19,6 +19,7 @@ from cluster.cli.log import EntryType
 from cluster.cli.main import main
 from cluster.log.columns import ROW_SCHEMA
 from cluster.log.entry_filter import TEMPLATE_IDS
+from cluster.protocol.log import SessionOpenEvent
 from cluster.reader import LogReader
 from tests.aeron.recorded import STREAM, TERM_LENGTH, recorded
 from tests.aeron.scripted_aeron import Script, open_recording, open_scripted
@@ -154,6 +155,19 @@ def test_text_has_one_line_an_entry_whatever_a_payload_holds(run, tmp_path):
     assert second.endswith(
         'SESSION_MESSAGE clusterSessionId=1 payload="two\\nlines and a \\u001b[31m colour"'
     )
+
+
+def test_the_hash_in_a_response_channel_is_cut_short_for_people(run, tmp_path, monkeypatch):
+    log = LogWriter()
+    log.term(0)
+    channel = f"aeron:ipc?resume-hash={'0123456789abcdef' * 4}|supervised=true"
+    log.append(SessionOpenEvent(0, 42, 1, log.time, 102, channel, b"").encode())
+    log.message(channel.encode())
+    write_member(tmp_path, log)
+    text, as_json = (run("dump", "--dir", tmp_path, *more)[1].splitlines() for more in ((), ("--json",)))
+    assert "responseChannel=aeron:ipc?resume-hash=01234567...|supervised=true " in text[1]
+    assert channel in text[2], "a payload is shown whole"
+    assert json.loads(as_json[1])["responseChannel"] == channel
 
 
 def test_no_control_of_a_terminal_comes_through_in_text(run, tmp_path):
