@@ -39,7 +39,7 @@ raised an exception. If a service fails, the output names the log entry at which
 the page of --story marks how that entry came into the services. Where it can, it also says which members
 have the same state, and what the service depends on: a clock, chance, what its instances share, the order of
 a set, its member, a buffer that it kept, a snapshot that lacks some state, or how messages are batched. It
-plays the log again with one of these at a time the same, and says which one made the difference.
+replays the log with one of these kept constant at a time, and says which one makes the difference.
 """
 
 

@@ -52,7 +52,7 @@ command prints why and ends with status 1.
 With --json each refresh is one object on one line: {"time", "members": [{"memberId", "isAlive", "role",
 "electionState", "moduleState", "leadershipTermId", "commitPosition", "appendPosition", "lag",
 "bytesPerSecond", "messagesPerSecond", "sessions", ...}]}. "lag" is how many bytes the member's commit
-position is below the greatest of all. "bytesPerSecond" is how fast it grew since the last refresh; it is
+position is below the highest one. "bytesPerSecond" is how fast it grew since the last refresh; it is
 null while the member replays its log. "messagesPerSecond" is what the leader received from clients.
 "serviceLag" is how many bytes the slowest service is below the commit position. "consumers" are the consumer
 groups, at most 64: [{"group", "position", "bytesBehind"}]. "clockOffsetMs" compares the member's clock with
