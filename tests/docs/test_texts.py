@@ -93,9 +93,9 @@ ELSEWHERE = {
     "make demo": "tests/jobs/test_demo.py::"
     "test_the_demo_counts_the_same_from_three_sides_and_says_nothing_else",
     "make test": "tests/test_tidy.py::test_imports_point_down_the_layers",
-    "python -m jobs.respond": "tests/jobs/test_respond.py::"
+    "cluster job respond": "tests/jobs/test_respond.py::"
     "test_each_message_is_answered_once_and_a_restart_answers_only_what_is_new",
-    "python -m jobs.": JOBS + "test_a_job_runs_as_a_module_and_says_only_what_a_person_wants",
+    "cluster job ": JOBS + "test_a_job_runs_as_a_module_and_says_only_what_a_person_wants",
     "SPARK_CONF_DIR=conf spark-submit": JOBS + "test_a_job_runs_under_spark_submit",
     "cluster node --config member-2.toml": "tests/node/test_up.py::"
     "test_a_member_that_died_is_started_again_by_its_own_file",
