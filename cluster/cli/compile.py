@@ -17,7 +17,8 @@ Example:
 
 Run it once after each installation, as the user who owns it, or while you build an image. Otherwise the first
 member that starts compiles the kernels, which takes about a minute. With NUMBA_CPU_NAME=x86-64-v3 and an
-empty NUMBA_CPU_FEATURES it compiles for every CPU with these instructions; members need the same two variables.
+empty NUMBA_CPU_FEATURES it compiles for every CPU with these instructions; members need the same two
+variables.
 """
 
 
