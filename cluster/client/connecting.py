@@ -299,6 +299,8 @@ class SessionOpening:
             parts.append(f"redirected {self._redirects} times, last to {self._describe_leader()}")
         if failures := self.publications.describe_failures():
             parts.append(failures)
+            if self.publications.why_failed and len(self.publications.endpoints) == 1:
+                parts.append("name other members, too, if only this one is down")
         return "; ".join(parts) or "no member answers"
 
     def _describe_leader(self) -> str:

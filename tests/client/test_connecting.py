@@ -288,6 +288,16 @@ def test_when_no_member_answers_the_error_names_the_state_and_each_reason(cluste
 
     for told in ("AWAIT_PUBLICATION_CONNECTED", "within 1 s", "member 1 at tcp:b:1: ECONNREFUSED"):
         assert told in str(raised.value)
+    assert "name other members" not in str(raised.value)
+
+
+@pytest.mark.conformance("S-26")
+def test_who_named_one_member_and_it_is_down_is_asked_for_others(cluster):
+    cluster.members[0].is_up = False
+    attempt = SessionOpening(ClientContext("0=tcp:a:1", message_timeout_s=1.0), cluster)
+    with pytest.raises(TimedOut, match="ECONNREFUSED; name other members, too, if only this one is down"):
+        while not attempt.poll():
+            cluster.wait(0.001)
 
 
 @pytest.mark.conformance("S-26")
