@@ -31,7 +31,7 @@ DIGEST_LENGTH = 32
 LOCK_TIMEOUT_S = 120.0
 LOCK_POLL_S = 0.01
 
-COMPILES = "compiles its kernels, once"
+COMPILES = "compiling kernels, once per installation"
 told: set[str] = set()  # beginnings of lines that this process need not print again
 
 # Called once by a process that misses a kernel, with the folder for it; it may have all kernels compiled.
@@ -148,7 +148,7 @@ class KernelCache(caching.NullCache):
             called, before_compiling = before_compiling, None
             called(folder)
             return self._read_or_lock(name)
-        _tell(f"compiles its kernels for this process alone: {why}")
+        _tell(f"compiling kernels for this process alone: {why}")
         return None
 
     def _lock(self, path: str) -> None:

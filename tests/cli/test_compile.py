@@ -12,7 +12,7 @@ from cluster.cli.main import main
 from cluster.log import kernel_cache, warm
 from tests.tree import ROOT
 
-LABEL = "cluster: compiles its kernels, once\n"
+LABEL = "cluster: compiling kernels, once per installation\n"
 
 
 @pytest.fixture
