@@ -545,4 +545,6 @@ def _text(value: Any) -> str:
     text = str(value)
     if text.isprintable() and " " not in text and text:
         return text
+    if text.isprintable() and '"' in text and "'" not in text and "\\" not in text:
+        return f"'{text}'"  # JSON, which escapes would make hard to read
     return printable(json.dumps(text, ensure_ascii=False))

@@ -157,6 +157,24 @@ def test_text_has_one_line_an_entry_whatever_a_payload_holds(run, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("payload", "shown"),
+    [
+        (b'{"id": 7}', """'{"id": 7}'"""),
+        (b'{"id":7}', '{"id":7}'),
+        (b"two words", '"two words"'),
+        (b"""{"of": "Pat's"}""", r'''"{\"of\": \"Pat's\"}"'''),
+        (b'a" \\ b', r'"a\" \\ b"'),
+    ],
+)
+def test_a_payload_is_quoted_so_that_json_stays_readable(run, tmp_path, payload, shown):
+    log = LogWriter()
+    log.term(0)
+    log.message(payload)
+    write_member(tmp_path, log)
+    assert run("dump", "--dir", tmp_path)[1].endswith(f"payload={shown}\n")
+
+
 def test_the_hash_in_a_response_channel_is_cut_short_for_people(run, tmp_path, monkeypatch):
     log = LogWriter()
     log.term(0)
