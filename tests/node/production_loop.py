@@ -200,7 +200,7 @@ class LoopMember(simulated._Member):
 
         def look(frame: FrameType, event: str, argument: Any) -> None:
             if point_of(frame, event) == wanted:
-                self.was_in_callback = is_below(frame, CALLBACKS)
+                self.was_in_callback = is_below(sys._getframe(), CALLBACKS)  # that of a kernel has no caller
                 self.on_call, self.raised_in = None, self.node._life if self.node else None
                 raise error("planted")
 

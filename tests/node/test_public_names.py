@@ -55,6 +55,7 @@ PUBLIC_NAMES = set(
         "Lane",
         "LaneStanding",
         "LocalProtocolError",
+        "NewLeadershipTermEvent",
         "LogDamaged",
         "LogPurged",
         "LogReader",
