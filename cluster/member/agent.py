@@ -496,6 +496,7 @@ class ConsensusModuleAgent:
             self.enter(self.phase.on_failure(error))
 
     def on_link_up(self, member_id: int) -> None:
+        self.counters.links_up[member_id].set(True)  # at once: the other side may say it already
         self.parts.liveness.on_seen(member_id)
         self.parts.histories.on_link_up(member_id)
         self.parts.promise_keeper.on_link_up(member_id)
