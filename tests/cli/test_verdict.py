@@ -349,6 +349,7 @@ def test_every_message_and_every_key_is_in_the_page():
     keys = {key for name in ("status_document", "top") for key in keys_in(f"cluster/cli/{name}.py")}
     keys |= set(standing.KEYS) | set(standing.OF_LINK)
     not_in_it = {"counters", "typeId", "label", "value"}  # with --counters, of cluster top alone
+    not_in_it |= {"logIdentity"}  # is said once, of the cluster
     assert keys - not_in_it - {"error"} - set(re.findall(r"`([a-zA-Z]+)`", PAGE)) == set()
     assert all(f"`{word}`" in PAGE for word in (verdict.HEALTHY, verdict.DEGRADED, verdict.AT_RISK))
     assert f'"v": {status_document.STATUS_VERSION}' in PAGE
