@@ -188,10 +188,10 @@ def _about_all(members: Sequence[Member], leader: Member | None, member_count: i
     elif leader["moduleState"] not in TAKES_MESSAGES:
         text = f"the leader's state is {leader['moduleState']}: it takes no message"
         messages.append(Finding("not-active", ERROR, leader["memberId"], text, "Wait, or see node.log."))
-    elif member_count - (lost := _lost(leader)) < quorum:
+    elif 2 * (lost := _lost(leader)) > (others := max(member_count - 1, len(leader.get("links", ())))):
         text = (
-            f"member {leader['memberId']} leads, but has lost {lost} of {member_count - 1} others: without a "
-            "majority nothing is committed"
+            f"member {leader['memberId']} leads, but has lost {lost} of {others} others: without a majority "
+            "nothing is committed"
         )
         fix = "Start the members that do not run. If they run, check the network between the hosts."
         messages.append(Finding("no-majority", ERROR, leader["memberId"], text, fix))

@@ -237,6 +237,14 @@ def test_a_leader_without_a_majority_commits_nothing_though_it_has_not_yet_stood
     assert (found.messages[0].name == "no-majority") == (verdict == "unavailable")
 
 
+def test_a_leader_that_is_looked_at_alone_has_a_majority_by_its_own_links():
+    leader = member(0, "LEADER", links=[a_link(1, isUp=True), a_link(2)])
+    assert judged([leader]) == ("healthy", 0, [])
+    lost = leader | {"links": [a_link(1), a_link(2)]}
+    [message] = judge_members([lost], 1, NOW).messages
+    assert message.text.startswith("member 0 leads, but has lost 2 of 2 others")
+
+
 @pytest.mark.parametrize(
     ("ages_ms", "verdict", "may_stop"), [((None, 900), "at-risk", 0), ((0, 2_100), "healthy", 1)]
 )
