@@ -62,7 +62,7 @@ def judge_members(
     quorum = member_count // 2 + 1
     leader = _leader(members)
     messages = _about_all(members, leader, member_count)
-    about_each = [message for member in members for message in _about(member, now, committed_before)]
+    about_each = [m for member in members for m in _about(member, leader, now, committed_before)]
     if not any(member["isAlive"] for member in members):  # that each of them does not run is said
         about_each = [message for message in about_each if message.name == "not-readable"]
     messages += about_each + _about_certificates(members) + _about_links(cut := cut_links(members))
@@ -277,14 +277,16 @@ def _may_stop(level_ids: Sequence[int], cut: Collection[frozenset[int]], quorum:
     return next((n - 1 for n in counts if not all(map(can_lead, combinations(level_ids, n)))), len(counts))
 
 
-def _about(member: Member, now: datetime, committed_before: int | None) -> list[Finding]:
+def _about(
+    member: Member, leader: Member | None, now: datetime, committed_before: int | None
+) -> list[Finding]:
     member_id = member["memberId"]
     who = "a member" if member_id is None else f"member {member_id}"
     if not member["isAlive"]:
         if error := member.get("error"):
             text = f"{who} does not answer: {error}"
             why = Finding("no-answer", WARNING, member_id, text, _fix_of(member))
-            return [why, *_about_its_host(member, who, now)]
+            return [why, *_about_its_host(member, leader, who, now)]
         if damage := member.get("damage"):
             text = f"the log of {who} cannot be read: {damage}"
             return [Finding("not-readable", ERROR, member_id, text, "See docs/damage.md.")]
@@ -292,11 +294,11 @@ def _about(member: Member, now: datetime, committed_before: int | None) -> list[
         if "dir" in member:
             fix += f"; that of `cluster up` is {member['dir']}/node.toml"
         why = Finding("not-running", WARNING, member_id, f"{who} does not run", f"{fix}.")
-        return [why, *_about_its_host(member, who, now)]
+        return [why, *_about_its_host(member, leader, who, now)]
     return [
         *_about_its_part(member, who, committed_before),
         *_about_its_services(member, who, committed_before),
-        *_about_its_host(member, who, now),
+        *_about_its_host(member, leader, who, now),
     ]
 
 
@@ -364,7 +366,7 @@ def _about_its_services(member: Member, who: str, committed_before: int | None) 
     return messages
 
 
-def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
+def _about_its_host(member: Member, leader: Member | None, who: str, now: datetime) -> list[Finding]:
     """What will keep a member from doing its part."""
     messages = []
     member_id = member["memberId"]
@@ -376,7 +378,7 @@ def _about_its_host(member: Member, who: str, now: datetime) -> list[Finding]:
     if member["isAlive"] and member.get("logRoom") == 0:
         text = f"{who} has used all that log_bytes_max and disk_free_min allow; as leader it takes no input"
         fix = "Make room, or end what keeps the log: readers, an export, a member that lags, no snapshot."
-        severity = ERROR if member.get("role") == "LEADER" else WARNING
+        severity = ERROR if member is leader else WARNING
         messages.append(Finding("log-full", severity, member_id, text, fix))
     if end := member.get("certificateEnds"):
         left = datetime.fromisoformat(end) - now

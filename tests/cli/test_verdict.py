@@ -120,6 +120,8 @@ def test_a_leader_whose_log_is_full_takes_no_messages_and_a_follower_may_be_full
     leader, *others = a_cluster(3)
     assert judged([leader | {"logRoom": 0}, *others]) == ("unavailable", 1, ["log-full"])
     assert judged(a_cluster(3, logRoom=0)) == ("degraded", 1, ["log-full"])
+    stale = member(2, "LEADER", leadershipTermId=3, logRoom=0)  # it has not yet heard of the next term
+    assert judged([leader, others[0], stale]) == ("at-risk", 0, ["log-full"])
 
 
 def test_damage_is_said_though_no_member_runs():
