@@ -73,18 +73,22 @@ def _load_field(context, builder, tables, pointer, name):  # type: ignore[no-unt
 def _unbox_tables(tables, instance, c):  # type: ignore[no-untyped-def]
     memory = cgutils.alloca_once(c.builder, _fields(c.context, tables))
     is_error = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
-    cleanups = []
+    values, cleanups = [], []
     for index, member in enumerate(tables.members):
         native = c.unbox(member, c.pyapi.tuple_getitem(instance, index))
         c.builder.store(native.value, cgutils.gep_inbounds(c.builder, memory, 0, index))
         with c.builder.if_then(native.is_error, likely=False):
             c.builder.store(cgutils.true_bit, is_error)
+        values.append((member, native.value))
         if native.cleanup is not None:
             cleanups.append(native.cleanup)
 
     def clean_up() -> None:
         for cleanup in reversed(cleanups):
             cleanup()
+        if c.context.enable_nrt:  # else nothing is counted
+            for member, value in values:
+                c.context.nrt.decref(c.builder, member, value)
 
     # From here on it does not change, nor is it known to be the memory that just did: loads are invariant.
     same = ir.FunctionType(cgutils.voidptr_t, [cgutils.voidptr_t])

@@ -1,5 +1,6 @@
 """Routines and tables of kernels: what is compiled once, and what is handed on as a pointer."""
 
+import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -51,7 +52,10 @@ def test_what_is_stored_into_tables_is_read_again_within_a_kernel_and_after_it()
     tables.inner.words[0] = 5
     assert add_to_both(tables, 7) == 8008
     assert (tables.words[0], tables.inner.words[0]) == (8, 8)
+    count = sys.getrefcount(tables.words), sys.getrefcount(tables.inner.words)
     assert add_to_both(tables, 1) == 10011
+    # With NUMBA_BOUNDSCHECK=1 kernels count, too.
+    assert count == (sys.getrefcount(tables.words), sys.getrefcount(tables.inner.words))
 
 
 def test_a_routine_is_called_from_python_too():
