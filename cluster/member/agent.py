@@ -464,11 +464,10 @@ class ConsensusModuleAgent:
             case LogGeometry():
                 self.parts.log_requests.geometry_of[member_id] = message
             case ClockRequest():
-                self.parts.clocks.on_request(member_id, message)
-                away = self.parts.services.first_away
+                away, beside = self.parts.services.first_away, []
                 if away is not None or self.parts.room.is_full:
-                    service_id = NULL_VALUE if away is None else away
-                    self.parts.links.send(member_id, link_frame(ServicesAway(service_id)))
+                    beside.append(link_frame(ServicesAway(NULL_VALUE if away is None else away)))
+                self.parts.clocks.on_request(member_id, message, *beside)
             case ClockReply():
                 self.parts.clocks.on_reply(member_id, message)
                 self.parts.members[member_id].serves_clients = True

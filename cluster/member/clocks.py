@@ -63,9 +63,10 @@ class MemberClocks:
         now_ns = self._asked_ns[member_id] = self._turn.now_ns
         self._peers.links.send(member_id, link_frame(ClockRequest(now_ns)))
 
-    def on_request(self, member_id: int, request: ClockRequest) -> None:
-        """Another member asks."""
-        self._peers.links.send(member_id, link_frame(ClockReply(request.asked_ns, self._turn.clock_ns)))
+    def on_request(self, member_id: int, request: ClockRequest, *beside: bytes) -> None:
+        """Another member asks: it has these frames with the answer, and takes no turn between them."""
+        answer = link_frame(ClockReply(request.asked_ns, self._turn.clock_ns))
+        self._peers.links.send(member_id, answer, *beside)
 
     def on_reply(self, member_id: int, reply: ClockReply) -> None:
         """Take the answer to the last question; an older one took over an interval, and proves little."""

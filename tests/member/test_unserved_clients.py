@@ -4,8 +4,10 @@ import pytest
 
 from cluster.consensus.context import NULL_VALUE
 from cluster.member.control import transfer_toggle
+from cluster.protocol import decode
 from cluster.protocol.enums import ClusterControlToggle
-from cluster.protocol.link import ClockRequest
+from cluster.protocol.frame import HEADER_LENGTH
+from cluster.protocol.link import ClockReply, ClockRequest, ServicesAway
 from cluster.testing.world import MS, SECOND
 from tests.member.cluster_steps import a_cluster, send, set_away, toggle
 
@@ -65,6 +67,20 @@ def test_where_no_services_are_there_nothing_happens(cluster, why, monkeypatch):
     client = cluster.clients[0]
     client.send(b"0:%d:" % len(client.sent))
     cluster.await_settled()
+
+
+def test_a_member_whose_service_is_away_says_so_with_each_answer_that_else_says_it_is_there(
+    cluster, monkeypatch
+):
+    other, sent = others(cluster)[0], []
+    set_away(other)
+    links = other.agent.parts.links
+    send_buffers = links.send
+    monkeypatch.setattr(links, "send", lambda id_, *frames: sent.append(frames) or send_buffers(id_, *frames))
+    cluster.run(SECOND)
+    kinds = [[type(decode(f, HEADER_LENGTH, len(f) - HEADER_LENGTH)) for f in frames] for frames in sent]
+    answers = [of_one for of_one in kinds if ClockReply in of_one]
+    assert answers == [[ClockReply, ServicesAway]] * len(answers) and answers
 
 
 def test_a_service_that_is_back_within_the_timeout_changes_nothing(cluster):
