@@ -19,7 +19,7 @@ from cluster.errors import ClusterError
 
 # However many pages are open, a look stands for so long; where looks and their answers take more processor
 # time, for longer, so that this process takes no more than this share of a core.
-FRESH_S, FRESH_MAX_S = 0.5, 2.0
+FRESH_S, FRESH_MAX_S = 0.5, 5.0
 CORE_SHARE = 0.02
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 OWN_NAMES = ("127.0.0.1", "localhost")
