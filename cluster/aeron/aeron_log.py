@@ -16,13 +16,14 @@ import os
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from operator import methodcaller
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, RecordingSource, answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.aeron.pace import Pace
+from cluster.aeron.silence import Silence
 from cluster.errors import (
     AuthenticationRejected,
     ClusterError,
@@ -50,7 +51,7 @@ TIMEOUT_S = 5.0  # of one request to one member, and of a replay that sends noth
 GIVE_UP_S = 60.0  # without any member that goes on: a real cluster takes some ten seconds to elect a leader
 RETRY_INTERVAL_S = 0.1
 LEVEL_S = 0.3  # a replay that sends nothing for so long is level with what is committed
-QUIET_NS = 10_000_000_000  # a commit position that stands still for so long is asked of the next member
+QUIET_S = 10.0  # a commit position that stands still for so long: its member is asked
 WITHOUT_END = 2**63 - 1
 DRIVER = "the media driver"  # among those that fail
 SAY_AFTER_NS = 1_000_000_000  # that none goes on, once
@@ -101,9 +102,8 @@ class AeronLog(LogOfOthers):
         self._aeron: Aeron | None = None
         self._members: dict[str, RecordingSource] = {}  # that have answered, by endpoint, preferred first
         self._expected = self.EXPECTED  # said until a member has answered
-        self._tip: BoundedReplay | None = None
+        self._tip: _Tip | None = None
         self._followed: BoundedReplay | None = None
-        self._tip_moved_ns = 0
         self._tip_received = _Received(0, 0, True)
         self._commit_position = 0
         self._identity: LogIdentity | None = None
@@ -338,9 +338,9 @@ class AeronLog(LogOfOthers):
         Of a log that was not followed before they begin where its last term does, or an earlier one.
         """
         recorded, began_ns = self._with_a_source(self._follow), self._now_ns()
-        while self._tip is not None and self._commit_position < recorded:
+        while (tip := self._tip) is not None and self._commit_position < recorded:
             yield from self._tip_blocks()
-            if self._now_ns() - max(began_ns, self._tip_moved_ns) > LEVEL_S * 1e9:
+            if self._now_ns() - max(began_ns, tip.silence.since_ns) > LEVEL_S * 1e9:
                 return
             self._wait(IDLE_S)
 
@@ -349,8 +349,7 @@ class AeronLog(LogOfOthers):
         recorded = member.recorded_end()
         if self._tip is None:
             self._recording = member.recording()
-            self._tip = self._open_tip(member, recorded)
-            self._tip_moved_ns = self._now_ns()
+            self._tip = _Tip(self._open_tip(member, recorded), self._silence_of(member, QUIET_S))
         return recorded
 
     def _open_tip(self, member: RecordingSource, recorded: int) -> BoundedReplay:
@@ -388,11 +387,11 @@ class AeronLog(LogOfOthers):
 
         A replay that is over, or whose member is silent, is let go.
         """
-        tip, received, has_moved = self._tip, self._tip_received, False
-        assert tip is not None
+        assert self._tip is not None
+        (replay, silence), received, has_moved = self._tip, self._tip_received, False
         try:
             while True:
-                length = received.take(tip)
+                length = received.take(replay)
                 for position, block in received.messages(WITHOUT_END):
                     self._commit_position = max(self._commit_position, position + block.size)
                     yield position, block
@@ -404,12 +403,9 @@ class AeronLog(LogOfOthers):
             self._close_client()
             return
         if has_moved:
-            self._tip_moved_ns = self._now_ns()
-        elif tip.is_over:
+            silence.heard()
+        elif replay.is_over or not self._is_level(silence):
             self._tip = None
-        elif self._now_ns() - self._tip_moved_ns > QUIET_NS:
-            self._with_a_source(methodcaller("query"))  # one that has lost its leader does not answer
-            self._tip_moved_ns = self._now_ns()
 
     # ---- its frames
 
@@ -468,19 +464,17 @@ class AeronLog(LogOfOthers):
         while True:
             replay = self._with_a_source(methodcaller("replay", received.end, WITHOUT_END - received.end))
             self._followed = replay
-            member, heard_ns = next(iter(self._members.values())), self._now_ns()
+            silence = self._silence_of(next(iter(self._members.values())), self._access.timeout_s)
             try:
                 while True:
                     if received.take(replay):
-                        heard_ns = self._now_ns()
+                        silence.heard()
                         yield from received.messages(WITHOUT_END)
                     elif replay.is_over and not received.take(replay):
                         self._let_go(next(iter(self._members)))
                         break
-                    elif self._now_ns() - heard_ns < self._access.timeout_s * 1e9:
+                    elif self._is_level(silence, received.end):
                         yield None
-                    elif self._is_level(member, received.end):
-                        heard_ns = self._now_ns()
                     else:
                         break
             except MediaDriverError:
@@ -494,11 +488,20 @@ class AeronLog(LogOfOthers):
         if self._followed is not None:
             self._followed.wait(timeout_s, is_due=is_due)
 
-    def _is_level(self, member: RecordingSource, end: int) -> bool:
-        """Whether this member answers before all others, as one does that has a leader, and has no more."""
-        self.backup_response()
-        recorded = self._with_a_source(methodcaller("recorded_end"))
-        return recorded <= end and next(iter(self._members.values())) is member
+    def _silence_of(self, member: RecordingSource, patience_s: float) -> Silence:
+        timeout_ns = int(self._access.timeout_s * 1e9)
+        return Silence(member, int(patience_s * 1e9), timeout_ns, self._now_ns)
+
+    def _is_level(self, silence: Silence, end: int | None = None) -> bool:
+        """Whether to wait for what its member sends; it is let go when it does not answer."""
+        try:
+            return silence.is_level(end)
+        except ClusterError as error:
+            if isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused):
+                raise
+            for endpoint in [each for each, member in self._members.items() if member is silence.member]:
+                self._let_go(endpoint)
+            return False
 
     def _poll(self, replay: BoundedReplay, received: _Received, until: int) -> Iterator[None]:
         """Take what comes until nothing has for a while; yields after each piece."""
@@ -515,6 +518,13 @@ class AeronLog(LogOfOthers):
                 self._wait(IDLE_S)
             if length or room == 0:
                 deadline_ns = self._now_ns() + int(self._access.timeout_s * 1e9)
+
+
+class _Tip(NamedTuple):
+    """The replay that does not end, and whether its member still hears its leader."""
+
+    replay: BoundedReplay
+    silence: Silence
 
 
 class _Received:

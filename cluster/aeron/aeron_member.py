@@ -129,6 +129,7 @@ class AeronMember(RecordingSource):
         self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
         self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)
         self._correlation_id = -1
+        self._is_answered = False
 
     @property
     def member_id(self) -> int:
@@ -144,7 +145,7 @@ class AeronMember(RecordingSource):
     # ---- the query
 
     def begin_query(self) -> None:
-        self.response, self._correlation_id = None, -1
+        self._correlation_id, self._is_answered = -1, False
 
     def poll_response(self) -> bool:
         """Whether the answer is there. Raises RemoteProtocolError for an answer that does not decode."""
@@ -153,8 +154,8 @@ class AeronMember(RecordingSource):
         for message in self._answers.poll():
             answer = decode(message, 0, len(message))
             if isinstance(answer, BackupResponse) and answer.correlation_id == self._correlation_id:
-                self.response = answer
-        return self.response is not None
+                self.response, self._is_answered = answer, True
+        return self._is_answered
 
     def _ask(self) -> None:
         correlation_id = self._aeron.next_correlation_id()

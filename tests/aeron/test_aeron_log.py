@@ -225,6 +225,43 @@ def test_a_member_that_is_silent_is_followed_on_while_it_is_level_and_left_when_
         assert len(scripts[1].replays) == 1
 
 
+@pytest.mark.parametrize("silent_s", [5, 9])
+def test_an_election_is_sat_out_at_the_replay_that_is_there(monkeypatch, whole, scripts, silent_s):
+    """Nobody answers a query meanwhile, and what is committed after it comes before an answer does."""
+    _, entries, data = whole
+    committed = entries[40]["endPosition"]
+    for script in scripts:
+        script.commit, script.recorded = committed, committed
+    with open_scripted(monkeypatch, scripts) as reader:
+        following = reader.log.follow(committed)
+        assert next(following) is None
+        for script in scripts:
+            script.answers = False
+        for _ in range(silent_s):
+            reader.log._wait(1)
+            assert next(following) is None
+        for script in scripts:
+            script.commit = script.recorded = len(data)
+        assert next(following)[0] == committed
+        assert len(scripts[1].replays) == 1
+
+
+def test_the_commit_position_is_that_of_an_election_s_end_before_anybody_answers(monkeypatch, whole, scripts):
+    _, entries, _ = whole
+    for script in scripts:
+        script.commit = entries[40]["endPosition"]
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert reader.commit_position() == entries[40]["endPosition"]
+        for script in scripts:
+            script.answers = False
+        for _ in range(14):
+            reader.log._wait(1)
+            assert reader.commit_position() == entries[40]["endPosition"]
+        for script in scripts:
+            script.commit = len(script.data)
+        assert reader.commit_position() == entries[-1]["endPosition"]
+
+
 def test_nothing_beyond_the_commit_position_follows_before_it_moves(monkeypatch, whole, scripts):
     _, entries, _ = whole
     committed = entries[40]["endPosition"]
@@ -268,8 +305,9 @@ def test_a_member_that_hears_no_more_of_its_leader_is_left(monkeypatch, whole, s
         for script in scripts[::2]:
             script.commit = len(script.data)
         assert reader.commit_position() == entries[40]["endPosition"]
-        reader.log._wait(11)
-        reader.commit_position()
+        for seconds in (11, 6):  # to ask it, and to wait for its answer
+            reader.log._wait(seconds)
+            reader.commit_position()
         assert reader.commit_position() == entries[-1]["endPosition"]
 
 
