@@ -62,7 +62,7 @@ def number_answers(table, session_ids, service_id, answer_ids):  # type: ignore[
             answer_ids[row] = service_id << ANSWER_NUMBER_BITS | table[slot + ANSWERED]
 
 
-@kernel(types.void(WORDS_OUT, WORDS, WORDS))
+@routine
 def take_back_answers(table, session_ids, answer_ids):  # type: ignore[no-untyped-def]
     """Count them no more: they are not given."""
     for row in range(session_ids.size):
