@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from cluster.errors import ClusterError, ConfigurationError, printable
 from jobs.delta_table import is_name
 from jobs.schemas import DELTA_RS, SPARK
+from spark_connector.log import SourceLog, forget_reader
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST
@@ -27,8 +28,6 @@ from spark_connector.starting import NOT_UP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from spark_connector.log import SourceLog
 
 AVAILABLE_NOW = "available-now"
 SESSION_CATALOG = "spark_catalog"
@@ -298,7 +297,6 @@ def say(line: str) -> None:
 def start(name: str, options: JobOptions) -> SparkSession:
     """The Spark session of a job, once there is known to be a log. Raises what opening it raises."""
     from jobs.session import spark_session
-    from spark_connector.log import SourceLog, forget_reader
 
     source = SourceOptions.parse(options.source)
     log = SourceLog(source)

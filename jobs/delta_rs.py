@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError, PositionToken
 from cluster.errors import ClusterError, StorageError
+from jobs.command import JobOptions
 from jobs.delta_table import ATTEMPTS, is_name
 from jobs.history import RECENT, Recent, check_token, token_of
 from jobs.schemas import DELTA_RS, WRITER, TableLayout, of_all
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
 
     from cluster import LogReader
-    from jobs.command import JobOptions
 
 APPLICATION = "cluster.{}"  # of the transactions on a table, whose version is a position
 IDENTITY = "cluster.identity"  # property of a table: the log that it is of

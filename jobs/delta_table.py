@@ -19,13 +19,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from cluster.errors import ConfigurationError
-from jobs.schemas import SPARK, WRITER
+from jobs.schemas import SPARK, WRITER, TableLayout
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
-
-    from jobs.schemas import TableLayout
 
 T = TypeVar("T")
 ATTEMPTS = 5  # at a commit that others exclude

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cluster import ConfigurationError, DataLoss, PositionToken, parse_token
 from jobs.delta_table import delta_table, read
+from spark_connector.log import SourceLog
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from spark_connector.log import SourceLog
 
 
 ALL = (1 << 31) - 1

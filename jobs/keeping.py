@@ -6,12 +6,22 @@ the batch, and the first of them passes over what it has (``jobs.delta_table``).
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
 from jobs import delta_rs
-from jobs.command import add_table, add_writer, check_is_no_folder, check_reads_all, options_of, parser, start
+from jobs.command import (
+    JobOptions,
+    add_table,
+    add_writer,
+    check_is_no_folder,
+    check_reads_all,
+    options_of,
+    parser,
+    start,
+)
 from jobs.delta_table import Commit, exists, latest_version, open_table
 from jobs.history import check_log, check_rows_are_its_own, token_text, tokens_of_batch
 from jobs.schemas import DELTA_RS, of_all
@@ -22,12 +32,8 @@ from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.schema import ddl
 
 if TYPE_CHECKING:
-    from argparse import ArgumentParser
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from jobs.command import JobOptions
 
 
 Tables = Mapping[str, TableJob]  # by path or name

@@ -5,6 +5,7 @@ Of two commits that exclude each other, one of a job and one of this, the later 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster import ConfigurationError
@@ -13,8 +14,6 @@ from jobs.delta_table import delta_table, retried
 from jobs.upkeep import parser, session_of, tables_meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import SparkSession
 
 HOURS_MIN = 168.0  # what Delta itself allows: longer than any reader or writer of an old version takes

@@ -15,6 +15,7 @@ from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, overwrite
 from jobs.history import check_log, newest_version
 from jobs.keeping import with_entries
+from jobs.table_job import TableJob
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import SourceLog
 from spark_connector.options.cluster_options import SourceOptions
@@ -22,8 +23,6 @@ from spark_connector.schema import ROW_COLUMNS, ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from jobs.table_job import TableJob
 
 
 def rebuild(spark: SparkSession, table: str, job: TableJob, source: dict[str, str]) -> PositionToken:

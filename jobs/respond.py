@@ -16,13 +16,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.errors import ConfigurationError
-from jobs.command import options_of, parser, run_main, start
+from jobs.command import JobOptions, options_of, parser, run_main, start
 from jobs.streaming import read_log, run, starting_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from jobs.command import JobOptions
 
 MEMBERS = ("endpoints", "consensusEndpoints", "aeronDir")  # how source and sink name those of a cluster
 Transform = Callable[["DataFrame"], "DataFrame"]

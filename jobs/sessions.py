@@ -12,6 +12,8 @@ from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import SESSIONS
 from jobs.table_job import Found, FromSnapshots, TableJob
+from spark_connector.log import open_reader
+from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST
 
 LOG_COLUMNS = (
@@ -49,8 +51,6 @@ def opened_before(source: dict[str, str]) -> Found:
     Empty when the log has its beginning, and when ``source`` starts elsewhere. Raises NotAClusterDirectory,
     LogDamaged, and TimedOut when no member answers.
     """
-    from spark_connector.log import open_reader
-    from spark_connector.options.cluster_options import SourceOptions
     from spark_connector.snapshots.snapshot_copies import snapshots_of
     from spark_connector.snapshots.snapshot_rows import sessions_of_first_snapshot
 

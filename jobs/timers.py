@@ -20,6 +20,7 @@ from jobs.delta_table import Missing
 from jobs.keeping import run_table
 from jobs.schemas import PENDING, SNAPSHOT, TIMERS
 from jobs.table_job import Found, TableJob
+from spark_connector.options.cluster_options import SourceOptions
 
 LOG_COLUMNS = ("position", "leadershipTermId", "timestamp", "correlationId", "entryType")
 ENTRY_TYPES = ("TIMER",)
@@ -68,8 +69,6 @@ class TimersOfSnapshots:
 
     def __init__(self, source: dict[str, str]) -> None:
         """Raises ConfigurationError for options of a source that are none."""
-        from spark_connector.options.cluster_options import SourceOptions
-
         self._options = SourceOptions.parse(source)
         self._taken = -1
 

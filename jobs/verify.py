@@ -17,6 +17,7 @@ from cluster import ClusterError, DataLoss, PositionToken
 from jobs.command import add_log, check_reads_all, run_main, say, source_of
 from jobs.delta_table import latest_version, read
 from jobs.history import check_log, newest_version
+from jobs.table_job import TableJob
 from jobs.upkeep import parser, session_of, tables_meant
 from spark_connector.log import SourceLog, open_reader
 from spark_connector.options.cluster_options import SourceOptions
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cluster import Entry, LogReader
-    from jobs.table_job import TableJob
 
 Figures = Mapping[str, int]
 

@@ -10,11 +10,13 @@ from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from cluster.errors import ConfigurationError, NotAClusterDirectory
 from spark_connector.columns import given_columns, struct_type
 from spark_connector.decoding.decoded import DECODED
 from spark_connector.decoding.decoders import decoded_type, decoder_of
+from spark_connector.log import warn
 from spark_connector.many_clusters.cluster_names import (
     CLUSTER_NAME,
     CLUSTER_NAME_TYPE,
@@ -35,8 +37,6 @@ from spark_connector.replay.replay_columns import STREAM_COLUMNS
 from spark_connector.schema import check_sink_schema, ddl, wanted_columns
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
     from spark_connector.many_clusters.routing import Routing
     from spark_connector.many_clusters.sinks import ManyBatchWriter, ManyStreamWriter
     from spark_connector.many_clusters.sources import ManyBatchReader, ManyStreamReader
@@ -79,7 +79,6 @@ class ClusterDataSource(DataSource):
         return clusters, list(clusters.values()) or [SourceOptions.parse(self.options)]
 
     def reader(self, schema: StructType) -> ClusterBatchReader | ManyBatchReader:
-        from spark_connector.log import warn
         from spark_connector.source.readers import ClusterBatchReader, FilteringBatchReader
 
         check_is_no_table(self.options)
@@ -114,7 +113,6 @@ class ClusterDataSource(DataSource):
             return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> ClusterBatchWriter | ManyBatchWriter:
-        from spark_connector.log import warn
         from spark_connector.many_clusters.sinks import ManyBatchWriter
         from spark_connector.sink.writers import ClusterBatchWriter
 
@@ -166,8 +164,6 @@ def _check_progress(given: Mapping[str, str], parsed: SinkOptions) -> None:
 
 def _routing(sinks: dict[str, SinkOptions], schema: StructType) -> Routing:
     """Checks that the rows have ``payload``, and else only what they are routed by."""
-    from pyspark.sql.types import StructType
-
     from spark_connector.many_clusters.routing import Routing
 
     route_by = next(iter(sinks.values())).route_by or ()
@@ -216,8 +212,6 @@ def _many_batch_reader(clusters: dict[str, SourceOptions], schema: StructType) -
 
 def _schema_of_the_log(schema: StructType) -> StructType:
     """A schema without ``clusterName``, never empty. Raises ConfigurationError for its type."""
-    from pyspark.sql.types import LongType, StringType, StructField, StructType
-
     fields = []
     for field in schema.fields:
         if field.name.lower() != CLUSTER_NAME.lower():

@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cluster.errors import DataLoss, LogPurged, printable
 from cluster.protocol.token import PositionToken, identity_text, other_history
 from spark_connector.address_space import check_address_space
+from spark_connector.offsets import Offset
 from spark_connector.options.cluster_options import SourceOptions
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
-    from spark_connector.offsets import Offset
 
 LAG_TIMEOUT_S = 10.0  # how long a member that runs may take to catch up with a checkpoint
 IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new; Spark asks every 11 ms

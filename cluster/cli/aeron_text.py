@@ -7,14 +7,13 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from cluster.protocol.mark_file import TERMINATED
+from cluster.protocol.mark_file import TERMINATED, MarkFileHeader
+from cluster.protocol.recording_log import RecordingLogEntry
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecoveryPlan
     from cluster.protocol.catalog import RecordingDescriptor
     from cluster.protocol.error_log import ErrorLogEntry
-    from cluster.protocol.mark_file import MarkFileHeader
-    from cluster.protocol.recording_log import RecordingLogEntry
 
 
 def camel_case(name: str) -> str:

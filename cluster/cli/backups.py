@@ -20,6 +20,7 @@ from cluster.counters import CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
+from cluster.protocol.identity import ClusterIdentity
 from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -123,8 +124,6 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Make the members' directories of a new cluster from a backup; every byte of it is checked."""
-    from cluster.protocol.identity import ClusterIdentity
-
     files = OsFiles()
     member_ids = tuple(range(members)) if member_id is None else ()
     founding = Founding("restore", ClusterIdentity(0).with_members(None, member_ids))

@@ -11,6 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from cluster.cli.connecting import connects
@@ -18,6 +19,7 @@ from cluster.cli.durations import duration_option
 from cluster.cli.members import Endpoints, ask_members
 from cluster.cli.verbs import json_option, print_result
 from cluster.errors import ClientClosed, ClusterError, ConfigurationError, StorageErrors, TimedOut
+from cluster.transport.endpoint import Medium, parse_endpoints
 
 if TYPE_CHECKING:
     from hdrh.histogram import HdrHistogram
@@ -117,8 +119,6 @@ def bench(
 
 def _choose(endpoints: str, transport: Transport | None) -> tuple[str, str]:
     """The endpoints to use and their medium; asks the members when another one is wanted."""
-    from cluster.transport.endpoint import Medium, parse_endpoints
-
     if transport is None and endpoints.startswith("aeron:"):
         return endpoints, Medium.AERON.value
     given = parse_endpoints(endpoints)
@@ -204,8 +204,6 @@ class _Run:
 
     def _load(self, client: ClusterClient, seconds: float) -> None:
         """Keep the window full."""
-        import numpy as np
-
         offsets = np.arange(self.batch, dtype=np.int64) * self.size
         lengths = np.full(self.batch, self.size, np.int64)
         buffer = np.full(max(self.batch * self.size, 1), ord("x"), np.uint8)
@@ -250,8 +248,6 @@ class _Run:
 
     def _record_latencies(self) -> None:
         """Put what was measured into the histogram, which takes longer for each than an offer does."""
-        import numpy as np
-
         values = np.array(self._latencies_ns, np.int64)
         _, exponents = np.frexp(values)
         lost_bits = np.maximum(exponents - HISTOGRAM_BITS, 0)  # as many as the histogram does not tell apart

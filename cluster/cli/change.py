@@ -16,6 +16,7 @@ from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import mark_of
 from cluster.cli.verbs import AsJson, example, print_result
+from cluster.errors import ConfigurationError
 from cluster.protocol.last_words import LastWords
 from cluster.reader.member_directory import find_cluster_directory, members_in
 from cluster.transport.clock import boot_id, epoch_ms
@@ -95,7 +96,6 @@ def make_members(
 ) -> None:
     """Make the directories of a cluster's new members from closed ones, with the best log among them."""
     from cluster.backup.make import make_member, next_members, source_of
-    from cluster.errors import ConfigurationError
 
     files, ids = OsFiles(), _ids(member_ids)
     if member_id is not None and member_id not in ids:

@@ -17,13 +17,14 @@ from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import AsJson, example, print_result
 from cluster.errors import ClusterError, NotLeader, RemoteProtocolError, TimedOut
+from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
+from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode
+from cluster.protocol.mark_file import ClusterMarkFileHeader
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.node.control import ControlAction
-    from cluster.protocol.link import ControlOutcome
-    from cluster.protocol.mark_file import ClusterMarkFileHeader
 
 POLL_S = 0.01
 END_TIMEOUT_S = 30.0
@@ -58,7 +59,6 @@ def _verb(name: str, text: str, more: str = "", *, is_of_node: bool = False) -> 
         directory: Path | None = None, endpoints: OptionalEndpoints = None, as_json: AsJson = False
     ) -> None:
         from cluster.node.control import ControlAction
-        from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
 
         toggles = NodeControlToggle if is_of_node else ClusterControlToggle
         action = ControlAction(toggles[name.upper().replace("-", "_")], is_of_node=is_of_node)
@@ -188,7 +188,6 @@ def _transfer(to: int | None) -> ControlAction:
 def restart_over_network(endpoint: Endpoint) -> None:
     """Ask one member to end, to be started again by whoever runs it. Raises ClusterError."""
     from cluster.node.control import RESTART, ControlAction
-    from cluster.protocol.link import LinkErrorCode
 
     outcome = _request(endpoint, ControlAction(RESTART, is_of_node=True))
     if outcome.code is not LinkErrorCode.OK:
@@ -236,7 +235,6 @@ def _ask_over_network(action: ControlAction, endpoints: str | None) -> int:
 
 def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlOutcome:
     """What the first that leads says. Raises NotLeader, AuthenticationRejected."""
-    from cluster.protocol.link import LinkErrorCode
     from cluster.transport.log_client import Unreachable
 
     answers: dict[Endpoint, str] = {}
@@ -261,7 +259,6 @@ def _outcome_of(action: ControlAction, members: dict[int, Endpoint]) -> ControlO
 
 
 def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
-    from cluster.protocol.link import ControlRequest
     from cluster.transport.member_status import log_client_opener
 
     with closing(log_client_opener(CONNECT_TIMEOUT_S)(endpoint)) as client:

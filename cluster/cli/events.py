@@ -25,11 +25,11 @@ from cluster.cli.durations import TIMES, time_of
 from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
 from cluster.cli.verbs import json_option
 from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory, printable
-from cluster.protocol.link import EventLines, EventsRequest
+from cluster.protocol.link import EndOfStream, EventLines, EventsRequest, LinkErrorCode
+from cluster.transport.endpoint import Endpoint
 from cluster.transport.event_logs import LOG_NAMES, STACKS_FILE_NAME, EventLogs
 
 if TYPE_CHECKING:
-    from cluster.transport.endpoint import Endpoint
     from cluster.transport.log_client import LogClient
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -353,8 +353,6 @@ def _asked(client: LogClient, request: EventsRequest) -> Iterable[EventLines]:
 
     Raises OSError in the end, of a log that the member cannot read.
     """
-    from cluster.protocol.link import EndOfStream, LinkErrorCode
-
     answers = list(client.read_events(request))
     end = answers.pop()
     assert isinstance(end, EndOfStream)

@@ -9,6 +9,7 @@ import typer
 
 from cluster.cli.node import DirectoryOverFile, MemberIdOverFile
 from cluster.cli.verbs import AsJson, print_result
+from cluster.errors import OtherMembers
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -35,7 +36,6 @@ def format_directory(
     """Bind an empty directory to a named cluster, before the member's first start."""
     from cluster.archive.files import OsFiles, make_directories
     from cluster.archive.identity_file import identity_line, read_identity, write_identity
-    from cluster.errors import OtherMembers
     from cluster.node import config_text
     from cluster.protocol.identity import ClusterIdentity, generation_of
 

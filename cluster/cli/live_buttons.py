@@ -11,10 +11,12 @@ from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 
+from cluster.archive.files import OsFiles
 from cluster.cli.http_port import Response
 from cluster.cli.running_member import mark_of
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.node.supervisor import die_with
+from cluster.reader.member_directory import is_running
 
 SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGTERM, "messages": signal.SIGUSR1}
 
@@ -48,9 +50,6 @@ class MemberButtons:
 
 def _pid_of(folder: Path) -> int | None:
     """Of the member that runs there."""
-    from cluster.archive.files import OsFiles
-    from cluster.reader.member_directory import is_running
-
     try:
         return mark_of(str(folder)).pid if is_running(OsFiles(), str(folder)) else None
     except ClusterError:

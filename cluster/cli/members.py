@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
-from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint
+from cluster.transport.endpoint import ENDPOINTS_VARIABLE, Endpoint, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
@@ -161,8 +161,6 @@ def member_place(directory: Path | None, endpoints: str | None) -> tuple[Path | 
 
 def members_at(endpoints: str) -> dict[int, Endpoint]:
     """Members that will be asked for their ids and for the other members: whatever ids were given."""
-    from cluster.transport.endpoint import parse_endpoints
-
     return {-1 - i: endpoint for i, endpoint in enumerate(parse_endpoints(endpoints).values())}
 
 

@@ -14,6 +14,7 @@ from cluster.cli.compile import compile_first
 from cluster.cli.members import own_directory
 from cluster.cli.printable import AsideStream, leave_streams_to_services
 from cluster.cli.verbs import OneObject, print_result
+from cluster.errors import ServiceError
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -73,7 +74,6 @@ def node(
     if moved := config_text.noted_if_moved(config, loaded):
         sys.stderr.write(f"warning: {moved}\n")
 
-    from cluster.errors import ServiceError
     from cluster.node import process
     from cluster.node.service_errors import ServiceErrorText, service_error_fields
 

@@ -7,16 +7,14 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cluster.cli.tables import columns_of
 from cluster.errors import ClusterError
 from cluster.node import config_text
+from cluster.node.config import NodeConfig
 from cluster.node.config_keys import KEYS, RELOADABLE
 from cluster.node.config_types import key_of, value_text
-
-if TYPE_CHECKING:
-    from cluster.node.config import NodeConfig
 
 # Keys of files that a running member reads again when they change; the keys themselves take a restart.
 READ_AGAIN = ("authenticator_file", "authorisation", "tls_certificate", "tls_key", "tls_ca")

@@ -7,25 +7,22 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
 
 from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
-from cluster.cli.control import transfer_on_host
+from cluster.cli.control import restart_over_network, transfer_on_host, transfer_over_network
 from cluster.cli.durations import duration_option
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
 from cluster.cli.running_member import mark_of, status_in
 from cluster.cli.verbs import AsJson, print_result
 from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
+from cluster.protocol.link import LogStatus
 from cluster.reader.member_directory import is_running, members_in
-from cluster.transport.endpoint import parse_endpoints
-
-if TYPE_CHECKING:
-    from cluster.protocol.link import LogStatus
-    from cluster.transport.endpoint import Endpoint
+from cluster.transport.endpoint import Endpoint, parse_endpoints
 
 POLL_S = 0.05
 HAND_OVER_PAUSE_S = 1.0
@@ -123,7 +120,6 @@ def _signal(folder: str) -> None:
 
 
 def _over_network(endpoints: str) -> _Members:
-    from cluster.cli.control import restart_over_network, transfer_over_network
     from cluster.transport.member_status import member_status
 
     known = members_at(endpoints)

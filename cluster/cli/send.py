@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
+import numpy as np
 import typer
 
 from cluster.cli.connecting import connects
@@ -19,12 +20,11 @@ from cluster.cli.durations import duration_option
 from cluster.cli.members import Endpoints
 from cluster.cli.printable import plain
 from cluster.errors import ClientClosed, ClusterError, LocalProtocolError, TimedOut, printable
+from cluster.protocol.enums import EventCode
+from cluster.protocol.session import NO_ROOM
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from cluster.client import ClusterClient, EgressBatch
-    from cluster.protocol.enums import EventCode
 
     Columns = tuple[np.ndarray, np.ndarray, np.ndarray]  # buffer, offsets, lengths
 
@@ -143,8 +143,6 @@ class _Lines:
     _count: int = 0  # of lines taken
 
     def take(self, data: bytes, *, is_last: bool) -> Columns:
-        import numpy as np
-
         data = self._rest + data
         if is_last and data and not data.endswith(b"\n"):
             data += b"\n"
@@ -177,8 +175,6 @@ class _Records:
     _begin: int = 0  # of the rest, counted from the start of the input
 
     def take(self, data: bytes, *, is_last: bool) -> Columns:
-        import numpy as np
-
         data = self._rest + data
         offsets: list[int] = []
         lengths: list[int] = []
@@ -221,8 +217,6 @@ class _Events:
         code: EventCode,
         detail: str,
     ) -> None:
-        from cluster.protocol.session import NO_ROOM
-
         if detail.startswith(NO_ROOM):
             sys.stderr.write(f"waits: {printable(detail)}\n")
         elif code.name == "ERROR":

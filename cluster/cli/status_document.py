@@ -20,13 +20,13 @@ from cluster.cli.verdict import (
     judge_members,
 )
 from cluster.errors import ClusterError, NotAClusterDirectory
+from cluster.transport.endpoint import Endpoint, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.protocol.link import LogStatus
     from cluster.protocol.mark_file import ClusterMarkFileHeader
     from cluster.protocol.token import LogIdentity
     from cluster.reader.log_reader import LogReader
-    from cluster.transport.endpoint import Endpoint
 
 STATUS_VERSION = 1
 SECOND_LOOK_S = 0.25
@@ -216,7 +216,6 @@ class _Seen:
 
 def _seen(directory: Path | None, endpoints: str | None, shown: Shown, aeron: AeronPlace | None) -> _Seen:
     from cluster.cli.top import with_lag
-    from cluster.transport.endpoint import parse_endpoints
 
     seen = _Seen()
     known: dict[int, Endpoint] = {}
@@ -293,7 +292,6 @@ def _look_in(directory: Path, seen: _Seen, shown: Shown) -> dict[int, Endpoint]:
     from cluster.archive.identity_file import read_identity
     from cluster.cli.running_member import mark_or_none, status_over_ipc
     from cluster.reader.member_directory import find_cluster_directory, members_in
-    from cluster.transport.endpoint import parse_endpoints
 
     files = OsFiles()
     folders = members_in(files, str(directory)) or [str(directory)]

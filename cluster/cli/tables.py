@@ -6,15 +6,19 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from cluster.protocol.mark_file import TERMINATED
+from cluster.protocol.link import LogStatus
+from cluster.protocol.mark_file import (
+    TERMINATED,
+    ArchiveMarkFileHeader,
+    ClusterMarkFileHeader,
+    MarkFileHeader,
+)
+from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.protocol.sbe import NULL_POSITION
 
 if TYPE_CHECKING:
     from cluster.archive.recording_log import RecoveryPlan
     from cluster.protocol.catalog import CatalogEntry
-    from cluster.protocol.link import LogStatus
-    from cluster.protocol.mark_file import ArchiveMarkFileHeader, ClusterMarkFileHeader, MarkFileHeader
-    from cluster.protocol.recording_log import RecordingLogEntry
 
 Row = Sequence[Any]
 

@@ -37,6 +37,7 @@ from cluster.cli.running_member import counters_files, leads, lock_directory, ma
 from cluster.cli.verbs import AsJson, Verbs, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
+from cluster.protocol import CLUSTER, decode
 from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.error_log import decode_error_log
 from cluster.protocol.link import LogStatus
@@ -275,7 +276,6 @@ def describe_latest_cm_snapshot(
     directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
     """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
-    from cluster.protocol import CLUSTER, decode
     from cluster.reader.snapshots import module_image
 
     latest = _recording_log(str(directory)).latest_snapshot()

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,12 +22,15 @@ from cluster.cli.top_screen import History, draw, watch_screen
 from cluster.cli.verbs import json_option
 from cluster.cli.verdict import Member
 from cluster.errors import ClusterError, NotAClusterDirectory, TimedOut
+from cluster.protocol.cnc import CounterRecord
+from cluster.protocol.counter_types import CounterTypeId as Id
+from cluster.protocol.counter_types import consumer_group_of, members_of
+from cluster.protocol.enums import ClusterBackupState, ConsensusModuleState, ElectionState, Role
+from cluster.protocol.link import LogStatus
 from cluster.transport.endpoint import Endpoint, parse_endpoints
 
 if TYPE_CHECKING:
     from cluster.counters import CountersReader
-    from cluster.protocol.cnc import CounterRecord
-    from cluster.protocol.link import LogStatus
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 LAST_EVENTS = 5  # below the tables
@@ -138,8 +142,6 @@ class Directories:
 
     def _look_at(self, folder: Path) -> dict[str, Any]:
         from cluster.counters import CountersReader
-        from cluster.protocol.counter_types import CounterTypeId as Id
-        from cluster.protocol.counter_types import members_of
         from cluster.reader.standing import LINK_COUNTERS, by_counters, by_label, by_links
 
         reader = self._readers.get(folder)
@@ -249,7 +251,6 @@ def _ask(endpoints: dict[int, Endpoint]) -> list[dict[str, Any]]:
 def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, Any]:
     """What a member's answer says of it, as a look at its counters would."""
     from cluster.protocol.consumer import positions_in
-    from cluster.protocol.counter_types import members_of
     from cluster.reader.standing import said_of_itself
 
     if isinstance(answer, ClusterError):
@@ -273,7 +274,6 @@ def shown_status(member_id: int, answer: LogStatus | ClusterError) -> dict[str, 
 
 def _states(role: int | None, election: int | None, module: int | None) -> dict[str, str | None]:
     """The names of counters 201, 207 and 200."""
-    from cluster.protocol.enums import ConsensusModuleState, ElectionState, Role
 
     def name(enum: Any, value: int | None) -> str | None:
         if value is None:
@@ -292,9 +292,6 @@ def _states(role: int | None, election: int | None, module: int | None) -> dict[
 
 def _of_backup(value_of: dict[int, int]) -> dict[str, Any]:
     """Who is no member, and counters 208, 210 and 1114."""
-    from cluster.protocol.counter_types import CounterTypeId as Id
-    from cluster.protocol.enums import ClusterBackupState
-
     return {
         "memberId": None,
         "role": "STANDBY" if Id.SERVICE_POSITION in value_of else "BACKUP",
@@ -308,16 +305,11 @@ def _minute(epoch_ms: int | None) -> str | None:
     """In ISO 8601, None for 0: no certificate ends where a member speaks no TLS."""
     if not epoch_ms:
         return None
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(epoch_ms / 1000, UTC).isoformat(timespec="minutes")
 
 
 def _positions(records: list[CounterRecord]) -> dict[str, int]:
     """Of each consumer group by its name."""
-    from cluster.protocol.counter_types import CounterTypeId as Id
-    from cluster.protocol.counter_types import consumer_group_of
-
     return {
         consumer_group_of(record.label): record.value
         for record in records

@@ -17,7 +17,7 @@ from cluster.cli.compile import compile_first
 from cluster.cli.members import DEFAULT_DIRECTORY, DIRECTORY_VARIABLE
 from cluster.cli.printable import leave_streams_to_services
 from cluster.cli.verbs import OneObject, print_result
-from cluster.errors import ClusterError, PortInUse, StorageErrors
+from cluster.errors import ClusterError, ConfigurationError, PortInUse, StorageErrors
 
 if TYPE_CHECKING:
     from cluster.node.config import NodeConfig
@@ -173,8 +173,6 @@ def start_members(
 
 def plan_members(count: int, directory: Path, services: list[str], base_port: int) -> list[dict[str, Any]]:
     """The keys of the members' configurations; ConfigurationError where another cluster lives."""
-    from cluster.errors import ConfigurationError
-
     others = [path.name for path in directory.glob("member-*") if path.name[7:].isdigit()]
     last = max(others, key=lambda name: int(name[7:]), default="member-0")
     if int(last[7:]) >= count:

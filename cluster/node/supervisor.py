@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -216,8 +217,6 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
     except StorageError as error:
         tell(link, event="failed", error=str(error))
     except BaseException as error:
-        import traceback
-
         traceback.print_exc()
         tell(link, event="failed", error=f"{type(error).__name__}: {error}")
     finally:

@@ -22,6 +22,7 @@ from cluster.errors import ConfigurationError, DataLoss, LogDamaged, LogPurged, 
 from cluster.protocol.token import identity_text, is_one_log, other_history
 from cluster.reader.arguments import Selection
 from cluster.reader.file_systems import file_system_of, masked, written_aside
+from cluster.reader.log_reader import LogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from cluster.log.entry_filter import EntryFilter
-    from cluster.reader.log_reader import LogReader
 
 METADATA_KEY = b"cluster.log"
 FILE_BYTES = 1 << 30  # of log in one file, at most: object stores copy no more than 5 GiB at once

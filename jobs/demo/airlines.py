@@ -6,15 +6,11 @@ import datetime as dt
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cluster import ClusterClient, ClusterError
-from jobs.demo.flights import Compression
-
-if TYPE_CHECKING:
-    from jobs.demo.flights import Carrier
+from jobs.demo.flights import Carrier, Compression
 
 TURN_S = 0.005
 GAP_BEGINS_S = 0.25  # at most after a kill: what was committed before is still on its way

@@ -5,15 +5,12 @@ Every member runs it on the same Log, so every member knows the same flights in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from cluster import ClusteredService
+from cluster import Cluster, ClusteredService, SessionMessageBatch
 from jobs.demo.flights import HEADER, MAGIC
-
-if TYPE_CHECKING:
-    from cluster import Cluster, SessionMessageBatch
 
 
 class FlightService(ClusteredService):

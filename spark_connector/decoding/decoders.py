@@ -17,12 +17,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from cluster.errors import ConfigurationError
 from spark_connector.decoding.decoded import DECODED, Decoded, check_field_names
 from spark_connector.values import wrong_value
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     from pyspark.sql.types import DataType
 
@@ -79,8 +80,6 @@ def _check_typed(name: str, value: str, format: str, text: str) -> None:
 
 def parse_dtype(name: str, text: str) -> np.dtype[Any]:
     """A structured dtype, as the literal that ``numpy.dtype`` takes or in its short form ``i8,f8``."""
-    import numpy as np
-
     try:
         literal = ast.literal_eval(text) if text[0] in "[{" else text
         dtype = np.dtype(literal)
@@ -176,7 +175,6 @@ class JsonDecoder:
 
     def __call__(self, payloads: pa.Array) -> Decoded:
         """Arrow's reader refuses a run of objects for one of them, so it is given those that are right."""
-        import numpy as np
         import pyarrow as pa
 
         from spark_connector.decoding.json_judge import failures_of
@@ -208,7 +206,6 @@ class JsonDecoder:
 
     def _parse(self, payloads: pa.Array) -> pa.Array:
         """Parse all at once, each in an object of ours with its number: so none takes another's place."""
-        import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow import json

@@ -6,6 +6,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cluster.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ class Routing:
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """The payloads for each cluster that has some, in the rows' order."""
-        import numpy as np
         import pyarrow as pa
 
         payloads = batch.select([self._payload])

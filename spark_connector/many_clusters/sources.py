@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
@@ -27,9 +28,6 @@ from spark_connector.offsets import MANY_OFFSET_VERSION, Offset
 from spark_connector.source.pushdown import wanted_values
 from spark_connector.source.readers import ClusterBatchReader, ClusterStreamReader
 from spark_connector.source.reading import LogRange
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 R = TypeVar("R", ClusterBatchReader, ClusterStreamReader)
 
@@ -61,8 +59,6 @@ class _ManyReader(Generic[R]):
         self._columns = columns
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        import pyarrow as pa
-
         assert isinstance(partition, NamedRange)
         name = partition.cluster_name
         batches = self._readers[name].read(partition.log_range)

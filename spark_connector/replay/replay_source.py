@@ -17,6 +17,7 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from cluster.errors import ClusterError, DataLoss
 from spark_connector.columns import given_columns, record_batches, struct_type
@@ -28,7 +29,6 @@ from spark_connector.snapshots.snapshot_copies import snapshots_of, warn_of_sile
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from cluster.reader import LogReader
     from cluster.reader.member_snapshots import SilentMember

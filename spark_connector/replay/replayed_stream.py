@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import InputPartition
 
@@ -31,8 +32,6 @@ from spark_connector.source.reading import LogRange, open_checked
 from spark_connector.task import QUERY_ID
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cluster.reader import LogReader
     from cluster.reader.replayed_log import ReplayedLog
     from cluster.reader.snapshots import StoredSnapshot

@@ -6,14 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ServiceError
+from cluster.protocol.frame import message_length_max
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.options.directory_options import ReplayOptions
 
 if TYPE_CHECKING:
     from cluster.reader import LogReader
     from cluster.reader.replayed_log import ReplayedLog
     from cluster.reader.snapshots import StoredSnapshot
     from cluster.service.replay import Sent, ServiceReplay
-    from spark_connector.options.cluster_options import SourceOptions
-    from spark_connector.options.directory_options import ReplayOptions
 
 
 def service_replay(
@@ -29,7 +30,6 @@ def service_replay(
 
     Answers have the position of their turn. Raises ConfigurationError, LogDamaged, NotAClusterDirectory.
     """
-    from cluster.protocol.frame import message_length_max
     from cluster.service.channel import RecoveryState
     from cluster.service.replay import ServiceReplay
     from cluster.service.service_context import ServiceContext

@@ -12,7 +12,9 @@ import time
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from typing import Self
+
+import pyarrow as pa
 
 from cluster.aeron.aeron_cluster import AeronCluster
 from cluster.aeron.aeron_log import AeronLog
@@ -27,9 +29,6 @@ from cluster.transport.clock import monotonic_ns
 from cluster.transport.credentials import as_supplier
 from spark_connector.options.cluster_options import SinkOptions
 from spark_connector.sink.sending import OFFER_BYTES, check_lengths, check_present
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 WINDOW_BYTES = 8 * OFFER_BYTES  # of payload that is not in the log yet
 IDLE_S = 0.001
@@ -117,8 +116,6 @@ class AeronSender:
 
     def send(self, batch: pa.RecordBatch) -> None:
         """Offer those rows of a batch that are not in the log, waiting where too many are on their way."""
-        import pyarrow as pa
-
         if batch.num_rows == 0:
             return
         payloads = batch.column(0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spark_connector.log import warn
+from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.options.directory_options import PlaceOptions
 
 if TYPE_CHECKING:
     from cluster.reader.member_snapshots import MemberSnapshots
     from cluster.reader.snapshots import DirectorySnapshots
-    from spark_connector.options.cluster_options import SourceOptions
-    from spark_connector.options.directory_options import PlaceOptions
 
     Snapshots = MemberSnapshots | DirectorySnapshots
 

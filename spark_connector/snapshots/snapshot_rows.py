@@ -15,6 +15,10 @@ from enum import Enum
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+from cluster import ClusterError, DataLoss, NotAClusterDirectory
+from cluster.protocol import decode
+from cluster.protocol.enums import ClusterTimeUnit
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
 from spark_connector.columns import Columns
 
 if TYPE_CHECKING:
@@ -80,8 +84,6 @@ def snapshot_rows(found: tuple[StoredSnapshot, ...], snapshots: Snapshots) -> It
 
 
 def _rows(found: tuple[StoredSnapshot, ...], images: list[SnapshotImage]) -> Iterator[dict[str, Any]]:
-    from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
-
     places = [
         {
             "memberId": snapshot.member_id,
@@ -146,9 +148,6 @@ def pending_timers(snapshots: Snapshots, after: int, end: int) -> Iterator[tuple
     One that several members have is read once, of the first that has it whole. One that is deleted meanwhile
     is left out. Raises LogDamaged where no copy is whole, and TimedOut when no member answers.
     """
-    from cluster.protocol.enums import ClusterTimeUnit
-    from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID
-
     found = [one for one in snapshots.listed(after) if one.service_id == CONSENSUS_MODULE_SERVICE_ID]
     for position in sorted({one.log_position for one in found if one.log_position <= end}):
         rows = _rows_of_any([one for one in found if one.log_position == position], snapshots)
@@ -163,8 +162,6 @@ def pending_timers(snapshots: Snapshots, after: int, end: int) -> Iterator[tuple
 
 def _rows_of_any(copies: list[StoredSnapshot], snapshots: Snapshots) -> list[dict[str, Any]]:
     """The records of the first copy that is whole; none where all were deleted after they were listed."""
-    from cluster import ClusterError, DataLoss, NotAClusterDirectory
-
     failed = None
     for copy in copies:
         try:
@@ -189,8 +186,6 @@ def _as_time(value: int, per_second: int) -> dt.datetime | None:
 
 def _fields(record: bytes) -> dict[str, Any]:
     """The type of a record that is the cluster's, and what it has for the columns."""
-    from cluster.protocol import decode
-
     message = decode(record)
     if message is None:
         return {"recordType": "UNKNOWN"}

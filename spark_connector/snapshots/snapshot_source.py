@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
 
 from spark_connector.columns import given_columns, record_batches, struct_type
 from spark_connector.options.directory_options import SnapshotOptions
@@ -20,7 +21,6 @@ from spark_connector.snapshots.snapshot_rows import SNAPSHOT_COLUMNS, snapshot_r
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
     from cluster.reader.snapshots import StoredSnapshot
 

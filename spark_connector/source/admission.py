@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from spark_connector.log import SourceLog
-    from spark_connector.options.cluster_options import SourceOptions
+from spark_connector.log import SourceLog
+from spark_connector.options.cluster_options import SourceOptions
 
 
 @dataclass(slots=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from spark_connector.log import SourceLog
+from spark_connector.log import SourceLog
 
 COUNTED_BYTES = 4 << 20  # entries are counted by reading them: at most so much of the log for one report
 

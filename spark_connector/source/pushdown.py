@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -21,13 +21,11 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
+from spark_connector.log import SourceLog
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import epoch_us
 from spark_connector.planning import aligned
 from spark_connector.schema import row_columns
-
-if TYPE_CHECKING:
-    from spark_connector.log import SourceLog
 
 MAX = 1 << 62  # above every position and time
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -33,8 +34,6 @@ from spark_connector.source.reading import LogRange, read_range
 from spark_connector.source.resolving import resolve, resolve_start
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cluster.reader.group_reports import GroupReports
     from spark_connector.source.decoded_column import DecodedColumn
 

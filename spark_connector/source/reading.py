@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss, LogPurged
@@ -17,8 +18,6 @@ from spark_connector.source.pushed_out import pushed_out
 from spark_connector.task import spare_imports_to_the_collector
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from cluster.log.entry_filter import EntryFilter
     from cluster.reader import LogReader
     from spark_connector.source.decoded_column import DecodedColumn

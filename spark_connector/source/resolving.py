@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from cluster.errors import ConfigurationError
 from cluster.protocol.token import is_one_log
+from spark_connector.log import SourceLog
 from spark_connector.offsets import Offset
 from spark_connector.options.cluster_options import LATEST_STRATEGY, SourceOptions
 from spark_connector.options.places import EARLIEST, LATEST, GroupBegin, Instant, NamedPlace, TermBegin
-
-if TYPE_CHECKING:
-    from spark_connector.log import SourceLog
 
 
 def resolve_start(log: SourceLog, options: SourceOptions, default: Offset, end: int) -> int:
