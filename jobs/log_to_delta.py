@@ -4,8 +4,6 @@ Each batch is one commit that names query and batch, so a batch that is repeated
 Without its checkpoint the job goes on after what the table already holds.
 """
 
-from __future__ import annotations
-
 from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import LOG

@@ -1,7 +1,5 @@
 """What a running query does, as Spark's listener reports it: a line a batch, and the sum of all."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ It is said here alone: for the writer of Spark (:mod:`jobs.table_job`), for delt
 and for :mod:`jobs.verify`. Rows may come in any order, and in any number of batches.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ One row a cluster session. A service's messages to its own cluster carry negativ
 session, and have no row.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 
 from jobs.command import run_main

@@ -4,8 +4,6 @@ The folder of the tables has one checkpoint for all. A crash between two of them
 that have it pass over it.
 """
 
-from __future__ import annotations
-
 from jobs.command import check_is_no_table, parser, run_main, table_place
 from jobs.delta_table import is_name
 from jobs.keeping import keep_by_its_writer, writing_options

@@ -3,8 +3,6 @@
 One row a leadership term. A term ends with its last entry; the newest one goes on, and its row grows with it.
 """
 
-from __future__ import annotations
-
 from jobs.command import run_main
 from jobs.keeping import run_table
 from jobs.schemas import TERMS

@@ -11,8 +11,6 @@ Timers that are set and fire between two snapshots have no deadline here; ``spar
 has all of them.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 
 from jobs.command import run_main

@@ -1,7 +1,5 @@
 """Whether Spark lets its processes of Python have what gRPC needs: else gRPC waits for a thread for ever."""
 
-from __future__ import annotations
-
 import resource
 
 from cluster.errors import ConfigurationError

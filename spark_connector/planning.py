@@ -8,8 +8,6 @@ A task reads the entries whose *first frame* starts in its half-open range, so a
 an entry: it belongs to the task in front of the cut.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 from typing import NamedTuple

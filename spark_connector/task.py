@@ -1,7 +1,5 @@
 """Which task this is, the lane that it writes in each of its attempts, and the process it runs in."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from functools import cache

@@ -1,7 +1,5 @@
 """OpenTelemetry spans of the micro-batches that read traced messages; extra ``[otel]``."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime
 from itertools import islice

@@ -1,7 +1,5 @@
 """Values of options, read from their texts: what is no such value is named with what was expected."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,6 @@ of processor time, of the ten seconds that Spark waits for the process. Run this
     python -m spark_connector.zipped_bytecode
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import py_compile

@@ -1,7 +1,5 @@
 """``cluster aeron``: a media driver of Aeron's, for readers of and clients to a real Aeron Cluster."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``cluster archive``: what Aeron's ArchiveTool prints of a member's archive, and does to it."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The verbs of ``cluster tool`` about a backup: when it asks next, members made of it, and itself as one."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from pathlib import Path

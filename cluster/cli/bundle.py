@@ -4,8 +4,6 @@ What is taken is named here, file by file and command by command: no key, certif
 nothing of the log, and nothing that services print.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

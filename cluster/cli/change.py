@@ -1,7 +1,5 @@
 """The verbs of ``cluster tool`` that give a cluster other members: old ones are closed, new ones made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

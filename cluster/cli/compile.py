@@ -1,7 +1,5 @@
 """``cluster compile``: the kernels of an installation, before its first member starts or as it does."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 

@@ -1,7 +1,5 @@
 """Options of the commands that connect to members: each stands for a variable of clients."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import os

@@ -1,7 +1,5 @@
 """The verb of ``cluster tool`` by which an operator lets a member go on without what is lost."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

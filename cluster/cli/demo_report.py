@@ -1,7 +1,5 @@
 """What ``cluster demo`` prints, made of its report: the object that ``--json`` prints."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from rich.text import Text

@@ -4,8 +4,6 @@ It runs in a process of its own, so that its pace is its own, too. Every message
 service echoes. A number that is skipped among the answers is lost, one that comes again is doubled.
 """
 
-from __future__ import annotations
-
 import time
 from multiprocessing.connection import Connection
 from typing import NamedTuple

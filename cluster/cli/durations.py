@@ -1,7 +1,5 @@
 """Options that are a duration, a number with its unit as 500ms, 10s, 2m, 1h or 1d; or a time, so long ago."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """``cluster format``: an empty directory becomes one of a named cluster, before it has a member."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

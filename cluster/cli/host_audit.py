@@ -1,7 +1,5 @@
 """A line in a member's audit.log of what somebody on its host had done to it, and who that was."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import sys

@@ -4,8 +4,6 @@ At most so many connections, and so many of one address; each has a few seconds 
 and its answer, however slowly it reads. What is no request is closed without a word.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

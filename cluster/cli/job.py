@@ -5,8 +5,6 @@ in a folder of ``pyspark_cluster``, so that no environment gets a top-level pack
 a process that runs a job sees it.
 """
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

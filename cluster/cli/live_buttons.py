@@ -1,7 +1,5 @@
 """What the buttons of ``cluster live`` do to members of ``cluster up``: kill, stop, start, show messages."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import signal

@@ -3,8 +3,6 @@
 All of them while a member writes messages (``log_level = "debug"``, or SIGUSR1), else the votes of elections.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """What ``cluster live`` answers: the page, and the newest frame for every page that asks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import secrets

@@ -6,8 +6,6 @@ a stopped directory   a frame an event, as its logs tell of roles, elections and
 a story               all frames within the page: one file, which needs nothing else
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

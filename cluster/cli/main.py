@@ -3,8 +3,6 @@
 Exit status: 0 done, 1 what was asked for failed or is false, 2 wrong usage, 130 interrupted.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import re

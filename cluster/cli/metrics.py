@@ -4,8 +4,6 @@ Series that alerts and dashboards go by are few and keep their names (docs/monit
 is in the counters file comes on demand.
 """
 
-from __future__ import annotations
-
 import platform
 import re
 from collections.abc import Iterator, Mapping

@@ -6,8 +6,6 @@
 It takes no turn of the member, and ends with it. What one request found serves all within a second.
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

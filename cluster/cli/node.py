@@ -1,7 +1,5 @@
 """``cluster node``: one member from a configuration file."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """``cluster node --check``: effective values, where each is from, and whether a member can start."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """``cluster principal``: the file of principals that a member's authenticator goes by."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import sys

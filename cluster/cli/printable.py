@@ -1,7 +1,5 @@
 """Standard output and error of commands: a stranger's text moves no cursor and turns no line around."""
 
-from __future__ import annotations
-
 import os
 import queue
 import re

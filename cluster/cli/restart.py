@@ -1,7 +1,5 @@
 """``cluster restart``: members one after the other, here or over the network, and no session ends by it."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The running member of a directory: its mark file, its counters, whether it leads, and what it says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cluster.archive.directory_lock import DirectoryLock

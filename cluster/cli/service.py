@@ -1,7 +1,5 @@
 """``cluster service``: a member's service, in a process of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``cluster sim``: a user's services in simulated clusters, to see whether they are deterministic."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

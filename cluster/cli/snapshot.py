@@ -1,7 +1,5 @@
 """``cluster snapshot``: as ``cluster tool snapshot``, among the verbs of every day."""
 
-from __future__ import annotations
-
 import typer
 
 from cluster.cli import control

@@ -1,7 +1,5 @@
 """``cluster status``: one verdict on a cluster and its reasons, running or stopped."""
 
-from __future__ import annotations
-
 import json
 import time
 from enum import StrEnum

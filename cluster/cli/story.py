@@ -1,7 +1,5 @@
 """``cluster story``: what Aeron's documents describe step by step, played and told."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """``cluster tool``: what Aeron's ClusterTool prints of a member's cluster directory, from its files."""
 
-from __future__ import annotations
-
 import json
 from contextlib import closing
 from functools import partial

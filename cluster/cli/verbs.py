@@ -1,7 +1,5 @@
 """What verbs of the command line have in common, and how ``log``, ``tool`` and ``archive`` list theirs."""
 
-from __future__ import annotations
-
 import json
 from typing import Annotated, Any
 

@@ -5,8 +5,6 @@ stopping the cluster, how many may lose their disks without losing what was ackn
 name a cause and what to do about it. docs/status.md has every key and every message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations

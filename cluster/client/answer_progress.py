@@ -1,7 +1,5 @@
 """Which answers of a supervised session have come: each is held once, and the leader is told of them."""
 
-from __future__ import annotations
-
 from cluster.protocol.link import TakenNumber
 from cluster.protocol.session import answer_id_of, split_answer_id
 

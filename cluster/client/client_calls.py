@@ -11,8 +11,6 @@ returned. The listener is called by ``poll_egress``, and by offers now and then,
 never by two threads at once, and never by the client's own thread, which goes on meanwhile.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from functools import partial

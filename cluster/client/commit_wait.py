@@ -1,7 +1,5 @@
 """Waiting until what was offered is committed, whoever does the waiting."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from cluster.client.session_conductor import SessionConductor

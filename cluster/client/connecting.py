@@ -14,8 +14,6 @@ that it does not open a second one. A leader that is cut off from the others lea
 session: where it does not answer, the others are asked who leads.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from itertools import count
 

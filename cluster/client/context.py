@@ -1,7 +1,5 @@
 """What a client is given before it connects, checked before anything is sent (AeronCluster.Context)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypedDict

@@ -4,8 +4,6 @@ The kernel takes the session's messages and acknowledgements. What else comes (e
 the client, in its place between them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from cluster.client.answer_progress import AnswerProgress

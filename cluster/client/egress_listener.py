@@ -1,7 +1,5 @@
 """What a client may hear, as a class to derive from (Aeron: EgressListener)."""
 
-from __future__ import annotations
-
 from cluster.protocol.enums import AdminResponseCode, EventCode
 
 

@@ -12,8 +12,6 @@ CLUSTER_CLIENT_AERON_DIR             aeron_dir
 CLUSTER_TLS_CA, _CERTIFICATE, _KEY   tls: paths of PEM files
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, cast

@@ -6,8 +6,6 @@ waits or sends anything else, and at the latest by the client's own thread, whic
 long as messages gather. A client without that thread sends each message by itself.
 """
 
-from __future__ import annotations
-
 from cluster.client.ingress_publication import World
 from cluster.client.session_conductor import SessionConductor
 

@@ -1,7 +1,5 @@
 """Connections to members as a client needs them: greeted, one a member, dialled again when lost."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Messages as callers have them, as columns over one buffer."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

@@ -4,8 +4,6 @@ A service's answer has the number of the message that the service was handling. 
 that is waited for goes to who waits; all else goes to the listener, as without requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from cluster.client.egress_dispatch import Answer, EgressBatch

@@ -4,8 +4,6 @@ Whoever takes bytes from the socket, a poll or the client's own thread, holds he
 application takes it out: a listener is called in the application's thread, and may take its time.
 """
 
-from __future__ import annotations
-
 from collections import deque
 
 from cluster.client.egress_dispatch import Answer, EgressBatch, EgressDispatch, Event

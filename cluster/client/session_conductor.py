@@ -14,8 +14,6 @@ A supervised session tells its leader which answers it has. A leader that keeps 
 (SessionRetained): the window pauses, and goes on from where the leader's log ends once there is room again.
 """
 
-from __future__ import annotations
-
 from enum import Enum
 from itertools import count
 

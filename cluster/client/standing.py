@@ -1,7 +1,5 @@
 """How a client's session stands: what both clients say of it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cluster.client.connecting import SessionOpening

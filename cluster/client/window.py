@@ -10,8 +10,6 @@ After a leader change the new leader reports how many its log holds; everything 
 with the new term, and nothing goes twice.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import deque
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Frames as rows, of a recording that is no cluster's log: nothing is known of what they hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -12,8 +12,6 @@ Row 0 is the header, so 0 is no row. ``timers`` has what a timer is, ``places`` 
     places  position in the heap | row at this position | first row of this bucket     header: buckets, mask
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from cluster.log.kernel import kernel, routine

@@ -9,8 +9,6 @@ Keys are on P-256, readable by their owner alone. No file is overwritten but by 
 ca.key can be any member and any client: it belongs on no member's host.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -3,8 +3,6 @@
 After a start that ends soon comes a pause, which doubles up to ten seconds.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

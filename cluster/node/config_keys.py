@@ -8,8 +8,6 @@ A ``reloadable`` key changes while the member runs (``reload.py``). It is read a
 different values of it still agree: only the leader goes by it, or each member for itself.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict

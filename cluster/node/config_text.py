@@ -4,8 +4,6 @@ The environment variable of a key is ``CLUSTER_`` with its name in capitals. It 
 of the command line over both.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import textwrap

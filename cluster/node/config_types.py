@@ -1,7 +1,5 @@
 """What a key of a configuration is, and the kinds of value that one has, as they are written in TOML."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

@@ -6,8 +6,6 @@ The one way there is, for a tool on the member's host (``cli/control.py``), and 
 when an administrator asks it over the network (``ControlPort``). Neither decides anything: the member does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -5,8 +5,6 @@ the system allows, a part of it is kept for segments, links and counters, and th
 readers are lowered to what is left.
 """
 
-from __future__ import annotations
-
 import resource
 from dataclasses import replace
 

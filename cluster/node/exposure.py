@@ -1,7 +1,5 @@
 """Whether strangers can reach a member that lets everybody in: then it does not start."""
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 

@@ -1,7 +1,5 @@
 """One clustered service of a member, inline or in a process of its own, and what is shown of it."""
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack

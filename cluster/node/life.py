@@ -9,8 +9,6 @@ files, sockets and clock, a simulated process gives simulated ones. A process ha
 when its disk fails it (``disk_failures.py``).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 from cluster.archive.mark_files import ClusterMarkFile, MarkFile

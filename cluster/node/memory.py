@@ -1,7 +1,5 @@
 """Memory of processes that run for long: how much they may have, what the collector of cycles looks at."""
 
-from __future__ import annotations
-
 import gc
 import resource
 

@@ -4,8 +4,6 @@ They are written while the log's level is debug: by ``log_level``, or from SIGUS
 media pass through here, and Python takes all turns. Payloads and credentials are not written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

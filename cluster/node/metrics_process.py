@@ -4,8 +4,6 @@ The member binds the socket, so that a port in use is said at its start. All tha
 (``cluster/cli/metrics_process.py``): no turn of the member is spent on it.
 """
 
-from __future__ import annotations
-
 import pickle
 import socket
 import sys

@@ -4,8 +4,6 @@ What the service has sent leaves in batches: once a turn, within a callback that
 socket takes; the rest stays in the channel, whose rooms tell the service that it is too fast.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import dataclass, field
 

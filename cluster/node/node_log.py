@@ -5,8 +5,6 @@ An error that comes again and again is written when it first comes and then at e
 how often each came stands in the distinct error logs (mark files), which Aeron's tools print too.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import threading

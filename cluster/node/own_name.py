@@ -1,7 +1,5 @@
 """The names that a member listens at: known soon after a host has started, and what others reach it by."""
 
-from __future__ import annotations
-
 import ipaddress
 import threading
 import time

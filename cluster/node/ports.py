@@ -1,7 +1,5 @@
 """What a life of a member goes by, and what its process gives to it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random

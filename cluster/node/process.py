@@ -1,7 +1,5 @@
 """A member that is its whole process: signals, the supervisor's commands, memory, exit status."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import json

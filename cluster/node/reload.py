@@ -4,8 +4,6 @@ All of it or nothing: what is wrong anywhere changes no key. What was changed st
 ``backup.log``, and what waits for a restart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 

@@ -10,8 +10,6 @@ Sockets end a wait at once; without them it ends with the slow tick of the conse
 says that something else is due.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Errors of services, told to people: of each kind the first with its traceback, then counts."""
 
-from __future__ import annotations
-
 import traceback
 from typing import Any
 

@@ -6,8 +6,6 @@
 The process ends with its connection: the member starts another one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

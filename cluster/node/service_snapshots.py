@@ -11,8 +11,6 @@ poller, which are its parent's, runs nothing at its exit, and dies with its pare
 copied, as one with threads, writes in its own thread: then it alone is late, and its member is not.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

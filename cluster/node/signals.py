@@ -1,7 +1,5 @@
 """What a process of ours does on signals that do not end it: docs/operations.md has the table."""
 
-from __future__ import annotations
-
 import faulthandler
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The services of a standby as its process runs them: as a member's, inline or in processes of their own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat

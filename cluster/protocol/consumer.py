@@ -11,8 +11,6 @@ timestamps: what is forgotten follows from the log, whatever other members are c
 The SessionEvent OK of such a session says as its detail where the group is.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Self

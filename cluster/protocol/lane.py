@@ -14,8 +14,6 @@ Who has proved who he is opens any lane of an application that is his, so the na
 SessionEvent OK of such a session has a ``LaneStanding`` as its detail, which is empty otherwise.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Self

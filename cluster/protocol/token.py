@@ -12,8 +12,6 @@ a cluster from that of one restored to an earlier position. An offset of a check
 planning of a micro-batch adds to it is passed over.
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any, NamedTuple
 

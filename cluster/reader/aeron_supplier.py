@@ -1,7 +1,5 @@
 """One member of a real Aeron Cluster, over its own medium: what a backup copies from."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What a caller gives a reader, checked: paths, positions, and which rows and columns of a range."""
 
-from __future__ import annotations
-
 import operator
 import os
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Consumer groups as a log has them, by the rules of the members (consensus/consumers.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

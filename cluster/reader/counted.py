@@ -1,7 +1,5 @@
 """What is counted in a whole log: by the newest snapshot, and by all that is committed after it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Protocol, TypeVar
 

@@ -9,8 +9,6 @@ committed; where none runs, the one with the newest leadership term and then the
 election. Any other is read as far as it knows its log to be committed and has the same terms as the tip.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

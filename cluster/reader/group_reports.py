@@ -4,8 +4,6 @@ A report is a session that opens (cluster/protocol/consumer.py). A thread of its
 reader waits for one or fails with it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Callable

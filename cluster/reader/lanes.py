@@ -1,7 +1,5 @@
 """Lanes as the log in a directory has them, counted as members count (consensus/lanes.py)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

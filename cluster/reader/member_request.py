@@ -1,7 +1,5 @@
 """One request to one member, over a client's connection that is made for it."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from cluster.client.ingress_publication import IngressPublication, MemberConnection

@@ -5,8 +5,6 @@ who may read (backup_sessions.py, served_recordings.py). A member that does not 
 asked no more, and is among those that are ``silent``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

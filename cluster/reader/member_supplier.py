@@ -1,7 +1,5 @@
 """One member over the network: a backup queries it as a client would, and copies as a reader of the log."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The consumer group of one reader: where it is, and what is reported of it."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from typing import Any
 

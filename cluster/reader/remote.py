@@ -5,8 +5,6 @@ member holds the same committed log, so a range may come from several: what brea
 next. A member that has not committed as far as another says so, and another is asked.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Callable, Iterator

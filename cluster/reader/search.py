@@ -1,7 +1,5 @@
 """Finds an entry of the log by what never falls from one entry to the next: its time, its leadership term."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 
 from cluster.reader.log_reader import LogReader

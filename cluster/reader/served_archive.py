@@ -3,8 +3,6 @@
 Of the log, what is committed: a recording that is written is replayed up to there, and said to end there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial

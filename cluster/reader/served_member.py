@@ -1,7 +1,5 @@
 """A member's log as it is served to readers elsewhere: its files, and how the member stands."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

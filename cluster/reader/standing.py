@@ -4,8 +4,6 @@ Keys and values are those of a member in ``cluster status --json`` (docs/status.
 itself, so that it can be read from afar.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ A flood of them is counted, not written: beyond ten at once and one a second the
 were left out. At 1 MiB the file becomes ``audit.log.1``, in place of the one before.
 """
 
-from __future__ import annotations
-
 import json
 import time
 

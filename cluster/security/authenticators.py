@@ -4,8 +4,6 @@ Each is a ``Verifier``: credentials and certificate in, a verdict out, or none y
 it, so that sessions, resumed sessions and readers are judged alike.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 from cluster.consensus.authentication import DefaultAuthenticator, SessionProxy

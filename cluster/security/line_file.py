@@ -1,7 +1,5 @@
 """A file of whole lines that people read, and that does not grow without an end."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

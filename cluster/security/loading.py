@@ -1,7 +1,5 @@
 """A member's ``Security`` as its configuration names it."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from cluster.consensus.authentication import (

@@ -7,8 +7,6 @@ right again without a check, until the file changes. The thread has a low priori
 busy, all who guess take a tenth of one, and an idle one checks at once.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

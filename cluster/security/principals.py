@@ -7,8 +7,6 @@
 Salt and hash are hexadecimal.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import hmac

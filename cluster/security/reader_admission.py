@@ -4,8 +4,6 @@ Readers are served by another thread, and an authenticator is asked in the membe
 there, ``do_work`` here. A reader is a session of a negative id that never opens. It is not challenged.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future

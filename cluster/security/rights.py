@@ -1,7 +1,5 @@
 """What each principal may do, from a file: ``principal: write, read``, with ``*`` for all others."""
 
-from __future__ import annotations
-
 from cluster.consensus.authentication import Right, right_to
 from cluster.errors import ConfigurationError
 from cluster.security.text_file import OnError, WatchedFile

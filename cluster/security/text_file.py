@@ -1,7 +1,5 @@
 """A file of ``name: value`` lines that people edit while a member runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Generic, TypeVar
 

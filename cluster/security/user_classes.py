@@ -1,7 +1,5 @@
 """A user's Authenticator and AuthorisationService, by ``module:ClassName``: what they raise is a refusal."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import sys

@@ -6,8 +6,6 @@ In ACTIVE a turn takes one message of the consensus module (stream 104), joins a
 before it is drained, delivers committed log to the service, and hands over what the service answered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum

@@ -1,7 +1,5 @@
 """Answers to many sessions at once, as columns: of a service that offers them so, or that is compiled."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

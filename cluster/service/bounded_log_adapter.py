@@ -4,8 +4,6 @@ What is read is bounded by the commit position and by the log's own end; a kerne
 messages into columns, every other entry is decoded by itself.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 import numpy as np

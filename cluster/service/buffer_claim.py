@@ -1,7 +1,5 @@
 """Messages that are written in place: claimed, filled, then committed or aborted (Aeron: BufferClaim)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple

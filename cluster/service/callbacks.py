@@ -1,7 +1,5 @@
 """Calls of the user's service: what it raises comes out as a ServiceError that says where and when."""
 
-from __future__ import annotations
-
 import sysconfig
 import traceback
 from collections.abc import Callable

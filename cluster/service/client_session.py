@@ -1,7 +1,5 @@
 """A client as its service sees it (Aeron: ClientSession)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.service.buffer_claim import BufferClaim

@@ -1,7 +1,5 @@
 """What a service may ask of the cluster it runs in (Aeron: Cluster)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What a user writes: a state machine that is fed the committed log (Aeron: ClusteredService)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Protocol
 

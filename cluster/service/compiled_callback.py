@@ -4,8 +4,6 @@ Compiled turns call it (``member/busy/serving.py``), and Python's turns by the s
 does not take, or that it raises for, ends the call: the agent sees that message alone.
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

@@ -5,8 +5,6 @@
 Source: ServiceSnapshotTaker, ServiceSnapshotLoader.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The service that is built in: sends each message back to its sender."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from cluster.service.cluster import Cluster

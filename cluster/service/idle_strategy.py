@@ -1,7 +1,5 @@
 """What a service idles on while it is refused (Aeron: IdleStrategy)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

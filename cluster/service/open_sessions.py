@@ -1,7 +1,5 @@
 """The sessions that the log has open at the event being delivered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

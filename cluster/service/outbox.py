@@ -9,8 +9,6 @@
 Each stream has room for so many bytes; what is claimed takes its room at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

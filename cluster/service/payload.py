@@ -1,7 +1,5 @@
 """What a service sends: buffers of any kind, gathered into one message."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

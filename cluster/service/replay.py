@@ -6,8 +6,6 @@
 It is the agent that members run, as it is on a leader: a session that is open can be answered.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum

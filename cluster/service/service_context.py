@@ -1,7 +1,5 @@
 """What is configured of one service container (Aeron: ClusteredServiceContainer.Context)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Services by the names that a configuration has for them."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Where a service is in the log, and what its member is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -4,8 +4,6 @@ Answers to a supervised session are numbered, and handed to the consensus module
 them until the client has them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Makes what a service may go by beside its log the same each time: chance, clocks, what instances share."""
 
-from __future__ import annotations
-
 import datetime
 import gc
 import os

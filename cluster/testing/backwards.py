@@ -1,7 +1,5 @@
 """From a difference of states back to what led there: a message, its way through the logs, the callbacks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

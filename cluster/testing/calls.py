@@ -4,8 +4,6 @@ A call does what production's classes do with the same socket or file (``python_
 much chance and time whoever makes it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import struct
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Clients of a cluster in memory: the ``ClusterClient`` of production over simulated connections."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from random import Random

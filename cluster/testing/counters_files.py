@@ -1,7 +1,5 @@
 """cnc.dat on a simulated disk: written by a member's process, mapped by readers on its machine."""
 
-from __future__ import annotations
-
 import os
 
 from cluster.counters import CountersFile, CountersReader

@@ -4,8 +4,6 @@ The log is given to instances of the service alone, to each in another way. All 
 the first that does not names the mistake, and the first entry after which they differ.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

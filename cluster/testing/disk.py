@@ -15,8 +15,6 @@ written since the last sync:
 Faults are switched on per disk: ``DiskFaults``. Times are spent by the process that waits.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ The hash of the trace holds every text, so a word in a message changes it. This 
 the kind of effect and its numbers, without names, texts and times.
 """
 
-from __future__ import annotations
-
 from array import array
 from enum import IntEnum
 from hashlib import blake2b

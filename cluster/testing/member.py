@@ -1,7 +1,5 @@
 """A member's process: the lives of production, on a simulated disk and network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """What the clients of a storm send: lines of a file, what a user's function makes, or short texts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

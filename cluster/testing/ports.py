@@ -1,7 +1,5 @@
 """What a simulated process gives to each life of its member: a disk, a network and a clock of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import Any, Protocol

@@ -4,8 +4,6 @@ What a call raises cannot pass through compiled code: it is kept, every call fai
 ``raise_failure`` raises it when the compiled code has returned.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The whole log once more, through a service that starts from nothing: what state and answers must be."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.archive.log_cursor import LogSource

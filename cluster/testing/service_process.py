@@ -6,8 +6,6 @@ It takes turns of its own, reads its member's files, dies with its member, and i
 other end. What waits within a callback lets the world go on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from random import Random
 from typing import Protocol

@@ -1,7 +1,5 @@
 """One seed's history of somebody's service: members die and come back, snapshots are taken, time goes by."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b

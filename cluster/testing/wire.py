@@ -4,8 +4,6 @@ Whoever watches sees the bytes that sockets take, and the queues between a modul
 who is watched knows of it: a history goes the same way with and without.
 """
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Reads seeds from standard input, a line each, and writes each outcome as a line 
 different ``PYTHONHASHSEED`` show whether a service goes by the order of a set or by ``hash``.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import asdict

@@ -4,8 +4,6 @@ Nothing here or above reads a clock, an ``id()`` or the order of a set. One seed
 concern, so that a change in how much chance one part uses does not stir all the others.
 """
 
-from __future__ import annotations
-
 import errno
 import heapq
 from collections import deque

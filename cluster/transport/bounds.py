@@ -4,8 +4,6 @@ At a bound the newest is refused, or takes the place of the oldest that has no s
 open go on. Each bound is a key of the configuration under the same name, and its errors name it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SECOND_NS = 1_000_000_000

@@ -1,7 +1,5 @@
 """What a medium provides of one cluster's log; ``LogReader`` makes everything else from it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Who a client says it is. Secrets stay in their files until they are sent, and are in no ``repr``."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

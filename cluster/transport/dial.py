@@ -1,7 +1,5 @@
 """To connect to an endpoint, of which the name may be known or not: a try that never waits."""
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """The client's end: connections to members over any medium, and the clock and the waiting beside them."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -9,8 +9,6 @@ and lists of them with the member's id, as AeronCluster's ingress endpoints are 
 tell them, and over gRPC and TCP also the members that are not in it. An IPv6 host stands in brackets.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -15,8 +15,6 @@ anew, from what its log holds.
 Kernels over the bytes come first, which compiled turns seal and open by, too.
 """
 
-from __future__ import annotations
-
 import zlib
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The logs for people in a member's directory, from the place on that a reader has come to; and stacks."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Looks at files that an operator names, in a thread: a file system that does not answer stops no turn."""
 
-from __future__ import annotations
-
 import threading
 from _thread import start_new_thread
 from collections import deque

@@ -8,8 +8,6 @@ A connection has one stream of bytes: two processes that read from it, or write,
 what gRPC watches: where it was at work during the fork, to use it in the child ends the parent.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Cuts a stream of bytes where frames end, for media that carry messages: each holds whole frames only."""
 
-from __future__ import annotations
-
 from cluster.errors import RemoteProtocolError
 from cluster.log.runs import NOT_A_FRAME, whole_frames
 from cluster.protocol.arrays import np

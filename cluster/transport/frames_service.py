@@ -5,8 +5,6 @@ saves a copy. The descriptors are made here and not by ``protoc``, so that nothi
 compares them with the file.
 """
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 

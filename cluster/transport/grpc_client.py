@@ -7,8 +7,6 @@ and its end-of-file; whatever waits in the pair goes out as one message.
                                <-> responses (a thread of ours)       <- stream
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

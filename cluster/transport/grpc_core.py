@@ -7,8 +7,6 @@ poller before it the thread that waits for a call looks at the sockets itself: a
 or has imported gRPC before.
 """
 
-from __future__ import annotations
-
 import os
 from importlib.metadata import version
 

@@ -1,7 +1,5 @@
 """TLS as gRPC takes it: at least TLS 1.2 with gRPC's own list of ciphers, files as everywhere."""
 
-from __future__ import annotations
-
 import errno
 import os
 

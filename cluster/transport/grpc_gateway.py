@@ -11,8 +11,6 @@ A message on a stream holds whole frames. One that does not ends that stream wit
 nothing of it reaches the member.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -5,8 +5,6 @@ counts for its address. An address that has too many of them loses the connectio
 socket is reset, which gRPC itself has no call for.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

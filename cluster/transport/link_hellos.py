@@ -1,7 +1,5 @@
 """The first frames of a link's connections: what a member says of itself, and whom it believes."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from cluster.protocol import link

@@ -1,7 +1,5 @@
 """What is known of the other end of a link: both of its connections, and who it is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from cluster.log.connection_table import LINK_IN, LINK_OUT

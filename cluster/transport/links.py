@@ -34,8 +34,6 @@ A member on this host whose directory is known is first tried at the Unix socket
 its port: a third less time for each hop. Who shares no directories with us is reached over TCP.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Callable, Mapping

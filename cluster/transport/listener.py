@@ -4,8 +4,6 @@ A Unix socket is for processes of the own user alone: its file has mode 0600 bef
 connects is asked for by the kernel's word (SO_PEERCRED).
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -17,8 +17,6 @@ Readers are strangers (``bounds.py``): so many are served at once, each has one 
 not take it in time, or asks nothing, is cut off.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """gRPC's health service for a member: SERVING while it knows a leader, or leads."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable

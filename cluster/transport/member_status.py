@@ -1,7 +1,5 @@
 """How one member stands, and what opens clients of members' logs for whoever asks."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import closing

@@ -4,8 +4,6 @@ Contexts are made whole and then put in the place of the old ones, so that a han
 that are open go on with what they began with.
 """
 
-from __future__ import annotations
-
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Single messages in frames of their own: what is rare on a connection, and not worth a kernel."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol
 

@@ -4,8 +4,6 @@ What a link leads to is what counts: a regular file of root or of this user, tha
 Anything else is refused at once; a fifo holds nobody up.
 """
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -8,8 +8,6 @@ There is one question for a name at a time, the next a second after the answer, 
 server that is silent holds up nothing but the first dial of the names that it knows.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import socket

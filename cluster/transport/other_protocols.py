@@ -1,7 +1,5 @@
 """What else may speak at a port: told by the first bytes."""
 
-from __future__ import annotations
-
 import re
 
 from cluster.protocol.frame import HEADER_LENGTH, header_at

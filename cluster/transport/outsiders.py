@@ -3,8 +3,6 @@
 A mistake of ours that some bytes meet costs one life. Whoever sends them again after each would cost all.
 """
 
-from __future__ import annotations
-
 LIVES_MAX = 3
 MEMORY_NS = 600_000_000_000  # after the last of them all is forgotten
 OUTSIDERS_MAX = 1_024  # who is remembered; then the oldest is forgotten

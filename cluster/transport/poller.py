@@ -4,8 +4,6 @@ The order in which the kernel names ready sockets decides nothing: ``wait`` only
 their owners drain them in their own fixed order (spec of safety, "One order").
 """
 
-from __future__ import annotations
-
 import os
 import select
 import socket

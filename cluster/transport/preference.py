@@ -1,7 +1,5 @@
 """Which members a reader asks first. Any of them serves the same committed log."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cluster.errors import ConfigurationError

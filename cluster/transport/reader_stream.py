@@ -1,7 +1,5 @@
 """A reader's socket on an event loop, once the member has handed it over: in the clear or through TLS."""
 
-from __future__ import annotations
-
 import asyncio
 
 from cluster.transport.handed_over import HandedOver

@@ -1,7 +1,5 @@
 """Fetches from an archive in a thread of its own, for an agent that may not wait."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Generator, Sequence

@@ -15,8 +15,6 @@ A connection over which no session is served is a stranger's (``bounds.py``): a 
 little is taken, and it has a time to open a session. At a bound the oldest of them makes room.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -10,8 +10,6 @@ TLS 1.3 alone. Who dials checks chain and name; who accepts asks for a certifica
 the common name in it from then on.
 """
 
-from __future__ import annotations
-
 import os
 import ssl
 from collections.abc import Mapping

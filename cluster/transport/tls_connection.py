@@ -4,8 +4,6 @@ The handshake is taken on by ``receive``, so that an owner that bounds whom it s
 handshakes of a turn, too. Until it is done the connection is not connected, and offers nothing.
 """
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Sequence
 from typing import Any

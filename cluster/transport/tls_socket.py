@@ -1,7 +1,5 @@
 """TLS over a blocking socket, of a reader's requests; and what hides behind a refusal that gRPC reports."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from contextlib import suppress

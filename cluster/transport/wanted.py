@@ -1,7 +1,5 @@
 """A filter of entries as a reader's request carries it."""
 
-from __future__ import annotations
-
 from cluster.log.entry_filter import TEMPLATE_IDS, EntryFilter
 from cluster.protocol.link import LogRequest, Wanted, WantedKind
 

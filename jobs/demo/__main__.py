@@ -1,7 +1,5 @@
 """``python -m jobs.demo``: see :mod:`jobs.demo.story`."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import signal

@@ -1,7 +1,5 @@
 """The airlines: one session each, every flight sent when its departure has come in compressed time."""
 
-from __future__ import annotations
-
 import datetime as dt
 import threading
 import time

@@ -1,7 +1,5 @@
 """``cluster up`` as a process of the demo's own: started, asked where it listens, stopped for certain."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

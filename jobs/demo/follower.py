@@ -1,7 +1,5 @@
 """The Log seen by a reader of its own, live: how many entries of each kind, and when."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter, defaultdict
 

@@ -1,7 +1,5 @@
 """One picture of the run: what the Log took, how fast it answered, how far Delta was, and the kill."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from dataclasses import dataclass

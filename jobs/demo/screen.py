@@ -1,7 +1,5 @@
 """What the demo shows while it runs: a line that is drawn again on a terminal, short lines elsewhere."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

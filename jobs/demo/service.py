@@ -3,8 +3,6 @@
 Every member runs it on the same Log, so every member knows the same flights in the air.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The run in order: a cluster, airlines, Spark beside them, then the tables, the counts and the picture."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

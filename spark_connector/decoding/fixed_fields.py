@@ -1,7 +1,5 @@
 """Fields at fixed places of a payload as the columns of a struct, by one gather of a whole Arrow batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which payloads are JSON objects of the columns of ``decode``: the kernel's verdicts in words."""
 
-from __future__ import annotations
-
 import functools
 from typing import NamedTuple
 

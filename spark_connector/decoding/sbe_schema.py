@@ -5,8 +5,6 @@ optional fields, fields that a later version added, and either byte order. Refus
 arrays of other types, constants, groups, and data of variable length.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Pure. What has no name after it holds for all of them. Spark hands names lower-cased.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import replace

@@ -9,8 +9,6 @@ A checkpoint of one log goes on as that log's part. A cluster that is new begins
 that is in the checkpoint and in no option is an error, or is left out with ``failOnDataLoss`` = ``false``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

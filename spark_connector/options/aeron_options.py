@@ -1,7 +1,5 @@
 """The options of a read from, and of a write to, a real Aeron Cluster over its own medium."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar
 

@@ -5,8 +5,6 @@ names lower-cased, so names compare without case. A wrong option fails when the 
 made, before a query starts, with the option's name, its value and what was expected.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 

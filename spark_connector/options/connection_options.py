@@ -3,8 +3,6 @@
 Pure, as ``cluster_options.py``.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """The options of the formats ``cluster-snapshot`` and ``cluster-replay``."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

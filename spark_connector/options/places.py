@@ -3,8 +3,6 @@
 Pure: ``resolving.py`` looks in the log where they are.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Options that are right and may not do what was meant; pure, as ``cluster_options.py``."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """What options say of a replay: of a batch (``directory_options.py``) and of a stream."""
 
-from __future__ import annotations
-
 from spark_connector.values import whole_number, wrong_value
 
 # The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.

@@ -1,7 +1,5 @@
 """The columns of a replay's rows, of a batch and of a stream."""
 
-from __future__ import annotations
-
 from spark_connector.columns import Columns
 from spark_connector.options.replay_options import REPLAY_KINDS, STREAM_KINDS
 

@@ -5,8 +5,6 @@ finds the sessions of its earlier attempts by it (``cluster/aeron/lane_writer.py
 the driver registers the batch.
 """
 
-from __future__ import annotations
-
 import secrets
 import time
 from contextlib import ExitStack, closing

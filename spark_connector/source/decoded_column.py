@@ -1,7 +1,5 @@
 """Column ``decoded`` beside the columns of the log, and what becomes of payloads that do not decode."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How far a stream is behind the log, for the progress of its query."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

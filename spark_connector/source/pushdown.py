@@ -3,8 +3,6 @@
 Spark checks every row again, so that leaving too much does no harm.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime

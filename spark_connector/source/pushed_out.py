@@ -8,8 +8,6 @@ JVM waits for rows that are there but for these bytes, and then the worker waits
 batch right behind each pushes the first one out, and the JVM works on it while the next one is made.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Where in a log the places lie that options name. What cannot be meant fails before anything is read."""
 
-from __future__ import annotations
-
 from cluster.errors import ConfigurationError
 from cluster.protocol.token import is_one_log
 from spark_connector.log import SourceLog

@@ -1,7 +1,5 @@
 """Turns of a member, and time-outs that they look at."""
 
-from __future__ import annotations
-
 from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Duty cycle"

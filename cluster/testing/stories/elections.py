@@ -1,7 +1,5 @@
 """Canvass, nomination and ballot."""
 
-from __future__ import annotations
-
 from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Canvass"

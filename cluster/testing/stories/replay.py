@@ -1,7 +1,5 @@
 """A leader that replays its log, and a follower that catches up."""
 
-from __future__ import annotations
-
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.stories.stage import Stage, service_of, story
 

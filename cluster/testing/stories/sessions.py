@@ -1,7 +1,5 @@
 """Clients and their sessions."""
 
-from __future__ import annotations
-
 from cluster.consensus.authentication import AllowAllButAdmin, DefaultAuthenticator, Security, SessionProxy
 from cluster.protocol.backup import BackupQuery
 from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader

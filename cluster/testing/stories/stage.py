@@ -10,8 +10,6 @@ A step is found where who, what and to whom fit, after the step before it: so a 
 order in which its page says that things happen.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack

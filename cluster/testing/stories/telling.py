@@ -1,7 +1,5 @@
 """A story as text, document, sequence diagram or log for ShiViz; all of them as a page: docs/stories.md."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

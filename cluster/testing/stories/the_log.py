@@ -1,7 +1,5 @@
 """What is in the log: messages, timers, snapshots."""
 
-from __future__ import annotations
-
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.testing.stories.stage import Stage, service_of, story
 
