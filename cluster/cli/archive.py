@@ -72,7 +72,7 @@ def describe(
     _describe(directory, recording_id, raw, as_json, valid_only=recording_id is None)
 
 
-@app.command("describe-all", epilog=_example("describe-all --dir cluster-data/member-0"))
+@app.command(epilog=_example("describe-all --dir cluster-data/member-0"))
 def describe_all(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """Show what describe shows, with the recordings of every state."""
     _describe(directory, None, raw, as_json, valid_only=False)
@@ -216,9 +216,7 @@ def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> 
     print_result(as_json, result, f"deleted {len(records)} records ({size} bytes), {len(files)} segments")
 
 
-@app.command(
-    "delete-orphaned-segments", epilog=_example("delete-orphaned-segments --dir cluster-data/member-0")
-)
+@app.command(epilog=_example("delete-orphaned-segments --dir cluster-data/member-0"))
 def delete_orphaned_segments(
     directory: Directory, recording_id: RecordingId = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
@@ -312,7 +310,7 @@ _mark_verb(
 )
 
 
-@app.command("count-entries", epilog=_example("count-entries --dir cluster-data/member-0"))
+@app.command(epilog=_example("count-entries --dir cluster-data/member-0"))
 def count_entries(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Print the number of VALID recordings."""
     count = len(_catalog(_archive_directory(directory)).descriptors())

@@ -25,7 +25,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    "backup-query",
     epilog=example(
         "tool",
         "backup-query --dir backup",
@@ -73,7 +72,6 @@ def backup_query(
 
 
 @app.command(
-    "backup-metrics",
     epilog=example(
         "tool",
         "backup-metrics --dir backup > /var/lib/node_exporter/cluster_backup.prom",

@@ -23,7 +23,6 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    "close-member",
     epilog=example(
         "tool",
         "close-member --dir cluster-data/member-0",
@@ -67,7 +66,6 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 @app.command(
-    "make-members",
     epilog=example(
         "tool",
         "make-members --from cluster-data --to grown --member-ids 0,1,2,3,4",

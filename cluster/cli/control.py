@@ -103,7 +103,6 @@ _verb(
 
 
 @app.command(
-    "transfer-leadership",
     epilog=_epilog(
         "transfer-leadership",
         "Do it before you stop a leader: sessions stay open, and nobody waits for a time-out. If the other\n"

@@ -30,7 +30,6 @@ _ALONE_QUESTION = (
 
 
 @app.command(
-    "accept-data-loss",
     epilog=example(
         "tool",
         "accept-data-loss --dir cluster-data/member-2 --member 2",

@@ -68,7 +68,6 @@ def consumers(
 
 
 @app.command(
-    "forget-lanes",
     cls=Verb,
     epilog=example(
         "tool",

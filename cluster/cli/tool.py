@@ -181,7 +181,7 @@ def pid(
     print_result(as_json, {"pid": mark.pid}, mark.pid)
 
 
-@app.command("recording-log", epilog=_example("recording-log --dir cluster-data/member-0"))
+@app.command(epilog=_example("recording-log --dir cluster-data/member-0"))
 def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """Show the leadership terms and snapshots in log order, one per line."""
     log = _recording_log(str(directory), readable_part=True)
@@ -196,7 +196,7 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
         raise log.damage
 
 
-@app.command("sort-recording-log", epilog=_example("sort-recording-log --dir cluster-data/member-0"))
+@app.command(epilog=_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is out of order; the member must be stopped."""
     with lock_directory(str(directory)):
@@ -206,7 +206,6 @@ def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None
 
 
 @app.command(
-    "seed-recording-log-from-snapshot",
     epilog=_example(
         "seed-recording-log-from-snapshot --dir cluster-data/member-0",
         more="The old file is kept as recording.log.bak. "
@@ -222,9 +221,7 @@ def seed_recording_log_from_snapshot(directory: OwnDirectory, as_json: AsJson = 
     print_result(as_json, {"seeded": is_seeded}, said)
 
 
-@app.command(
-    "invalidate-latest-snapshot", epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0")
-)
+@app.command(epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0"))
 def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Mark the newest snapshot invalid, so that the next start loads the one before it."""
     log = _recording_log(str(directory), write=True)
@@ -235,7 +232,7 @@ def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False)
         raise typer.Exit(1)
 
 
-@app.command("recovery-plan", epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
+@app.command(epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
 def recovery_plan(
     directory: AnyMemberDirectory,
     services: ServiceCount = 1,
@@ -266,10 +263,7 @@ def recovery_plan(
         print(aeron_text.plan_text(plan) if raw else tables.plan_table(plan))
 
 
-@app.command(
-    "describe-latest-cm-snapshot",
-    epilog=_example("describe-latest-cm-snapshot --dir cluster-data/member-0"),
-)
+@app.command(epilog=_example("describe-latest-cm-snapshot --dir cluster-data/member-0"))
 def describe_latest_cm_snapshot(
     directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
@@ -325,7 +319,6 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 
 
 @app.command(
-    "is-leader",
     epilog=_example(
         "is-leader --dir cluster-data/member-0 && echo yes",
         more="A leader whose election has not ended yet does not count.",
@@ -356,7 +349,6 @@ def _leads_at(endpoints: str) -> bool:
 
 
 @app.command(
-    "list-members",
     epilog=_example(
         "list-members --dir cluster-data/member-0",
         "list-members --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron",
@@ -401,7 +393,6 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
 
 
 @app.command(
-    "export-watermark",
     epilog=_example(
         "export-watermark 1048576 --dir cluster-data/member-0",
         more="With log_export_watermark = true the member keeps the log from this position on.",
