@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from cluster.protocol import CLUSTER, link
-from cluster.protocol.tables import tables, with_tables
+from tests.protocol.format_tables import tables, with_tables
 
 FORMATS = Path(__file__).resolve().parents[2] / "docs" / "formats.md"
 
@@ -15,14 +15,14 @@ def test_the_tables_of_the_document_are_those_of_the_declarations():
 
     assert with_tables(text) == text, (
         "make them anew: "
-        "python -m cluster.protocol.tables < docs/formats.md > new.md && mv new.md docs/formats.md"
+        "python -m tests.protocol.format_tables < docs/formats.md > new.md && mv new.md docs/formats.md"
     )
 
 
 def test_the_command_prints_the_same():
     with FORMATS.open() as document:
         printed = subprocess.run(
-            [sys.executable, "-m", "cluster.protocol.tables"],
+            [sys.executable, "-m", "tests.protocol.format_tables"],
             stdin=document,
             capture_output=True,
             text=True,

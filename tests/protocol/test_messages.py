@@ -23,8 +23,8 @@ from cluster.protocol.sbe import Composite, Message, kind_at
 from cluster.protocol.service import ClusterMembersExtendedResponse, ExtendedMember
 from cluster.protocol.session import SessionConnectRequest, SessionMessageHeader
 from cluster.protocol.snapshot import ClusterSession
-from cluster.protocol.tables import WIRE_TYPES, camel, empty_length
 from tests.protocol.examples import DATA, MESSAGES, composites, sample
+from tests.protocol.format_tables import WIRE_TYPES, camel, empty_length
 
 by_name = pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.__name__)
 

@@ -20,8 +20,8 @@ from cluster.protocol.mark_file import (
     encode_mark_file_header,
     mark_file_length,
 )
-from cluster.protocol.tables import camel
 from tests.protocol.examples import DATA
+from tests.protocol.format_tables import camel
 
 REAL = DATA / "aeron-cluster-1.53"
 members = pytest.mark.parametrize("member", [0, 1, 2])

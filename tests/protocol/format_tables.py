@@ -1,6 +1,6 @@
 """The tables of docs/formats.md, made from the declarations.
 
-python -m cluster.protocol.tables < docs/formats.md > new.md && mv new.md docs/formats.md
+python -m tests.protocol.format_tables < docs/formats.md > new.md && mv new.md docs/formats.md
 """
 
 import sys
