@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cluster.archive import archive_tool
 from cluster.archive.archive import Archive
 from cluster.archive.catalog_checksum import NAMES, checksum_named
 from cluster.archive.catalog_file import CatalogFile
@@ -186,8 +187,6 @@ def checksum(
     as_json: AsJson = False,
 ) -> None:
     """Write a checksum into every data frame (in place of its session id) and into the catalog."""
-    from cluster.archive.archive_tool import add_checksums
-
     used = checksum_named(name)
     if used is None:
         raise typer.BadParameter("expected crc32 or crc32c", param_hint="NAME")
@@ -195,7 +194,9 @@ def checksum(
     with _opened(archive) as catalog:
         for entry in _chosen(catalog, recording_id):
             if entry.is_valid:
-                covered = add_checksums(OsFiles(), archive, catalog, entry, used, all_segments=all_segments)
+                covered = archive_tool.add_checksums(
+                    OsFiles(), archive, catalog, entry, used, all_segments=all_segments
+                )
                 number = entry.descriptor.recording_id
                 done = {"recordingId": number, "bytes": covered}
                 print_result(as_json, done, f"(recordingId={number}) {covered} bytes")
@@ -204,13 +205,11 @@ def checksum(
 @app.command(epilog=_example("compact --dir cluster-data/member-0 --yes"))
 def compact(directory: Directory, yes: Yes = False, as_json: AsJson = False) -> None:
     """Remove recordings that are not VALID from the catalog, and delete their segments."""
-    from cluster.archive.archive_tool import compact as compact_archive
-
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
         dropped = [entry.descriptor.recording_id for entry in catalog.entries if not entry.is_valid]
         _confirm(f"delete recordings {dropped} for good?" if dropped else None, yes)
-        done = compact_archive(OsFiles(), archive, catalog)
+        done = archive_tool.compact(OsFiles(), archive, catalog)
     records, size, files = done.recording_ids, done.catalog_bytes, done.files
     result = {"recordingIds": records, "catalogBytes": size, "files": files}
     print_result(as_json, result, f"deleted {len(records)} records ({size} bytes), {len(files)} segments")
@@ -221,15 +220,13 @@ def delete_orphaned_segments(
     directory: Directory, recording_id: RecordingId = None, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Delete segment files that no recording uses."""
-    from cluster.archive.archive_tool import delete_files, orphaned_segments
-
     archive = _archive_directory(directory)
     with _opened(archive) as catalog:
-        names = orphaned_segments(OsFiles(), archive, catalog, recording_id)
+        names = archive_tool.orphaned_segments(OsFiles(), archive, catalog, recording_id)
         for name in names if not as_json else ():
             print(name)
         _confirm(f"delete {len(names)} files for good?" if names else None, yes)
-        delete_files(OsFiles(), archive, names)
+        archive_tool.delete_files(OsFiles(), archive, names)
     if as_json:
         print(json.dumps({"files": names}))
 
@@ -253,15 +250,13 @@ def purge(
     as_json: AsJson = False,
 ) -> None:
     """Delete the log's segments before a position that a snapshot covers; the member must be stopped."""
-    from cluster.archive.archive_tool import purge_log
-
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
     with closing(Archive.open(_archive_directory(directory), files=files, epoch_ms=epoch_ms)) as archive:
         recording_log = RecordingLog.open(cluster, files=files)
         snapshot_position = _whole_snapshot(archive, recording_log)
         _confirm(f"delete the log before {position} for good?", yes)
-        start, begin = purge_log(archive, recording_log, position, snapshot_position)
+        start, begin = archive_tool.purge_log(archive, recording_log, position, snapshot_position)
     done = {"oldStartPosition": start, "startPosition": begin}
     print_result(as_json, done, f"the log began at {start}, it begins at {begin}")
 
@@ -293,10 +288,8 @@ def _mark_verb(state: RecordingState, text: str) -> None:
         directory: Directory,
         as_json: AsJson = False,
     ) -> None:
-        from cluster.archive.archive_tool import mark
-
         with _opened(_archive_directory(directory)) as catalog:
-            mark(catalog, recording_id, state)
+            archive_tool.mark(catalog, recording_id, state)
         done = {"recordingId": recording_id, "state": state.name}
         print_result(as_json, done, f"(recordingId={recording_id}) {state.name}")
 

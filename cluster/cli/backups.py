@@ -8,11 +8,13 @@ from typing import Annotated, Any
 import typer
 
 from cluster.archive.files import OsFiles
+from cluster.backup.promote import promote_backup
 from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
 from cluster.cli import aeron_text
 from cluster.cli.durations import duration_parser
 from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
+from cluster.cli.status_document import look_at
 from cluster.cli.verbs import AsJson, example, print_result
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError
@@ -83,7 +85,6 @@ def backup_metrics(
 ) -> None:
     """Print a backup's metrics for Prometheus: whether it runs, its position, and its next query."""
     from cluster.cli.metrics import backup_metrics_text
-    from cluster.cli.status_document import look_at
 
     found = look_at(str(directory), mark := mark_of(str(directory)))
     if not found["isBackup"]:
@@ -154,8 +155,6 @@ def promote(
     as_json: AsJson = False,
 ) -> None:
     """Turn a backup's directory into a member's: of a new cluster of one, or of the old cluster."""
-    from cluster.backup.promote import promote_backup
-
     known = _members_commit_position(directory)
     place = Place(OsFiles(), str(directory))
     promoted = promote_backup(place, joins=joins, epoch_ms=epoch_ms)

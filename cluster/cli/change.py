@@ -9,6 +9,7 @@ from cluster.archive.closed_file import CLOSED_FILE_NAME, read_last_words
 from cluster.archive.files import OsFiles
 from cluster.backup.close import close_member as close
 from cluster.backup.close import words_line
+from cluster.backup.make import make_member, next_members, source_of
 from cluster.backup.restore import MemberFolders, Place
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
@@ -91,8 +92,6 @@ def make_members(
     as_json: AsJson = False,
 ) -> None:
     """Make the directories of a cluster's new members from closed ones, with the best log among them."""
-    from cluster.backup.make import make_member, next_members, source_of
-
     files, ids = OsFiles(), _ids(member_ids)
     if member_id is not None and member_id not in ids:
         raise ConfigurationError(f"--member {member_id}: expected one of {member_ids}")

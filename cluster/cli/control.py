@@ -22,6 +22,7 @@ from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode
 from cluster.protocol.mark_file import ClusterMarkFileHeader
 from cluster.reader.member_directory import is_running, members_in
 from cluster.transport.endpoint import Endpoint, adopt_endpoints, parse_endpoints
+from cluster.transport.names import connect_within
 
 if TYPE_CHECKING:
     from cluster.node.control import ControlAction
@@ -265,8 +266,6 @@ def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
 
 
 def _is_listened_at(endpoint: Endpoint) -> bool:
-    from cluster.transport.names import connect_within
-
     try:
         connect_within(endpoint, CONNECT_TIMEOUT_S).close()
     except OSError:

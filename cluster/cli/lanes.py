@@ -19,11 +19,12 @@ from cluster.cli.members import (
 )
 from cluster.cli.running_member import leader_directory, status_in
 from cluster.cli.verbs import AsJson, Verb, example, print_result
+from cluster.protocol.lane import FORGET, Lane
 from cluster.protocol.snapshot import SnapshotConsumer, SnapshotLane
+from cluster.reader.counted import Count, CountedLog, count_log
 
 if TYPE_CHECKING:
     from cluster.log.entry_filter import EntryFilter
-    from cluster.reader.counted import Count, CountedLog
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
@@ -88,7 +89,6 @@ def forget_lanes(
 ) -> None:
     """Have all members forget the lanes of a finished application now, not after lane_retention."""
     from cluster.client import ClusterClient
-    from cluster.protocol.lane import FORGET, Lane
 
     directory, endpoints = place(directory, endpoints)
     if directory is not None:
@@ -102,7 +102,6 @@ def _counted(
     count: Count, directory: Path | None, endpoints: str | None, entry_filter: EntryFilter | None = None
 ) -> tuple[Count, int]:
     """``count`` with what the log there has, and how far that is committed. Raises ClusterError."""
-    from cluster.reader.counted import count_log
     from cluster.reader.directory import DirectoryLog
     from cluster.reader.remote import RemoteLog
 

@@ -13,7 +13,9 @@ import typer
 
 from cluster.cli.connecting import connects
 from cluster.cli.durations import duration_option
+from cluster.cli.live_clients import ClientRates
 from cluster.cli.members import OptionalEndpoints, optional_directory, place, text_or_none
+from cluster.cli.status_document import status_document
 from cluster.errors import NotAClusterDirectory, PortInUse
 
 if TYPE_CHECKING:
@@ -70,7 +72,6 @@ def live(
     """Show a cluster on a web page: its members, terms, positions, rates and events."""
     from cluster.cli.live_buttons import MemberButtons
     from cluster.cli.live_story import Frame, frames_of_events, page, story_page, write_text
-    from cluster.cli.status_document import status_document
 
     if sum(given is not None for given in (directory, endpoints, story)) > 1:
         raise typer.BadParameter("give only one of --dir, --endpoints and --story", param_hint="--dir")
@@ -104,9 +105,7 @@ def live(
 def looks_at(directory: Path | None, endpoints: str | None) -> Looks:
     """What the page asks for again and again."""
     from cluster.cli.events import last_logs
-    from cluster.cli.live_clients import ClientRates
     from cluster.cli.live_story import Looks
-    from cluster.cli.status_document import status_document
 
     def look(committed_before: int | None = None) -> dict[str, Any]:
         return status_document(directory, endpoints, committed_before=committed_before)

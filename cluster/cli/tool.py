@@ -10,6 +10,7 @@ import typer
 
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.export_watermark import read_export_watermark, write_export_watermark
 from cluster.archive.files import OsFiles
 from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
@@ -40,14 +41,17 @@ from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.error_log import decode_error_log
 from cluster.protocol.link import LogStatus
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME, MARK_FILE_HEADER_LENGTH, ClusterMarkFileHeader
+from cluster.protocol.members import ingress_endpoints
 from cluster.reader.member_directory import (
     find_cluster_directory,
     find_member,
     is_running,
     mark_directory,
 )
+from cluster.reader.snapshots import module_image
 from cluster.transport.clock import epoch_ms
 from cluster.transport.endpoint import parse_endpoints
+from cluster.transport.member_status import member_status
 
 
 class ToolVerbs(Verbs):
@@ -268,8 +272,6 @@ def describe_latest_cm_snapshot(
     directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
     """Show the consensus module's newest valid snapshot: its sessions, timers and pending messages."""
-    from cluster.reader.snapshots import module_image
-
     latest = _recording_log(str(directory)).latest_snapshot()
     if latest is None:
         raise NotAClusterDirectory(f"{directory}: no valid snapshot of the consensus module")
@@ -338,8 +340,6 @@ def is_leader(
 
 
 def _leads_at(endpoints: str) -> bool:
-    from cluster.transport.member_status import member_status
-
     members = parse_endpoints(endpoints)
     if len(members) > 1:
         raise typer.BadParameter(f"expected one member, not {len(members)}", param_hint="--endpoints")
@@ -381,7 +381,6 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
     """What a member of a real Aeron Cluster says that is asked over its own medium."""
     from cluster.aeron.aeron_log import AeronLog
     from cluster.aeron.aeron_member import answered_members
-    from cluster.protocol.members import ingress_endpoints
 
     with closing(AeronLog(consensus_endpoints, aeron_dir=text_or_none(aeron_directory))) as log:
         response = log.backup_response()
@@ -411,8 +410,6 @@ def export_watermark(
     as_json: AsJson = False,
 ) -> None:
     """Set, or show, the position up to which the log has been exported."""
-    from cluster.archive.export_watermark import read_export_watermark, write_export_watermark
-
     files = OsFiles()
     cluster = find_cluster_directory(files, str(directory))
     if position is not None:
