@@ -1,4 +1,4 @@
-"""The configuration of a backup; ``conf/backup.toml`` is made of it: python -m cluster.node.backup_config"""
+"""The configuration of a backup, which ``conf/backup.toml`` documents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.errors import ConfigurationError
 from cluster.node.config import TIME_UNITS, fields_of, service_modes_of
 from cluster.node.config_keys import SERVICE, NodeKeys
-from cluster.node.config_text import BACKUP_PREFIX, read_keys, text_of
+from cluster.node.config_text import BACKUP_PREFIX, read_keys
 from cluster.node.config_types import (
     Duration,
     Names,
@@ -325,20 +325,3 @@ def load_backup_config(path: str | os.PathLike[str] | None, overrides: Mapping[s
     Raises ConfigurationError.
     """
     return read_keys(BackupConfig, path, BACKUP_PREFIX, overrides, os.environ)[0]
-
-
-def backup_documentation() -> str:
-    """The whole of ``conf/backup.toml``."""
-    return text_of(
-        BackupConfig,
-        "The configuration of a backup, complete: each key at its default, so that any but endpoints may be "
-        "left out. The environment variable CLUSTER_BACKUP_KEY wins over the file, --dir over both. "
-        'A running backup takes a changed key that is "reloadable" at SIGHUP. '
-        "docs/backup.md has the rest.",
-        "cluster backup --config conf/backup.toml",
-        required={"endpoints": "required, or CLUSTER_ENDPOINTS"},
-    )
-
-
-if __name__ == "__main__":
-    print(backup_documentation(), end="")

@@ -1,4 +1,4 @@
-"""A configuration as text: loaded, written, and ``conf/node.toml``, which documents every key.
+"""A configuration as text: loaded and written. ``conf/node.toml`` documents every key.
 
 The environment variable of a key is ``CLUSTER_`` with its name in capitals. It wins over the file, an option
 of the command line over both.
@@ -6,7 +6,6 @@ of the command line over both.
 
 import difflib
 import os
-import textwrap
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -170,43 +169,3 @@ def write(path: str | os.PathLike[str], values: Mapping[str, Any]) -> None:
             return
         make_directories(path.parent)
         replace(OsFiles(), str(path), text.encode())
-
-
-def documentation() -> str:
-    """The whole of ``conf/node.toml``."""
-    return text_of(
-        NodeConfig,
-        "A member's configuration, complete: each key at its default, so that any of them may be left out. "
-        "The environment variable CLUSTER_KEY wins over the file, --member over both. "
-        "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
-        '"Aeron" is the property that means the same there. A running member takes a changed key that is '
-        '"reloadable" at SIGHUP, and any other at its next start.',
-        "cluster node --config conf/node.toml",
-        required={"members": "required for more than one member"},
-    )
-
-
-def text_of(model: type[BaseModel], intro: str, command: str, required: Mapping[str, str]) -> str:
-    """Every key of a configuration with its text, unit, Aeron's name and default."""
-    lines = textwrap.wrap(intro, 100, initial_indent="# ", subsequent_indent="# ")
-    lines += ["#", f"#     {command}"]
-    for name, field in model.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        if extra["section"]:
-            title = f"# ---- {extra['section']} "
-            lines += ["", title + "-" * (102 - len(title))]
-        facts = [required.get(name, f"default: {to_toml(extra['default'])}")]
-        facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
-        facts += ["reloadable"] if extra["reloadable"] else []
-        lines += [
-            "",
-            *textwrap.wrap(field.description or "", 100, initial_indent="# ", subsequent_indent="# "),
-        ]
-        lines.append("# " + "; ".join(facts).replace("aeron:", "Aeron:"))
-        lines.append(f"{field.alias} = {to_toml(extra['default'])}")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(documentation(), end="")

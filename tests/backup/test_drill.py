@@ -13,12 +13,13 @@ import pytest
 from cluster import ClusterClient, ClusterNode, LogReader
 from cluster.cli.main import main
 from cluster.errors import ConfigurationError
-from cluster.node.backup_config import BackupConfig, backup_documentation, load_backup_config
+from cluster.node.backup_config import BackupConfig, load_backup_config
 from cluster.node.backup_process import BackupProcess
 from cluster.protocol.enums import ClusterBackupState
 from cluster.security.principals import put, token_digest
 from tests.backup.running import QUICK, await_copy
 from tests.cli.promtool import scrape
+from tests.node.config_files import backup_toml
 from tests.node.processes import Process, Up, await_that, endpoints_of, keys_of, run, tool
 from tests.transport.authorities import Certificates
 from tests.tree import ROOT
@@ -242,7 +243,7 @@ def test_nothing_is_copied_from_a_member_whose_certificate_cannot_be_checked(
 
 
 def test_the_file_in_conf_is_the_configuration():
-    assert (ROOT / "conf" / "backup.toml").read_text() == backup_documentation()
+    assert (ROOT / "conf" / "backup.toml").read_text() == backup_toml()
     loaded = load_backup_config(ROOT / "conf" / "backup.toml", {})
     assert loaded == BackupConfig()
 

@@ -10,7 +10,8 @@ import pytest
 from cluster.cli import story
 from cluster.cli.main import main
 from cluster.testing.stories import STORIES, Stage, StoryUntrue
-from cluster.testing.stories.telling import HEAD, as_section, as_shiviz
+from cluster.testing.stories.telling import as_shiviz
+from tests.testing.stories_page import HEAD, as_section
 from tests.tree import ROOT
 
 PAGE = (ROOT / "docs" / "stories.md").read_text()
@@ -25,7 +26,7 @@ def test_each_step_is_seen_after_the_one_before_it_and_the_page_shows_them(name)
 
     sentences = [line.sentence for line in told if line.sentence]
     assert len(sentences) >= 2
-    assert "\n".join(as_section(STORIES[name], told)) in PAGE, "python -m cluster.testing.stories writes it"
+    assert "\n".join(as_section(STORIES[name], told)) in PAGE, "made by tests.testing.stories_page"
 
 
 def test_the_page_has_all_stories_in_the_order_of_the_list_and_no_other():

@@ -1,11 +1,11 @@
-"""A story as text, document, sequence diagram or log for ShiViz; all of them as a page: docs/stories.md."""
+"""A story as text, document, sequence diagram or log for ShiViz."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.testing.stories.stage import STORIES, Story, StoryLine
+from cluster.testing.stories.stage import Story, StoryLine
 from cluster.testing.wire import Happening
 from cluster.testing.world import SECOND
 
@@ -107,35 +107,3 @@ def as_diagram(lines: list[StoryLine]) -> Iterator[str]:
 def _place(actor: str) -> tuple[int, str]:
     """Clients, then each member with its service."""
     return (1, actor[-1] + actor) if actor[:-1].endswith("member ") else (0, actor)
-
-
-def as_page() -> Iterator[str]:
-    """All stories, in the order of the list."""
-    yield HEAD
-    for story in STORIES.values():
-        yield ""
-        yield from as_section(story, story.play())
-
-
-def as_section(story: Story, lines: list[StoryLine]) -> Iterator[str]:
-    """Its part of the page: diagram and sentences."""
-    yield f"## {story.title}\n\n`cluster story {story.name}`\n\n```mermaid"
-    yield from as_diagram(lines)
-    yield "```\n"
-    sentences = (line.sentence for line in lines if line.sentence)
-    yield from (f"{number}. {sentence}" for number, sentence in enumerate(sentences, 1))
-
-
-HEAD = """\
-# Stories
-
-What Aeron's documents describe step by step, played by simulated members that run the code of production.
-`cluster story` lists the stories. `cluster story NAME` prints one with all messages between clients, members
-and services; `--mermaid` prints its diagram, `--json` the same for programs. `--out FILE` writes a page that
-plays it, step by step, in any browser, and `--shiviz FILE` a log for ShiViz. Each story is a script in
-`cluster/testing/stories/`. Its steps are tested: each has to be seen after the one before it. This page is
-made by `python -m cluster.testing.stories`.
-
-In a test of your own, `SimulatedCluster(..., watched=True).happenings` has the same lines of your service.
-"Log:" is an entry on its way from the leader to a follower. An arrow with a cross is a message that is stuck
-in a path that is cut."""
