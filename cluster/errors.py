@@ -160,18 +160,23 @@ class StorageError(ClusterError):
 
 
 class StorageErrors:
-    """``with StorageErrors(path, "writing failed"):`` makes an OSError inside a StorageError of ``path``."""
+    """``with StorageErrors(path, "writing failed"):`` makes an OSError inside a StorageError of ``path``.
 
-    def __init__(self, path: str | os.PathLike[str], what: str) -> None:
+    ``within``: of the file that the error names, where it names one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], what: str, *, within: bool = False) -> None:
         self._path = path
         self._what = what
+        self._within = within
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, OSError):
-            raise StorageError(self._path, error.errno, self._what) from error
+            path = (error.filename if self._within else None) or self._path
+            raise StorageError(path, error.errno, self._what) from error
 
 
 class NotLeader(ClusterError):

@@ -36,7 +36,7 @@ from cluster.archive.recording_end import RecordingEnd, acknowledged_end, find_e
 from cluster.archive.recording_repair import RecordingRepair
 from cluster.archive.segments import PAGE, Segments, list_segments, segment_bases
 from cluster.archive.sync_proof import read_sync_proof, remove_sync_proof, sync_proof_exists
-from cluster.errors import ConfigurationError, LogDamaged, StorageError
+from cluster.errors import ConfigurationError, LogDamaged, StorageErrors
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.catalog import (
     CATALOG_FILE_NAME,
@@ -122,7 +122,7 @@ class Archive:
             )
         used = checksum_named(checksum)
         files = files or OsFiles()
-        try:
+        with StorageErrors(directory, "opening the archive failed", within=True):
             files.make_directory(directory)
             lock = DirectoryLock.take(files, directory, ARCHIVE_MARK_FILE_NAME, epoch_ms())
             try:
@@ -150,10 +150,6 @@ class Archive:
             except BaseException:
                 lock.release()
                 raise
-        except OSError as error:
-            raise StorageError(
-                error.filename or directory, error.errno, "opening the archive failed"
-            ) from error
         return archive
 
     def _recover(self, is_after_failure: bool, may_be_damaged: bool) -> None:
@@ -342,23 +338,15 @@ class Archive:
         recording_id, position = damage.recording_id, damage.position
         self._damage.pop(recording_id, None)
         self._recordings.pop(recording_id, None)
-        try:
+        with StorageErrors(self.directory, "cutting a damaged recording failed", within=True):
             self._catalog.stop(recording_id, position, self._epoch_ms())
             set_aside_segments(self.files, self.directory, self._catalog.descriptor(recording_id))
             remove_sync_proof(self.files, self.directory, recording_id)
-        except OSError as error:
-            raise StorageError(
-                error.filename or self.directory, error.errno, "cutting a damaged recording failed"
-            ) from error
 
     def drop_set_aside(self) -> None:
         """Remove what was set aside, now that nobody needs it any more."""
-        try:
+        with StorageErrors(self.directory, "removing what was set aside failed", within=True):
             drop_set_aside(self.files, self.directory)
-        except OSError as error:
-            raise StorageError(
-                error.filename or self.directory, error.errno, "removing what was set aside failed"
-            ) from error
 
     def recordings(self) -> list[RecordingDescriptor]:
         """Descriptors of the VALID recordings, by id as the catalog has them."""
@@ -453,15 +441,11 @@ class Archive:
         """
         recording = self.recording(recording_id)
         assert not recording.is_active
-        try:
+        with StorageErrors(self.directory, "extending a recording failed", within=True):
             if not recording.is_tail_clean:
                 recording.cut_tail()
             recording.begin_proof(session_id)
             recording.descriptor = self._catalog.extend(recording_id, session_id)
-        except OSError as error:
-            raise StorageError(
-                error.filename or self.directory, error.errno, "extending a recording failed"
-            ) from error
         recording.activate(is_new=False)
         return recording
 
@@ -478,12 +462,8 @@ class Archive:
     def take_back_recording(self, recording_id: int, stop_position: int) -> None:
         """End a recording that was lent, and is written and safe up to here. Raises StorageError."""
         self._catalog.stop(recording_id, stop_position, self._epoch_ms())
-        try:
+        with StorageErrors(self.directory, "ending a recording failed", within=True):
             remove_sync_proof(self.files, self.directory, recording_id)
-        except OSError as error:
-            raise StorageError(
-                error.filename or self.directory, error.errno, "ending a recording failed"
-            ) from error
 
     def purge_recording(self, recording_id: int) -> None:
         """Drop a recording and its files; its entry stays, as DELETED. The next start finishes a crash."""
@@ -495,7 +475,7 @@ class Archive:
         self._remove_files_of({recording_id})
 
     def _remove_files_of(self, recording_ids: set[int]) -> None:
-        try:
+        with StorageErrors(self.directory, "removing a recording failed", within=True):
             names = [
                 name
                 for name in self.files.list_directory(self.directory)
@@ -505,10 +485,6 @@ class Archive:
                 self.files.unlink(f"{self.directory}/{name}")
             if names:
                 self.files.sync_directory(self.directory)
-        except OSError as error:
-            raise StorageError(
-                error.filename or self.directory, error.errno, "removing a recording failed"
-            ) from error
 
     def create_mark_file(
         self,

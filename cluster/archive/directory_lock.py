@@ -9,7 +9,7 @@ file of one of those was left by a process of ours that is gone, and is no reaso
 from contextlib import closing
 
 from cluster.archive.files import Files, Lock, OsFiles
-from cluster.errors import DirectoryInUse, LogDamaged, StorageError
+from cluster.errors import DirectoryInUse, LogDamaged, StorageErrors
 from cluster.protocol.mark_file import (
     ACTIVATING,
     ARCHIVE_MARK_FILE_NAME,
@@ -60,7 +60,7 @@ class DirectoryLock:
         process of ours was before; StorageError. ``now_ms`` is epoch time.
         """
         path = lock_path(directory, mark_file_name)
-        try:
+        with StorageErrors(path, "locking failed", within=True):
             lock = files.lock(path)
             if lock is None:
                 raise _in_use(files, directory, path)
@@ -69,8 +69,6 @@ class DirectoryLock:
             except BaseException:
                 lock.release()
                 raise
-        except OSError as error:
-            raise StorageError(error.filename or path, error.errno, "locking failed") from error
         return cls(lock)
 
     def release(self) -> None:

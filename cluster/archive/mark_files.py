@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from cluster.archive.directory_lock import DirectoryLock, read_mark_header
 from cluster.archive.files import File, Files, replace
-from cluster.errors import ConfigurationError, LogDamaged, StorageError, StorageErrors
+from cluster.errors import ConfigurationError, LogDamaged, StorageErrors
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.error_log import ErrorLogEntry, decode_error_log, record_error
 from cluster.protocol.mark_file import (
@@ -143,7 +143,7 @@ class ClusterMarkFile(MarkFile):
             authenticator="",
             services_cluster_dir=services_cluster_dir,
         )
-        try:
+        with StorageErrors(directory, f"writing {name} failed", within=True):
             files.make_directory(directory)
             lock = DirectoryLock.take(files, directory, name, now_ms)
             try:
@@ -157,8 +157,6 @@ class ClusterMarkFile(MarkFile):
             except BaseException:
                 lock.release()
                 raise
-        except OSError as error:
-            raise StorageError(error.filename or directory, error.errno, f"writing {name} failed") from error
 
 
 class ArchiveMarkFile(MarkFile):
@@ -195,16 +193,12 @@ class ArchiveMarkFile(MarkFile):
             events_channel="",
             aeron_directory=aeron_directory,
         )
-        try:
+        with StorageErrors(directory, f"writing {ARCHIVE_MARK_FILE_NAME} failed", within=True):
             damage = _damage(files, f"{directory}/{ARCHIVE_MARK_FILE_NAME}")
             path = cls._write(files, directory, ARCHIVE_MARK_FILE_NAME, "archive", header, now_ms)
             file = cls(files, path, header, None)
             file.record_damage(damage, now_ms)
             return file
-        except OSError as error:
-            raise StorageError(
-                error.filename or directory, error.errno, f"writing {ARCHIVE_MARK_FILE_NAME} failed"
-            ) from error
 
 
 def error_log_text(entries: list[ErrorLogEntry]) -> str:

@@ -25,7 +25,7 @@ from cluster.archive.recording_words import ARRAYS, RecordingTables
 from cluster.archive.segments import SegmentFile, zero_tail
 from cluster.archive.stored_recording import StoredRecording
 from cluster.archive.sync_proof import NO_PROOF, SyncProofFile, remove_sync_proof
-from cluster.errors import NO_SPACE, StorageError
+from cluster.errors import NO_SPACE, StorageError, StorageErrors
 from cluster.log.checksum import Checksum
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES, I64
@@ -443,7 +443,7 @@ class Recording(RecordingWriter):
         if base <= self.start_position:
             return self.start_position
         first = self.first_frame()
-        try:
+        with StorageErrors(self._directory, "purging failed", within=True):
             if self.start_position == 0:
                 keep_first_frame(self._files, self._directory, self.recording_id, first)
             self.descriptor = self._catalog.set_start_position(self.recording_id, base)
@@ -451,6 +451,4 @@ class Recording(RecordingWriter):
                 if other < base:
                     self._segments.unlink(other)
             self._files.sync_directory(self._directory)
-        except OSError as error:
-            raise StorageError(error.filename or self._directory, error.errno, "purging failed") from error
         return base

@@ -26,7 +26,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.backup.copied_log import CopiedLog
 from cluster.consensus.context import NULL_VALUE
-from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageError
+from cluster.errors import ConfigurationError, NotAClusterDirectory, StorageErrors
 from cluster.log.scan import last_message_end
 from cluster.member.disk.recovery import drop_orphans
 from cluster.member.disk.snapshots import check_newest
@@ -275,13 +275,11 @@ def _is_of_archive(name: str) -> bool:
 
 
 def _copy(source: Place, target: Place) -> None:
-    try:
-        with (
-            closing(source.files.open(source.path)) as read,
-            closing(target.files.open(target.path, create=True)) as written,
-        ):
-            for offset in range(0, read.size(), COPY_BYTES):
-                written.pwrite(read.pread(COPY_BYTES, offset), offset)
-            written.fullsync()
-    except OSError as error:
-        raise StorageError(error.filename or target.path, error.errno, "copying failed") from error
+    with (
+        StorageErrors(target.path, "copying failed", within=True),
+        closing(source.files.open(source.path)) as read,
+        closing(target.files.open(target.path, create=True)) as written,
+    ):
+        for offset in range(0, read.size(), COPY_BYTES):
+            written.pwrite(read.pread(COPY_BYTES, offset), offset)
+        written.fullsync()

@@ -26,7 +26,7 @@ from cluster.cli import aeron_text, tables
 from cluster.cli.members import AnyMemberDirectory, own_directory
 from cluster.cli.verbs import AsJson, Verb, Verbs, example, print_result
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageError
+from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory, RemoteProtocolError, StorageErrors
 from cluster.log.checksum import Checksum, verify_checksums
 from cluster.log.runs import headers
 from cluster.protocol.catalog import NULL_POSITION, CatalogEntry
@@ -345,14 +345,12 @@ def _catalog(archive: str) -> CatalogFile:
 def _opened(archive: str) -> Iterator[CatalogFile]:
     """The catalog for writing, while nobody else may. Raises DirectoryInUse, StorageError, LogDamaged."""
     files = OsFiles()
-    try:
-        with (
-            DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms()),
-            closing(CatalogFile.open(files, archive, write=True)) as catalog,
-        ):
-            yield catalog
-    except OSError as error:
-        raise StorageError(error.filename or archive, error.errno) from error
+    with (
+        StorageErrors(archive, "", within=True),
+        DirectoryLock.take(files, archive, ARCHIVE_MARK_FILE_NAME, epoch_ms()),
+        closing(CatalogFile.open(files, archive, write=True)) as catalog,
+    ):
+        yield catalog
 
 
 @contextmanager
