@@ -93,11 +93,10 @@ class FrameWalk:
 
     def damage(self) -> LogDamaged:
         """The fault as an error that names file and offset."""
-        base = self._segments.base_of(self.position)
         what = f"{self.fault or 'no frame was written here'} at log position {self.position}"
         if self._expected:
             what = f"{what}, {self._expected}"
-        return LogDamaged(self._segments.path(base), self.position - base, what)
+        return self._segments.damage_at(self.position, what)
 
     def _expectation(self, fault: int) -> str:
         """What the place called for, where a word says it."""

@@ -131,9 +131,7 @@ def bad_frame(
 
 def unreadable(segments: Segments, position: int, error: OSError) -> LogDamaged:
     """What a failed read of the bytes at ``position`` says of them."""
-    base = segments.base_of(position)
-    what = f"reading failed at log position {position}: {error.strerror}"
-    return LogDamaged(segments.path(base), position - base, what)
+    return segments.damage_at(position, f"reading failed at log position {position}: {error.strerror}")
 
 
 def checksum_mismatch(
@@ -144,12 +142,11 @@ def checksum_mismatch(
     header = header_at(run)
     expected = compute(checksum, run, HEADER_LENGTH, header.aligned_length - HEADER_LENGTH)
     found = header.session_id
-    base = segments.base_of(position)
-    what = (
+    return segments.damage_at(
+        position,
         f"checksum mismatch at log position {position}: expected {expected & 0xFFFF_FFFF:#010x}, "
-        f"found {found & 0xFFFF_FFFF:#010x}"
+        f"found {found & 0xFFFF_FFFF:#010x}",
     )
-    return LogDamaged(segments.path(base), position - base, what)
 
 
 def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> None:

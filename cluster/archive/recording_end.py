@@ -165,10 +165,8 @@ def _proven_end(segments: Segments, descriptor: RecordingDescriptor, proof: Sync
             stop, fault = behind.stop_position, behind.fault
         return RecordingEnd(recording_id, stop, "sync proof", fault, unsynced_from=proof.from_position)
     if has_returned:
-        base = segments.base_of(proof.from_position)
-        raise LogDamaged(
-            segments.path(base),
-            proof.from_position - base,
+        raise segments.damage_at(
+            proof.from_position,
             f"log positions {proof.from_position} to {proof.to_position} were synced and have changed since: "
             f"expected CRC-32 {proof.data_crc:#010x}, found {crc:#010x}",
         )
@@ -202,13 +200,8 @@ def _walked_end(
         if lost is not None:
             stop, why = lost, "a page of the last frame is empty"
     if (why or file_sync_level > 0) and next_frame_after(segments, params, stop, end) is not None:
-        base = segments.base_of(stop)
         why = why or "nothing was written here"
-        raise LogDamaged(
-            segments.path(base),
-            stop - base,
-            f"{why} at log position {stop}, but frames follow: not a torn end",
-        )
+        raise segments.damage_at(stop, f"{why} at log position {stop}, but frames follow: not a torn end")
     evidence = "checksums" if checksum is not None else "frame headers"
     return RecordingEnd(descriptor.recording_id, stop, evidence, why, unsynced_from=begin)
 

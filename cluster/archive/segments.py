@@ -62,6 +62,11 @@ class Segments:
     def path(self, base: int) -> str:
         return f"{self.directory}/{segment_file_name(self.recording_id, base)}"
 
+    def damage_at(self, position: int, what: str) -> LogDamaged:
+        """That of the byte at a log position, by its file and the offset in that."""
+        base = self.base_of(position)
+        return LogDamaged(self.path(base), position - base, what)
+
     def next_path(self) -> str:
         return f"{self.directory}/recording-{self.recording_id}.next"
 
@@ -100,8 +105,7 @@ class Segments:
         out = np.empty(end - position, np.uint8)
         done = self.read_into(position, out)
         if done < len(out):
-            base = self.base_of(position + done)
-            raise LogDamaged(self.path(base), position + done - base, f"the file ends before position {end}")
+            raise self.damage_at(position + done, f"the file ends before position {end}")
         return out
 
     def write_again(self, position: int, end: int) -> None:

@@ -18,7 +18,7 @@ from cluster.archive.first_frame import read_first_frame
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.recording_damage import checksum_mismatch
 from cluster.archive.segments import Segments
-from cluster.errors import LogDamaged, StorageError
+from cluster.errors import StorageError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
 from cluster.log.words import Word
@@ -108,10 +108,9 @@ class StoredRecording:
             data = self._read_range(position, end, out)
             whole = self._check(position, data)
         if whole < len(data) and (whole == 0 or end == self.append_position):
-            base = self._segments.base_of(position + whole)
             fault = fault_at(data, whole, len(data), position + whole, self._params, is_recording=True)
             what = f"no whole frame at log position {position + whole}: {fault}"
-            raise LogDamaged(self._segments.path(base), position + whole - base, what)
+            raise self._segments.damage_at(position + whole, what)
         data = data[:whole]
         if self.checksum is not None:
             bad = verify_checksums(self.checksum, data, 0, len(data))
@@ -185,13 +184,10 @@ class StoredRecording:
         try:
             done = self._segments.read_into(position, view)
         except OSError as error:
-            base = self._segments.base_of(position)
-            raise StorageError(self._segments.path(base), error.errno, "reading failed") from error
+            path = self._segments.path(self._segments.base_of(position))
+            raise StorageError(path, error.errno, "reading failed") from error
         if done < length:
-            base = self._segments.base_of(position + done)
-            raise LogDamaged(
-                self._segments.path(base), position + done - base, f"the file ends before position {end}"
-            )
+            raise self._segments.damage_at(position + done, f"the file ends before position {end}")
         return view
 
     def _header(self, position: int) -> DataFrameHeader:
@@ -200,8 +196,7 @@ class StoredRecording:
     def _check_frame_begins(self, position: int) -> None:
         header = self._header(position)
         if header.frame_length <= 0 or header.term_offset != position & (self.term_length - 1):
-            base = self._segments.base_of(position)
-            raise LogDamaged(self._segments.path(base), position - base, "no frame begins here")
+            raise self._segments.damage_at(position, "no frame begins here")
 
     def close_readers(self) -> None:
         self._segments.close()

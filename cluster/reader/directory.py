@@ -142,9 +142,7 @@ class DirectoryLog:
         self.state.close()
 
     def locate(self, damage: LogDamaged, position: int) -> LogDamaged:
-        base = self._segments.base_of(position)
-        what = f"{damage.what} (log position {position})"
-        return LogDamaged(self._segments.path(base), position - base, what)
+        return self._segments.damage_at(position, f"{damage.what} (log position {position})")
 
     def blocks(
         self, from_position: int | None = None, to_position: int | None = None, how: BlockOptions = AS_READ
