@@ -5,6 +5,7 @@ consensus messages   as they are, on stream 108: a publication to the consensus 
 the leader's log     what members ask each other for becomes what Aeron's Election does with its driver and
                      the leader's archive (leader_log.py); LogGeometry, LogImage and EndOfStream
                      are made here
+the own log          to all of them, and to those that catch up, as LogPublisher of Aeron's (log_publisher.py)
 all else of ours     is not sent: Java's members would not know it
 
 A link is up while the other's driver acknowledges the publication to it. UDP refuses nothing, so nobody is
@@ -14,11 +15,13 @@ known to be gone. Its messages say whose a publication is: as in Aeron, who reac
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 import numpy as np
 
 from cluster.aeron.leader_log import RETRY_NS, FollowedLog, LeaderLog, LogWish, ReplicatedLog
-from cluster.errors import ClusterError, MediaDriverError, RemoteProtocolError
+from cluster.aeron.log_publisher import LogPublisher
+from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron, default_aeron_dir
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.image import Image
@@ -27,6 +30,8 @@ from cluster.media.publication import ADMIN_ACTION, Publication
 from cluster.protocol import consensus, decode, streams
 from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.consensus import (
+    AppendPosition,
+    CanvassPosition,
     CatchupPosition,
     CommitPosition,
     NewLeadershipTerm,
@@ -40,17 +45,18 @@ from cluster.protocol.response_channel import with_parameter
 from cluster.protocol.sbe import HEADER_LENGTH, Message, kind_at
 from cluster.transport.links import STABLE_AFTER_NS, LinksHandler
 from cluster.transport.message_frames import each_frame, link_frame, message_frame
+from cluster.transport.published_log import PublishedLog
 from cluster.transport.sockets import Buffer
 
 POLL_INTERVAL_NS = 1_000_000  # of memory, which no socket tells of
 _KINDS = frozenset(
     kind.KIND
     for kind in (
-        consensus.CanvassPosition,
+        CanvassPosition,
         consensus.RequestVote,
         consensus.Vote,
         NewLeadershipTerm,
-        consensus.AppendPosition,
+        AppendPosition,
         CommitPosition,
         CatchupPosition,
         StopCatchup,
@@ -125,6 +131,7 @@ class AeronLinks:
         self._log: LeaderLog | None = None
         self._has_log_image = False  # and the member knows
         self._closing_id: int | None = None  # of a subscription whose sockets may not be closed yet
+        self._publisher: LogPublisher | None = None  # of the log that this member leads
 
     # -- asked by the owner --
 
@@ -159,6 +166,27 @@ class AeronLinks:
     def withhold(self, member_id: int) -> None:
         """No kernel did."""
 
+    def publish(self, log: PublishedLog | None) -> None:
+        """Begin to publish the log that this member leads; None: it ends."""
+        try:
+            self._end_publication()
+            if log is not None and self._aeron is not None:
+                endpoints = [peer.endpoints.log_endpoint for peer in self._peers.values()]
+                self._publisher = LogPublisher(self._aeron, log, endpoints)
+        except MediaDriverError as error:
+            self._failure = error
+
+    @property
+    def led_session_id(self) -> int | None:
+        """Of the log that is published now; None while this member does not lead. For any thread."""
+        publisher = self._publisher
+        return None if publisher is None else publisher.session_id
+
+    def _end_publication(self) -> None:
+        publisher, self._publisher = self._publisher, None
+        if publisher is not None:
+            publisher.close()
+
     @property
     def next_dial_ns(self) -> int:
         """When the driver's memory is to be looked at again."""
@@ -177,7 +205,7 @@ class AeronLinks:
                 if stream_id == streams.CONSENSUS:
                     if kind_at(message) == CatchupPosition.KIND:
                         message = self._catch_up(peer, message)
-                    elif kind_at(message) == consensus.CanvassPosition.KIND:
+                    elif kind_at(message) == CanvassPosition.KIND:
                         self._close_log()  # who looks for a leader follows none
                     if (result := _offer(publication, message)) < 0:
                         return result
@@ -205,7 +233,8 @@ class AeronLinks:
             self._aeron.conductor.answer(self._subscription.registration_id)  # raises where it is refused
             for peer in self._peers.values():
                 work_count += self._connect(self._aeron, peer, now_ns, handler)
-            return work_count + self._receive(handler) + self._receive_log(handler)
+            work_count += self._receive(handler) + self._receive_log(handler)
+            return work_count + self._publish()
         except MediaDriverError as error:
             self._on_error(error)
             self._lose(now_ns, handler)
@@ -296,7 +325,10 @@ class AeronLinks:
         if sender.member_id is None:
             return
         self._note(self._peers[sender.member_id], message)
-        _give(handler, sender.member_id, message_frame(message, streams.CONSENSUS))
+        if self._publisher is not None:
+            self._serve_follower(self._publisher, self._peers[sender.member_id], message)
+        if not isinstance(message, CatchupPosition):  # the member would send log over a link of ours
+            _give(handler, sender.member_id, message_frame(message, streams.CONSENSUS))
 
     def _note(self, peer: _Peer, message: Message) -> None:
         """What is needed later to get at the sender's log."""
@@ -308,6 +340,29 @@ class AeronLinks:
             case StopCatchup(follower_member_id=member_id) if member_id == self._member.member_id:
                 if self._log is not None and self._log.wish.leader_member_id == peer.endpoints.member_id:
                     self._log.stop_catchup()
+
+    # -- the own log --
+
+    def _serve_follower(self, publisher: LogPublisher, peer: _Peer, message: Message) -> None:
+        member_id = peer.endpoints.member_id
+        match message:
+            case CanvassPosition():
+                publisher.end_catchup(member_id)
+            case CatchupPosition(follower_member_id=follower_id) if follower_id == member_id:
+                try:
+                    publisher.begin_catchup(message, self._polled_ns)
+                except RemoteProtocolError as error:
+                    self._on_error(error)
+            case AppendPosition() if (stop := publisher.stop_of(message)) is not None:
+                if peer.publication is not None and _offer(peer.publication, stop.encode()) > 0:
+                    publisher.end_catchup(member_id)
+
+    def _publish(self) -> int:
+        try:
+            return 0 if self._publisher is None else self._publisher.do_work(self._polled_ns)
+        except (ChannelRefused, LocalProtocolError) as error:
+            self._on_error(error)
+            return 1
 
     # -- the leader's log --
 
@@ -400,6 +455,8 @@ class AeronLinks:
         """Give back to the driver what it has."""
         self._log = None
         self._has_log_image = False
+        with suppress(MediaDriverError):
+            self._end_publication()
         if self._aeron is not None:
             self._aeron.close()
         self._aeron = None

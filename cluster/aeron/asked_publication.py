@@ -5,6 +5,7 @@ from __future__ import annotations
 from cluster.errors import LocalProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.publication import Publication
+from cluster.protocol.response_channel import with_parameter
 
 CONNECT_TIMEOUT_NS = 5_000_000_000  # Archive.Configuration.CONNECT_TIMEOUT_DEFAULT_NS
 
@@ -34,3 +35,18 @@ class AskedPublication:
     def close(self) -> None:
         """Give it back; what was offered is sent."""
         self._aeron.give_up_publication(self._registration_id)
+
+
+def channel_at(channel: str, position: int, initial_term_id: int, term_length: int, mtu: int) -> str:
+    """The channel of a publication that begins at ``position`` of a log of this shape."""
+    own = {
+        "init-term-id": initial_term_id,
+        "term-id": (initial_term_id + position // term_length + 2**31) % 2**32 - 2**31,
+        "term-offset": position % term_length,
+        "term-length": term_length,
+        "mtu": mtu,
+        "sparse": "true",
+    }
+    for key, value in own.items():
+        channel = with_parameter(channel, key, str(value))
+    return channel

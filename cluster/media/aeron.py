@@ -107,6 +107,12 @@ class Aeron:
         self.conductor.expect(correlation_id)
         return correlation_id
 
+    def add_sent_destination(self, publication: Publication, channel: str) -> int:
+        """Have a publication of manual control send to ``channel``, too; returns the id of the command."""
+        correlation_id = self._proxy.add_sent_destination(publication.registration_id, channel)
+        self.conductor.expect(correlation_id)
+        return correlation_id
+
     def remove_destination(self, subscription: Subscription, channel: str) -> None:
         """Have it listen there no more. Nobody waits for the answer."""
         self._proxy.remove_destination(subscription.registration_id, channel)

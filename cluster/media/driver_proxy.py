@@ -34,6 +34,9 @@ class DriverProxy:
     def add_destination(self, registration_id: int, channel: str) -> int:
         return self._command(media.ADD_DESTINATION, media.DestinationCommand, registration_id, channel)
 
+    def add_sent_destination(self, registration_id: int, channel: str) -> int:
+        return self._command(media.ADD_SENT_DESTINATION, media.DestinationCommand, registration_id, channel)
+
     def remove_destination(self, registration_id: int, channel: str) -> int:
         return self._command(media.REMOVE_DESTINATION, media.DestinationCommand, registration_id, channel)
 

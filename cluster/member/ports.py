@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from cluster.archive.files import Buffer
 from cluster.transport.links import LinksHandler
 from cluster.transport.log_client import RecordingAnswer
+from cluster.transport.published_log import PublishedLog
 from cluster.transport.server import ClientsHandler, Heard
 
 
@@ -25,6 +26,9 @@ class Links(Protocol):
 
     def is_full(self, member_id: int) -> bool:
         """Whether so much is queued for the member that recorded bytes wait."""
+
+    def publish(self, log: PublishedLog | None) -> None:
+        """Have members that ask for no log get this one from its present end on; None: it ends."""
 
     def serve(self, member_id: int) -> int | None:
         """Let kernels receive on the link, and send at this descriptor; None when it is down."""

@@ -29,6 +29,7 @@ REMOVE_PUBLICATION: Final = 0x02
 ADD_SUBSCRIPTION: Final = 0x04
 REMOVE_SUBSCRIPTION: Final = 0x05
 CLIENT_CLOSE: Final = 0x0B
+ADD_SENT_DESTINATION: Final = 0x07  # of a publication
 ADD_DESTINATION: Final = 0x0C  # of a subscription
 REMOVE_DESTINATION: Final = 0x0D
 
@@ -94,7 +95,10 @@ class RemoveSubscription(Composite):
 
 
 class DestinationCommand(Composite):
-    """Has a subscription of manual control listen at a channel, or listen there no more."""
+    """Has a subscription of manual control listen at a channel, or listen there no more.
+
+    With ADD_SENT_DESTINATION: has a publication of manual control send there, too.
+    """
 
     client_id: i64
     correlation_id: i64

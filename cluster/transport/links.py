@@ -26,9 +26,8 @@ Where its owner has nothing to say for a heartbeat interval, a link carries an e
 nothing came for a time-out is lost, too: TCP would wait for longer the longer a network was cut.
 
 A member that never answered is only reported as gone after ``FIRST_CONTACT_TIMEOUT_NS`` of refusals: when all
-start together, some listen later than others.
-
-All bytes of a link travel in envelopes with a checksum (``envelopes.py``); a mismatch loses the link.
+start together, some listen later than others. All bytes of a link travel in envelopes with a checksum
+(``envelopes.py``); a mismatch loses the link.
 
 A member on this host whose directory is known is first tried at the Unix socket that it has there beside
 its port: a third less time for each hop. Who shares no directories with us is reached over TCP.
@@ -57,6 +56,7 @@ from cluster.transport.link_peer import LinkClaim, LinkPeer
 from cluster.transport.listener import Listener
 from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
 from cluster.transport.poller import Poller
+from cluster.transport.published_log import PublishedLog
 from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, peer_host_of
 from cluster.transport.tls_connection import TlsConnection
 
@@ -219,6 +219,9 @@ class MemberLinks:
     def is_full(self, member_id: int) -> bool:
         """Whether so much is queued for the member that recorded bytes wait."""
         return self.queued_bytes(member_id) > QUEUED_BYTES_MAX
+
+    def publish(self, log: PublishedLog | None) -> None:
+        """Nothing: members ask for the log, each for what it lacks."""
 
     # -- the duty cycle --
 

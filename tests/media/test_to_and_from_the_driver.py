@@ -129,6 +129,7 @@ def test_each_command_has_the_bytes_of_aeron_s(driver, ring):
     proxy.remove_subscription(subscription)
     proxy.add_destination(subscription, "aeron:udp?endpoint=localhost:7")
     proxy.remove_destination(subscription, "aeron:udp?endpoint=localhost:7")
+    proxy.add_sent_destination(publication, "aeron:udp?endpoint=localhost:8")
     proxy.client_close()
     assert list(driver.commands()) == [
         (0x03, struct.pack("<qqii9s", 0, 1, 10, 9, b"aeron:ipc")),
@@ -137,6 +138,7 @@ def test_each_command_has_the_bytes_of_aeron_s(driver, ring):
         (0x05, struct.pack("<qqq", 0, 4, 2)),
         (0x0C, struct.pack("<qqqi30s", 0, 5, 2, 30, b"aeron:udp?endpoint=localhost:7")),
         (0x0D, struct.pack("<qqqi30s", 0, 6, 2, 30, b"aeron:udp?endpoint=localhost:7")),
+        (0x07, struct.pack("<qqqi30s", 0, 7, 1, 30, b"aeron:udp?endpoint=localhost:8")),
         (0x0B, struct.pack("<qq", 0, -1)),
     ]
 

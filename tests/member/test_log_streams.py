@@ -54,6 +54,9 @@ class Links:
     def is_full(self, member_id):
         return self.is_backed_up
 
+    def publish(self, log):
+        self.published = log
+
 
 @pytest.fixture
 def log():

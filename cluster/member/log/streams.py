@@ -7,7 +7,6 @@ waits for a slow one. In Aeron these are archive replays, replications and a mul
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import numpy as np
 
@@ -15,15 +14,10 @@ from cluster.consensus.context import NULL_POSITION
 from cluster.log.words import Word
 from cluster.member.log.log_words import FOLLOWER_WORDS, IS_LIVE, OUT, STREAM_POSITION
 from cluster.member.ports import Links
+from cluster.transport.published_log import PublishedLog
 
 CHUNK_BYTES = 512 * 1024
 CHUNKS_PER_TURN = 4
-
-
-class Readable(Protocol):
-    append_position: int
-
-    def read_published(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray: ...
 
 
 class LogStream:
@@ -68,16 +62,17 @@ class LogStreams:
         memory = self.words.data
         begins = range(0, len(self.words), FOLLOWER_WORDS)
         self._rows = {id_: memory[at : at + FOLLOWER_WORDS] for id_, at in zip(ids, begins, strict=True)}
-        self._recording: Readable | None = None
+        self._recording: PublishedLog | None = None
         self._streams: dict[int, LogStream] = {}
         self._live: list[LogStream] = []  # those that follow, for the hot path
         self._chunk = np.empty(0, np.uint8)
         self.has_laggards = False
         self.has_suspended = False
 
-    def open(self, recording: Readable) -> None:
+    def open(self, recording: PublishedLog) -> None:
         """The log that is sent from now on."""
         self._recording = recording
+        self._links.publish(recording)
 
     @property
     def least_position(self) -> int | None:
@@ -85,6 +80,8 @@ class LogStreams:
         return min((stream.position for stream in self._streams.values()), default=None)
 
     def clear(self) -> None:
+        """Nothing is sent any more."""
+        self._links.publish(None)
         self._streams.clear()
         self._changed()
 
@@ -166,7 +163,7 @@ class LogStreams:
                 self.stop(stream.member_id)
         return work_count
 
-    def _send_recorded(self, stream: LogStream, recording: Readable) -> int:
+    def _send_recorded(self, stream: LogStream, recording: PublishedLog) -> int:
         append_position = recording.append_position
         limit = (
             append_position
