@@ -18,8 +18,8 @@ from functools import partial
 from cluster.aeron.control_session import ControlSession
 from cluster.aeron.replay_session import (
     BLOCK_BYTES,
-    CommittedEnd,
     ReplayedArchive,
+    ReplayedEnd,
     ReplayRange,
     ReplaySession,
 )
@@ -88,7 +88,7 @@ class ArchiveConductor:
         """Take requests at ``channel``. ``ask`` says whether a client may read, later."""
         self._aeron = aeron
         self._archive = archive
-        self._log_end = CommittedEnd(archive)
+        self._committed, self._recorded = ReplayedEnd(archive.committed), ReplayedEnd(archive.recorded)
         self._ask = ask
         self._archive_id = archive_id
         self._bounds = bounds
@@ -352,23 +352,26 @@ class ArchiveConductor:
     ) -> ReplayRange:
         recording_id, position, length = request.recording_id, request.position, request.length
         recording = self._recording(recording_id)
-        committed = self._log_end.look(recording_id, now_ns)
+        led_session_id, log_end = self._archive.led_session_id, self._recorded
+        if led_session_id is None or isinstance(request, control.BoundedReplayRequest):
+            led_session_id, log_end = None, self._committed
+        written = log_end.look(recording_id, now_ns)
         if isinstance(request, control.BoundedReplayRequest):
             counter_id = request.limit_counter_id
-            if committed is None or not self._archive.is_bounded_by(counter_id):
+            if written is None or not self._archive.is_bounded_by(counter_id):
                 raise _Refusal(
                     f"unable to create replay limit counter id= {counter_id} because of: "
                     "it is not the commit position of the log"
                 )
         start, mtu = recording.start_position, recording.mtu_length
-        end = recording.stop_position if committed is None else committed
+        end = recording.stop_position if written is None else written
         is_given, position = position != NULL_POSITION, start if position == NULL_POSITION else position
         generic, invalid = ArchiveErrorCode.GENERIC, ArchiveErrorCode.INVALID_POSITION
         named, whose = f"requested replay start position={position}", f"for recording {recording_id}"
-        is_beyond = position > end or (is_given and position == end and committed is None)
+        is_beyond = position > end or (is_given and position == end and written is None)
         for is_wrong, why, code in (
             (
-                committed is None and (end == NULL_POSITION or recording.stream_id == streams.LOG),
+                written is None and (end == NULL_POSITION or recording.stream_id == streams.LOG),
                 f"recording {recording_id} is written, and nothing of it is known to be committed",
                 generic,
             ),
@@ -393,7 +396,7 @@ class ArchiveConductor:
         ):
             if is_wrong:
                 raise _Refusal(why, code)
-        limit = end if committed is None or length == _TO_THE_END_NOW else _END
+        limit = end if written is None or length == _TO_THE_END_NOW else _END
         if length >= 0:
             limit = min(limit, position + length)
         max_bytes = BLOCK_BYTES if request.file_io_max_length <= 0 else request.file_io_max_length
@@ -402,8 +405,9 @@ class ArchiveConductor:
             recording,
             position,
             limit,
-            None if committed is None else self._log_end,
+            None if written is None else log_end,
             min(max_bytes, BLOCK_BYTES),
+            led_session_id,
         )
         try:
             replayed.has_frames(now_ns)

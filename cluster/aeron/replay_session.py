@@ -2,17 +2,18 @@
 
     asked ──▶ publication at the recording's term and offset ──▶ connected ──▶ frames ──▶ end of stream
 
-A log is followed as it is committed. Who takes nothing is given up.
+A log is followed as it is committed; by members of Java's, while this one leads them, as it is recorded. Who
+takes nothing is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 import numpy as np
 
-from cluster.aeron.asked_publication import AskedPublication
+from cluster.aeron.asked_publication import AskedPublication, channel_at
 from cluster.aeron.control_session import ControlSession
 from cluster.errors import DataLoss, LocalProtocolError
 from cluster.media.aeron import Aeron
@@ -43,41 +44,51 @@ class ReplayedArchive(Protocol):
 
     def committed(self, recording_id: int) -> int | None: ...
 
+    def recorded(self, recording_id: int) -> int | None: ...
+
+    @property
+    def led_session_id(self) -> int | None: ...
+
     def is_bounded_by(self, counter_id: int) -> bool: ...
 
     def blocks(
         self, recording: RecordingDescriptor, position: int, end: int, max_bytes: int
     ) -> Iterator[np.ndarray]: ...
 
+    def recorded_blocks(
+        self, recording: RecordingDescriptor, position: int, end: int, max_bytes: int
+    ) -> Iterator[np.ndarray]: ...
+
     def close(self) -> None: ...
 
 
-class CommittedEnd:
-    """How far the log is committed that a recording holds, looked up for all its replays together."""
+class ReplayedEnd:
+    """How far the log may be replayed that a recording holds, looked up for all its replays together."""
 
-    def __init__(self, archive: ReplayedArchive) -> None:
-        self._archive = archive
+    def __init__(self, of_recording: Callable[[int], int | None]) -> None:
+        """``of_recording`` says how far; None of a recording that is not the log's."""
+        self._of_recording = of_recording
         self._recording_id = -1
-        self._committed: int | None = None
+        self._end: int | None = None
         self._look_at_ns = 0
 
     def look(self, recording_id: int, now_ns: int) -> int | None:
         """As it is now; None for a recording that is not the log's."""
         self._recording_id, self._look_at_ns = recording_id, now_ns + LOOK_INTERVAL_NS
-        self._committed = self._archive.committed(recording_id)
-        return self._committed
+        self._end = self._of_recording(recording_id)
+        return self._end
 
     def at(self, recording_id: int, now_ns: int) -> int:
         """As it was a moment ago. Raises DataLoss where it is not the log's any more."""
         if now_ns >= self._look_at_ns or recording_id != self._recording_id:
             self.look(recording_id, now_ns)
-        if self._committed is None:
+        if self._end is None:
             raise DataLoss("the log is in another recording now")
-        return self._committed
+        return self._end
 
 
 class ReplayRange:
-    """What is to be replayed: ``[position, limit)`` of a recording; of the log as far as it is committed."""
+    """What is to be replayed: ``[position, limit)`` of a recording; of the log as far as ``log_end`` says."""
 
     def __init__(
         self,
@@ -85,16 +96,23 @@ class ReplayRange:
         recording: RecordingDescriptor,
         position: int,
         limit: int,
-        log_end: CommittedEnd | None,
+        log_end: ReplayedEnd | None,
         max_bytes: int,
+        led_session_id: int | None,
     ) -> None:
-        """``log_end`` is None for recordings that are not written."""
+        """``log_end`` is None for recordings that are not written.
+
+        With ``led_session_id`` it is the log that this member leads, beyond what is committed, too, for as
+        long as it leads: nothing of it is cut then.
+        """
         self.recording = recording
         self.position = position  # up to where it was taken
         self.limit = limit
         self._archive = archive
         self._log_end = log_end
         self._max_bytes = max_bytes
+        self._led_session_id = led_session_id
+        self._read = archive.blocks if led_session_id is None else archive.recorded_blocks
         self._blocks: Iterator[np.ndarray] = iter(())
         self._block = np.empty(0, np.uint8)
         self._at = 0
@@ -121,8 +139,10 @@ class ReplayRange:
             log_end, recording = self._log_end, self.recording
             end = self.limit if log_end is None else log_end.at(recording.recording_id, now_ns)
             if self.position < min(end, self.limit):
-                self._blocks = self._archive.blocks(recording, self.position, end, self._max_bytes)
+                self._blocks = self._read(recording, self.position, end, self._max_bytes)
                 block = next(self._blocks, None)
+        if self._led_session_id is not None and self._archive.led_session_id != self._led_session_id:
+            raise DataLoss("this member leads no more, and what it has recorded may be cut")
         if block is None:
             return False
         self._block, self._at = block, 0
@@ -207,18 +227,9 @@ def replay_channel(asked: str, recording: RecordingDescriptor, position: int) ->
     """
     if not asked.startswith("aeron:udp?") or not parameter(asked, "endpoint"):
         raise LocalProtocolError(f"{asked[:128]!r}: expected aeron:udp?endpoint=host:port")
-    term_length = recording.term_buffer_length
-    term_id = (recording.initial_term_id + position // term_length + 2**31) % 2**32 - 2**31
-    own = {
-        "init-term-id": recording.initial_term_id,
-        "term-id": term_id,
-        "term-offset": position % term_length,
-        "term-length": term_length,
-        "mtu": recording.mtu_length,
-        "sparse": "true",
-    }
     channel = "aeron:udp"
-    for key, value in {**{key: parameter(asked, key) for key in _KEPT}, **own}.items():
-        if value != "":
-            channel = with_parameter(channel, key, str(value))
-    return channel
+    for key in _KEPT:
+        if value := parameter(asked, key):
+            channel = with_parameter(channel, key, value)
+    shape = recording.initial_term_id, recording.term_buffer_length, recording.mtu_length
+    return channel_at(channel, position, *shape)

@@ -42,6 +42,7 @@ from cluster.transport.server import ClientPort
 
 if TYPE_CHECKING:
     from cluster.aeron.aeron_ingress import AeronIngress
+    from cluster.aeron.aeron_links import AeronLinks
     from cluster.aeron.archive_server import ArchiveServer
     from cluster.node.control import ControlPort
     from cluster.reader.served_member import ServedMember
@@ -76,6 +77,7 @@ class Machine:
     _gateway: GrpcGateway | None = None
     _aeron: AeronIngress | None = None
     _archive: ArchiveServer | None = None
+    _java: AeronLinks | None = None  # to its members
     _certificates: FileLook | None = None
 
     def __post_init__(self) -> None:
@@ -128,8 +130,9 @@ class Machine:
         from cluster.aeron.aeron_links import AeronLinks
 
         config = self._config
-        self.on_event("follows members of Java's by a media driver, and never leads")
-        return AeronLinks(
+        what = "and leads them where it is elected" if config.may_lead else "and never leads"
+        self.on_event(f"follows members of Java's by a media driver, {what}")
+        self._java = AeronLinks(
             config.member,
             {m.member_id: m for m in config.cluster_members if m.member_id != config.member_id},
             config.consensus_channel,
@@ -139,6 +142,7 @@ class Machine:
             clock_ns=monotonic_ns,
             on_error=self._on_aeron_error,
         )
+        return self._java
 
     def open_clients(self, incarnation: int) -> ClientPort:
         config = self._config
@@ -272,7 +276,10 @@ class Machine:
             config.aeron_archive,
             config.aeron_dir,
             lambda: ServedArchive(
-                str(config.cluster_path), str(config.archive_path), str(config.driver_path)
+                str(config.cluster_path),
+                str(config.archive_path),
+                str(config.driver_path),
+                lambda: None if self._java is None else self._java.led_session_id,
             ),
             self._ask,
             config.member_id,

@@ -72,6 +72,8 @@ class Archive:
         self.is_closed = False
         self.log_id = LOG
         self.looks = 0
+        self.recorded_position = self.frames.size
+        self.led_session_id: int | None = None
 
     def recordings(self):
         if self.failure is not None:
@@ -81,6 +83,12 @@ class Archive:
     def committed(self, recording_id):
         self.looks += 1
         return self.committed_position if recording_id == self.log_id else None
+
+    def recorded(self, recording_id):
+        return self.recorded_position if recording_id == self.log_id else None
+
+    def recorded_blocks(self, *place):
+        yield from self.blocks(*place)
 
     def is_bounded_by(self, counter_id):
         return counter_id == COUNTER

@@ -322,6 +322,42 @@ def test_a_log_that_is_another_recording_now_ends_its_replays(served, client):
     assert served.aeron.removed == [replay]
 
 
+def test_who_is_led_gets_the_log_beyond_what_is_committed_and_only_without_a_bound(served, client):
+    committed = served.archive.committed_position
+    end = served.archive.recorded_position = served.archive.begins[-3]
+    assert end > committed
+    served.archive.led_session_id = 9
+    replay = client.replays(LOG, committed, end - committed)
+    served.turn()
+    assert replay.recorded == served.archive.frames[committed:end].tobytes()
+    assert served.aeron.removed == [replay]
+    followed = client.replays(LOG, committed)
+    request = LOG, 0, -1, COUNTER, 1001
+    (answer,) = client.asks(control.BoundedReplayRequest, *request, replay_channel=REPLAY)
+    assert answer.code == OK
+    bounded = served.aeron.publications[-1]
+    served.turn()
+    assert bounded.recorded == served.archive.frames[:committed].tobytes()
+    assert followed.recorded == served.archive.frames[committed:end].tobytes()
+
+
+@pytest.mark.parametrize("led_session_id", [None, 10])
+def test_a_replay_to_who_is_led_ends_with_the_leadership_before_anything_is_cut(
+    served, client, led_session_id
+):
+    served.archive.recorded_position = served.archive.begins[-3]
+    served.archive.led_session_id = 9
+    replay = client.replays(LOG, served.archive.committed_position)
+    served.turn()
+    sent = len(replay.recorded)
+    served.archive.led_session_id = led_session_id
+    served.archive.recorded_position = served.archive.frames.size
+    served.turn(after_ns=LOOK_INTERVAL_NS)
+    assert len(replay.recorded) == sent
+    assert served.aeron.removed == [replay]
+    assert "leads no more" in served.errors[0]
+
+
 def test_a_snapshot_s_replay_holds_back_no_log(served, client):
     served.aeron.room = 0
     client.replays(SNAPSHOT)

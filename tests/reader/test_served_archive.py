@@ -16,7 +16,8 @@ from tests.archive.members import Member, allocate_counters
 
 
 def an_archive(directory):
-    return ServedArchive(*(str(directory / folder) for folder in ("cluster", "archive", "driver")))
+    folders = (str(directory / folder) for folder in ("cluster", "archive", "driver"))
+    return ServedArchive(*folders, lambda: 7)
 
 
 @pytest.fixture(params=[None, "crc-32c"], ids=["no checksums", "checksums"])
@@ -67,6 +68,18 @@ def test_the_log_is_there_as_far_as_it_is_committed_and_a_snapshot_to_its_end(tm
     assert published(run, expected) == expected.tobytes()
     snapshot = recordings[2]
     assert len(frames(archive, snapshot, 0, snapshot.stop_position)) == snapshot.stop_position > 0
+    archive.close()
+
+
+def test_who_is_led_gets_what_is_recorded_from_any_frame_on(tmp_path, member):
+    archive, log = an_archive(tmp_path), member.log
+    recording = archive.recordings()[0]
+    assert (archive.led_session_id, archive.committed(0), archive.recorded(0)) == (7, 0, log.position)
+    assert archive.recorded(1) is None
+    begin = log.entries[50][1]
+    run = np.concatenate(list(archive.recorded_blocks(recording, begin, log.position, 4096)))
+    expected = np.frombuffer(log.frames(begin, log.position), np.uint8)
+    assert published(run, expected) == expected.tobytes()
     archive.close()
 
 
