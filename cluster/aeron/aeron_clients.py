@@ -3,6 +3,9 @@
 ingress images ── SessionConnectRequest ──▶ a new AeronClientLink
 consensus images ── BackupQuery ──────────▶ the same, of a backup
                └─ by session id ──────────▶ the link of that session
+
+Who has opened its session at another member may know before it is dialled that this one leads. Its messages
+wait for that: were they passed over, later ones would be taken without them.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import selectors
 import socket
 import struct
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from cluster.aeron.aeron_client_link import AeronClient, AeronClientLink, egress_channel
@@ -48,6 +51,7 @@ _OPENING: dict[int, type[sbe.Message]] = {  # first of who comes by the stream
     streams.INGRESS: SessionConnectRequest,
     streams.CONSENSUS: BackupQuery,
 }
+DIALLED_WITHIN_NS = 3_000_000_000  # of the first message of a session that was opened elsewhere
 _TWO_IDS = struct.Struct("<qq")  # of each, after its header: of a term or request, and of its session
 
 
@@ -59,6 +63,8 @@ class _IngressImage:
         self.reader = MessageReader(image)
         self.host = image.source_identity.rpartition(":")[0]
         self.links: set[AeronClientLink] = set()  # for which something was read last
+        self.waiting: deque[bytes] = deque()  # what was read
+        self.strangers: dict[int, int] = {}  # until when messages of a session wait that has no link
         self.is_refused = False  # it sends what is no frame
 
     @property
@@ -181,22 +187,37 @@ class AeronClients:
     def _poll(self, image: _IngressImage) -> bool:
         """Whether there was something to read."""
         try:
-            messages = image.reader.poll_some()
+            messages = None if image.waiting else image.reader.poll_some()
         except MediaDriverError as error:  # which is about this publication alone
             image.is_refused = True
             self._on_error(error)
             return False
         image.links.clear()
-        for message in messages or ():
+        image.waiting.extend(messages or ())
+        work_count = len(image.waiting)
+        while image.waiting:
+            message = image.waiting[0]
             try:
                 link = self._link_of(message, image)
             except RemoteProtocolError as error:
                 self._on_error(error)
-                continue
-            if link is not None:
-                link.take(message)
-                image.links.add(link)
-        return messages is not None
+            else:
+                if link is not None:
+                    link.take(message)
+                    image.links.add(link)
+                elif self._is_awaited(message, image):
+                    break
+            image.waiting.popleft()
+        return work_count > len(image.waiting)
+
+    @staticmethod
+    def _is_awaited(message: bytes, image: _IngressImage) -> bool:
+        """Whether whose message this is may still be dialled."""
+        if len(message) < sbe.HEADER_LENGTH + _TWO_IDS.size or sbe.kind_at(message) not in _OF_A_SESSION:
+            return False
+        _, session_id = _TWO_IDS.unpack_from(message, sbe.HEADER_LENGTH)
+        now_ns = time.monotonic_ns()
+        return now_ns < image.strangers.setdefault(session_id, now_ns + DIALLED_WITHIN_NS)
 
     def _link_of(self, message: bytes, image: _IngressImage) -> AeronClientLink | None:
         """To whom a message goes; None where that is nobody. Raises RemoteProtocolError."""

@@ -167,7 +167,8 @@ def test_a_redirect_to_nobody_is_kept_from_the_client_and_one_to_a_leader_is_not
     assert member.told()[1].leader_member_id == MEMBER + 1
 
 
-def test_messages_go_to_the_session_that_they_name_and_to_nobody_without_one(member, client):
+def test_messages_go_to_the_session_that_they_name_and_to_nobody_without_one(member, client, monkeypatch):
+    monkeypatch.setattr(aeron_clients, "DIALLED_WITHIN_NS", 0)
     other = member.aeron.client(6, "10.0.0.8:40123")
     other.sends(REQUEST.replace(response_channel="aeron:udp?endpoint=10.0.0.8:9020").encode())
     member.turn_until(lambda: member.heard(2))
@@ -270,6 +271,24 @@ def test_a_client_is_dialled_for_its_session_and_speaks_to_it_from_then_on(membe
     image = member.aeron.client()
     image.sends(a_message(b"here again"))
     member.turn_until(lambda: member.heard() == [a_message(b"here again")])
+
+
+def test_who_knows_before_it_is_dialled_that_this_member_leads_loses_no_message(member):
+    image = member.aeron.client()
+    for number in range(3):
+        image.sends(a_message(b"%d" % number))
+        member.turn()
+    member.clients.open(AeronClient(egress_channel(CHANNEL), 102, "10.0.0.7", SESSION))
+    expected = [a_message(b"%d" % number) for number in range(3)]
+    member.turn_until(lambda: member.server.frames.get(1) and member.heard() == expected)
+
+
+def test_who_is_not_dialled_in_time_is_passed_over_from_then_on(member, monkeypatch):
+    monkeypatch.setattr(aeron_clients, "DIALLED_WITHIN_NS", 0)
+    image = member.aeron.client()
+    image.sends(a_message(b"lost"))
+    image.sends(REQUEST.encode())
+    member.turn_until(lambda: member.heard())
 
 
 def test_a_client_of_a_member_whose_life_has_ended_is_let_go(member):
