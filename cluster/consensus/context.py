@@ -33,6 +33,7 @@ class ConsensusModuleContext:
     cluster_id: int = 0
     appointed_leader_id: int = NULL_VALUE
     may_lead: bool = True  # False: it votes and follows, and never stands
+    hears_clocks: bool = True  # of the others; False: they report none, and it stamps by its own as they do
     service_count: int = 1
     is_standby: bool = False  # it takes snapshots that are for standbys, too
     accept_standby_snapshots: bool = False

@@ -33,8 +33,8 @@ class MemberClocks:
         self._skew_max_ns = context.clock_skew_max_ns
         self._unit_ns = context.time_unit.nanoseconds
         self._heard = HeardClocks()
-        self.time = ClusterTime(context.quorum_threshold, context.clock_skew_max_ns)
-        self._quorum = context.quorum_threshold
+        self._quorum = context.quorum_threshold if context.hears_clocks else 1
+        self.time = ClusterTime(self._quorum, context.clock_skew_max_ns)
         self._offset_ns, self._time_offset_ns = counters.clock_offset_ns, counters.time_offset_ns
         self._reported_offsets = ReportedOffsets()
         self._jumps = Jumps()

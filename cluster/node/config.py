@@ -226,6 +226,11 @@ class NodeConfig(NodeKeys):
         return self.consensus_channel == "none"
 
     @property
+    def hears_clocks(self) -> bool:
+        """Members of Java's report none."""
+        return self.consensus_channel == "none"
+
+    @property
     def metrics_address(self) -> str:
         """``host:port`` of this member's metrics; empty: none are served."""
         if self.metrics_endpoint == "auto":

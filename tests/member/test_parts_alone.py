@@ -1,5 +1,6 @@
 """Parts of a member, each built from the few things that it reaches: no agent, no cluster, no turn."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -303,6 +304,21 @@ def test_an_end_that_a_longer_log_passes_was_none(log, reporter, links, told):
 
 
 # ---- the clocks of others
+
+
+@pytest.mark.parametrize(("hears_clocks", "time_ms"), [(True, 20_000), (False, 50_000)])
+def test_who_is_told_no_clocks_stamps_by_its_own(links, reporter, hears_clocks, time_ms):
+    """And does not wait for those of a majority, going on from the log's last time."""
+    turn, stamped = SimpleNamespace(now_ns=10 * SECOND, clock_ns=50 * SECOND), []
+    gauges = SimpleNamespace(clock_offset_ns=None, time_offset_ns=None)
+    replica = SimpleNamespace(
+        cluster_time=20_000,
+        advance_time=stamped.append,
+        sessions=SimpleNamespace(keep_longer=lambda _: None),
+    )
+    context = replace(CONTEXT, hears_clocks=hears_clocks)
+    MemberClocks(context, replica, Peers([1, 2], set(), links), turn, gauges, reporter).begin()
+    assert stamped[-1] == time_ms
 
 
 def test_that_a_clock_is_off_is_a_warning(links):
