@@ -110,7 +110,11 @@ class NodeConfig(NodeKeys):
         for name in ("ingress_channel", "archive_control_channel", "consensus_channel"):
             medium = getattr(self, name).partition("?")[0]
             _expect(medium in ("none", "aeron:udp"), name, "none, or a channel such as aeron:udp")
-        _expect(self.may_lead or len(ids) > 1, "consensus_channel", "none for a member alone: it would lead")
+        is_of_java = self.consensus_channel != "none"
+        _expect(not is_of_java or len(ids) > 1, "consensus_channel", "none for a member alone: it would lead")
+        is_reached = "none" not in (self.ingress_channel, self.archive_control_channel)
+        what = "false without consensus_channel, archive_control_channel and ingress_channel"
+        _expect((is_of_java and is_reached) or not self.leads_java_members, "leads_java_members", what)
         _expect(
             self.tls_client_certificates == "none" or bool(self.tls_certificate),
             "tls_client_certificates",
@@ -204,7 +208,7 @@ class NodeConfig(NodeKeys):
         """The channel where backups of Aeron's ask what to copy, as of the links; empty for none."""
         if self.archive_control_channel == "none":
             return ""
-        channel = "aeron:udp" if self.may_lead else self.consensus_channel
+        channel = "aeron:udp" if self.consensus_channel == "none" else self.consensus_channel
         return self._aeron_channel(channel, self.member.consensus_endpoint)
 
     def _aeron_channel(self, channel: str, endpoint: str) -> str:
@@ -222,8 +226,8 @@ class NodeConfig(NodeKeys):
 
     @property
     def may_lead(self) -> bool:
-        """Members of Java's are followed only."""
-        return self.consensus_channel == "none"
+        """Members of Java's are followed only, unless it is said that they are led, too."""
+        return self.consensus_channel == "none" or self.leads_java_members
 
     @property
     def hears_clocks(self) -> bool:

@@ -110,8 +110,14 @@ class NodeKeys(BaseModel):
         "none",
         """The medium of all that members send each other: "none" is TCP, between members of this project.
         "aeron:udp" is Aeron's, by the media driver of `aeron_dir`: the others are members of Java's, and
-        this one follows and votes, and never leads (docs/aeron.md). It knows no TLS, either.""",
+        this one follows and votes (docs/aeron.md). It knows no TLS, either.""",
         aeron="aeron.cluster.consensus.channel",
+    )
+    leads_java_members: bool = _key(
+        False,
+        """Whether this member may lead members of Java's, too. What it commits then stands on what they have
+        recorded, and they do not say whether it is on their disks (docs/aeron.md). It takes ingress_channel
+        and archive_control_channel: clients and members go to their leader.""",
     )
     aeron_dir: str = _key(
         "", "The directory of that media driver; /dev/shm/aeron-<user> when empty, of the member's user."

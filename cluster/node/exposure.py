@@ -43,7 +43,7 @@ def check_exposure(config: NodeConfig) -> None:
 
 def listening(config: NodeConfig) -> dict[str, str]:
     """What a member listens at, by what that is for."""
-    consensus = "the consensus endpoint" if config.may_lead else CONSENSUS_CHANNEL
+    consensus = CONSENSUS_CHANNEL if config.consensus_channel != "none" else "the consensus endpoint"
     found = {consensus: config.listens_at(config.member.consensus_endpoint)}
     if config.grpc_gateway != "none":
         found["the ingress endpoint"] = config.listens_at(config.member.ingress_endpoint)

@@ -233,6 +233,18 @@ def test_every_wrong_key_is_named_in_the_one_line(tmp_path):
             "consensus_channel = 'aeron:udp'\nmembers = ['0,a:1,a:2,a:3,a:4,a:5']",
             "consensus_channel: expected none for a member alone: it would lead",
         ),
+        *(
+            (
+                "leads_java_members = true\nmembers = ['0,a:1,a:2,a:3,a:4,a:5', '1,b:1,b:2,b:3,b:4,b:5']\n"
+                + "\n".join(f"{key}_channel = 'aeron:udp'" for key in keys),
+                "leads_java_members: expected false without consensus_channel, archive_control_channel and",
+            )
+            for keys in (
+                ("ingress", "archive_control"),
+                ("consensus", "ingress"),
+                ("consensus", "archive_control"),
+            )
+        ),
         ("max_sessions = ", "DIR/node.toml: not TOML: "),
     ],
 )
@@ -294,6 +306,7 @@ USED_ELSEWHERE = {
         "dir",
         "driver_dir",
         "ingress_channel",
+        "leads_java_members",
         "members",
         "metrics_endpoint",
         "service_mode",

@@ -30,7 +30,7 @@ def config():
         metrics_address="",
         aeron_ingress="",
         aeron_archive="",
-        may_lead=True,
+        consensus_channel="none",
         listens_at=lambda endpoint: endpoint,
     )
 
