@@ -201,6 +201,15 @@ class SessionTable:
         """What was appended but never committed is gone: a new term begins at what is committed."""
         self.slots["appended"] = self.slots["committed"]
 
+    def owe_acks(self) -> None:
+        """Have every session among those that are touched, so that its client is told what is committed."""
+        words = self.words
+        slots = np.flatnonzero((self.slots["state"] != FREE) & (self.slots["touched"] == 0))
+        end = int(words[TOUCHED_AT] + words[TOUCHED_COUNT])
+        words[end : end + len(slots)] = slots
+        words[TOUCHED_COUNT] += len(slots)
+        self.slots["touched"][slots] = 1
+
     def take_touched(self) -> np.ndarray:
         """Slot numbers that follow_log changed since the last call, in the order of their first message."""
         words = self.words

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.protocol.enums import AdminRequestType, CloseReason
+from cluster.protocol.enums import AdminRequestType, CloseReason, ClusterControlToggle
+from cluster.protocol.link import CommitAck
 from cluster.protocol.log import SessionCloseEvent
 from cluster.protocol.session import AdminRequest, SessionMessageHeader
-from tests.member.cluster_steps import a_cluster_with_a_client, asks, entries, heard
+from tests.member.cluster_steps import a_cluster_with_a_client, asks, entries, heard, toggle
 from tests.member.in_memory.cluster import MS, SECOND
 
 
@@ -37,6 +38,45 @@ def test_keep_alives_hold_a_session_open_and_leave_nothing_in_the_log():
     assert client.is_open
     assert client.session_id in cluster.leader.replica.sessions.sessions
     assert cluster.leader.published_position == end
+
+
+def suspended(cluster):
+    toggle(cluster, ClusterControlToggle.SUSPEND)
+
+
+def awaiting_a_service_for_its_snapshot(cluster):
+    cluster.leader.stall_service()
+    toggle(cluster)
+
+
+def without_room(cluster):
+    for member in cluster.members:
+        member.agent.context.log_bytes_max = 1
+
+
+@pytest.mark.parametrize("is_busy", [suspended, awaiting_a_service_for_its_snapshot, without_room])
+def test_a_leader_that_takes_nothing_of_its_clients_gives_signs_of_life(is_busy):
+    """Else they look for another one after the heartbeat timeout, and miss what is answered meanwhile."""
+    cluster, client = a_cluster_with_a_client()
+    is_busy(cluster)
+    cluster.run(SECOND)
+    messages = heard(client)
+    cluster.run(10 * SECOND)
+    acks = [message for message in messages if isinstance(message, CommitAck)]
+    assert len(acks) == 4
+    assert {ack.cluster_session_id for ack in acks} == {client.session_id}
+
+
+def test_a_leader_without_a_majority_gives_no_sign_of_life():
+    cluster, client = a_cluster_with_a_client()
+    awaiting_a_service_for_its_snapshot(cluster)
+    cluster.run(SECOND)
+    for other in cluster.followers:
+        other.pause()
+    cluster.run(10 * SECOND)
+    messages = heard(client)
+    cluster.run(10 * SECOND)
+    assert messages == []
 
 
 @pytest.mark.conformance("S-49")

@@ -123,6 +123,7 @@ class Leading(Phase):
         self._is_full_reported = False
         self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else it is not known which clients are silent
+        self._sign_due_ns = 0  # of life, for clients of which nothing is taken
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
         self._unserved = UnservedClients(
             ports.context, ports.services, ports.room, ports.transfer, ports.toggles, ports.reporter
@@ -156,18 +157,16 @@ class Leading(Phase):
 
     def do_work(self) -> Next | None:
         ports, replica = self._ports, self._replica
-        self._has_own = False
+        self._has_own = self._is_ingress_read = False
         publication, recording, turn = self._publication, self._recording, ports.turn
         if self.leader.is_commit_unsent:
             self._send_commit()
         if ports.transfer.target_id != NULL_VALUE:
-            self._is_ingress_read = False
             ports.transfer.do_work(self.leader.commit_position, turn.now_ns)
         elif publication.is_full:
             self._report_full()
-        elif ports.room.is_full or self._is_too_far_ahead:
-            self._is_ingress_read = False  # clients wait in their sockets for room, or for the majority
-        elif replica.module.is_active:
+        elif replica.module.is_active and not (ports.room.is_full or self._is_too_far_ahead):
+            # Else clients wait in their sockets for room, or for the majority.
             own_count = self._append_own()
             self._has_own = own_count > 0
             turn.work_count += own_count
@@ -316,6 +315,8 @@ class Leading(Phase):
             ports.turn.work_count += ports.greet_clients(
                 Heard.STRANGERS if is_without_room else Heard.GREETINGS
             )
+        if not self._is_ingress_read and self.leader.has_active_quorum(now_ns):
+            self._give_sign_of_life(now_ns)
         ports.supervision.report_to_followers(now_ns)
         if module.is_active and ports.transfer.target_id == NULL_VALUE:
             self._check_sessions()
@@ -323,6 +324,12 @@ class Leading(Phase):
             return Close()
         # While suspended, too (not so in Aeron): else a leader that hears nobody stays one until resumed.
         return self.check_quorum()
+
+    def _give_sign_of_life(self, now_ns: int) -> None:
+        """To clients: who hears nothing of its leader for long gives it up, and misses answers meanwhile."""
+        if now_ns >= self._sign_due_ns:
+            self._sign_due_ns = now_ns + self._ports.context.leader_heartbeat_timeout_ns // 4
+            self._replica.sessions.table.owe_acks()
 
     def _check_sessions(self) -> None:
         ports, replica = self._ports, self._replica
