@@ -253,6 +253,7 @@ class Parts:
             self.replica,
             self.status,
             self.toggles,
+            self.services,
             reporter,
         )
         archive = SnapshotArchive(

@@ -84,6 +84,24 @@ def test_messages_on_their_way_are_committed_once_and_in_order():
     cluster.check_promises()
 
 
+@pytest.mark.parametrize(("lag_ns", "answers"), [(300 * MS, 30), (20 * SECOND, 20)])
+def test_the_leaders_service_answers_what_is_committed_before_another_one_leads(lag_ns, answers):
+    """The next leader's has processed it by then, and answers none of it. A stuck one is not waited for."""
+    cluster = a_busy()
+    leader, client = cluster.leader, cluster.clients[0]
+    leader.stall_service()
+    for _ in range(10):
+        client.send(b"0:%d:" % len(client.sent))
+    cluster.await_settled()
+    hand_over(cluster)
+    begun_ns = cluster.world.now_ns
+    cluster.after(lag_ns, leader.release_service)
+    cluster.run_until(lambda: cluster.leader not in (None, leader))
+    assert cluster.world.now_ns - begun_ns < SECOND
+    cluster.run(SECOND)
+    assert client.echoed == client.sent[:answers]
+
+
 @pytest.mark.parametrize("wrong", ["itself", "nobody", "one that is down"])
 def test_a_leader_that_nobody_can_follow_goes_on(wrong):
     cluster = a_busy()

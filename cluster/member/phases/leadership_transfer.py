@@ -1,7 +1,8 @@
 """A leader hands its term over to a follower, for maintenance (Raft: Ongaro's thesis, 3.10).
 
     begun      nothing is appended any more: clients wait in their sockets
-    level      the follower has all of the log, and all of it is committed
+    level      the follower has all of the log, and all of it is committed; our services have answered it, for
+               which half an election timeout is waited: the next leader's have processed it, and say nothing
     asked      TransferLeadership ──▶ the follower, which stands at once and says so to all:
     over       an election like any other, in which it asks first
 
@@ -19,6 +20,7 @@ from cluster.member.control import GOES_ON_LEADING, Toggles
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Peers
 from cluster.member.reporter import Reporter
+from cluster.member.services.service_adapter import ServiceAdapter
 from cluster.member.status import MemberStatus
 from cluster.protocol.link import TransferLeadership
 from cluster.transport.message_frames import link_frame
@@ -35,6 +37,7 @@ class LeadershipTransfer:
     _replica: ReplicatedState
     _status: MemberStatus
     _toggles: Toggles
+    _services: ServiceAdapter
     _reporter: Reporter
     target_id: int = NULL_VALUE
     _deadline_ns: int = 0
@@ -87,9 +90,16 @@ class LeadershipTransfer:
                 else f"has the log to {target.report_position} of {position}"
             )
             self._give_up(f"member {target.id} {why} within an election timeout")
-        elif not self._is_asked and commit_position == position == target.report_position:
+        elif (
+            not self._is_asked
+            and commit_position == position == target.report_position
+            and (self._services.have_answered(position) or self._is_half_over(now_ns))
+        ):
             message = TransferLeadership(self._replica.leadership_term_id, position, target.id)
             self._is_asked = self._peers.links.send(target.id, link_frame(message)) > 0
+
+    def _is_half_over(self, now_ns: int) -> bool:
+        return self._deadline_ns - now_ns <= self._context.election_timeout_ns // 2
 
     def is_asked(self, member_id: int) -> bool:
         """Whether the member was asked to stand."""

@@ -136,6 +136,13 @@ class ServiceAdapter:
         """Of the services that are away, which those in the member's own process never are."""
         return next((id_ for id_, channel in enumerate(self._channels) if channel.is_away), None)
 
+    def have_answered(self, log_position: int) -> bool:
+        """Whether the services have processed the log to here, but for those that are away."""
+        return all(
+            channel.is_away or (channel.log_position >= log_position and channel.is_taken)
+            for channel in self._channels
+        )
+
     # ---- acks
 
     def await_acks(
