@@ -194,7 +194,7 @@ class SessionTable:
         return sorted(self.slots["cluster_session_id"][slots].tolist())
 
     def touch_all(self, now_ns: int) -> None:
-        """Restart the time-out of every session (C-230: a new leader takes over)."""
+        """Restart the time-out of every session (C-230: a new leader takes over; C-296)."""
         self.slots["active_ns"][self.slots["state"] != FREE] = now_ns
 
     def restart_appended(self) -> None:

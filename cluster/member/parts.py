@@ -316,8 +316,6 @@ class Parts:
 
     def _on_snapshot_captured(self, log_position: int) -> None:
         """The log goes on, with a snapshot or without; not after the leader's last one."""
-        # Nobody could keep alive meanwhile (C-296).
-        self.replica.sessions.table.touch_all(self.turn.now_ns)
         if not (self.status.is_leading and self.termination.position == log_position):
             self.status.set_module(ConsensusModuleState.ACTIVE)
 

@@ -79,6 +79,35 @@ def test_a_leader_without_a_majority_gives_no_sign_of_life():
     assert messages == []
 
 
+@pytest.mark.conformance("C-296")
+@pytest.mark.parametrize("is_busy", [suspended, awaiting_a_service_for_its_snapshot])
+def test_a_session_is_silent_from_when_somebody_is_heard_again(is_busy):
+    cluster, client = a_cluster_with_a_client()
+    client._keep_alive = lambda: None
+    cluster.run(4 * SECOND)
+    is_busy(cluster)
+    cluster.run(15 * SECOND)
+    cluster.leader.release_service()
+    toggle(cluster, ClusterControlToggle.RESUME)
+    cluster.run(9 * SECOND)
+    assert client.is_open and not client.is_lost
+    cluster.run(2 * SECOND)
+    assert client.is_lost
+
+
+def test_a_leader_that_wakes_up_takes_back_who_gave_it_up_meanwhile():
+    cluster, client = a_cluster_with_a_client(members=1)
+    client._keep_alive = lambda: None  # what it sends is lost with the connection
+    cluster.run(SECOND)
+    cluster.leader.pause()
+    cluster.run(12 * SECOND)
+    client._connection.close()
+    client._on_closed(client._attempt)
+    cluster.leader.resume()
+    cluster.run(SECOND)
+    assert client.is_open and not client.is_lost
+
+
 @pytest.mark.conformance("S-49")
 def test_an_answer_has_the_cluster_time_of_what_it_answers():
     cluster, client = a_cluster_with_a_client()

@@ -209,7 +209,7 @@ class BusyTurns:
     def _take_back_leading(self, phase: Leading) -> None:
         words, streams = self._words, self._agent.parts.log_sender.streams
         streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
-        phase.take_back(words[at.COMMIT_POSITION])
+        phase.take_back(words[at.COMMIT_POSITION], words[at.LAST_NS])
 
     # ---- a follower
 

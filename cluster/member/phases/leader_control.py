@@ -46,8 +46,6 @@ class LeaderControl:
             self._while_active(value, now_ns)
             return 1
         if state is ConsensusModuleState.SUSPENDED and value == ClusterControlToggle.RESUME:
-            # Nobody could keep alive meanwhile.
-            self._replica.sessions.table.touch_all(now_ns)
             self._append(ClusterAction.RESUME, ConsensusModuleState.ACTIVE)
             self._toggles.done()
             return 1

@@ -123,6 +123,7 @@ class Leading(Phase):
         self._is_full_reported = False
         self._is_without_room = False  # for more log, which clients have heard
         self._is_ingress_read = True  # else it is not known which clients are silent
+        self._read_ns = ports.turn.now_ns  # when ingress was read last
         self._sign_due_ns = 0  # of life, for clients of which nothing is taken
         self._led = LedLog(leadership.leadership_term_id, leadership.log_session_id)
         self._unserved = UnservedClients(
@@ -173,7 +174,7 @@ class Leading(Phase):
             self._is_ingress_read = not self._is_own_left or self._waiting_turns == WAITING_TURNS_MAX
             self._waiting_turns = 0 if self._is_ingress_read else self._waiting_turns + 1
             if self._is_ingress_read:
-                turn.work_count += ports.poll_clients()
+                turn.work_count += self._read_ingress()
         publication.flush()
         turn.work_count += ports.log_sender.streams.do_work()
         if recording.synced_position != recording.append_position:
@@ -181,6 +182,14 @@ class Leading(Phase):
         if self.leader.update(recording.synced_position, turn.now_ns):
             self._on_update()
         return None
+
+    def _read_ingress(self) -> int:
+        """Take what clients sent; after a time in which nobody was heard, time-outs begin anew (C-296)."""
+        now_ns = self._ports.turn.now_ns
+        deaf_ns, self._read_ns = now_ns - self._read_ns, now_ns
+        if deaf_ns >= self._ports.context.session_timeout_ns // 4:
+            self._replica.sessions.table.touch_all(now_ns)
+        return self._ports.poll_clients()
 
     def _append_own(self) -> int:
         """Timers that are due, then messages of services; returns how many."""
@@ -246,8 +255,9 @@ class Leading(Phase):
         ports.snapshots.on_committed(commit_position)
         ports.turn.work_count += 1
 
-    def take_back(self, commit_position: int) -> None:
-        """What came of turns that compiled code took (``busy/lend.py``)."""
+    def take_back(self, commit_position: int, last_ns: int) -> None:
+        """What came of turns that compiled code took, the last one at ``last_ns`` (``busy/lend.py``)."""
+        self._read_ns = last_ns
         if commit_position != self._ports.log.commit_position:
             self._ports.log.on_committed(commit_position)
             self._on_committed(commit_position)
