@@ -351,7 +351,7 @@ class AeronLinks:
             case CatchupPosition(follower_member_id=follower_id) if follower_id == member_id:
                 try:
                     publisher.begin_catchup(message, self._polled_ns)
-                except RemoteProtocolError as error:
+                except (LocalProtocolError, RemoteProtocolError) as error:
                     self._on_error(error)
             case AppendPosition() if (stop := publisher.stop_of(message)) is not None:
                 if peer.publication is not None and _offer(peer.publication, stop.encode()) > 0:

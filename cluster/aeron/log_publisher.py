@@ -124,7 +124,10 @@ class LogPublisher:
     # ---- catch-ups
 
     def begin_catchup(self, message: CatchupPosition, now_ns: int) -> None:
-        """A follower has this log up to a position. Raises RemoteProtocolError for one that is not there."""
+        """A follower has this log up to a position.
+
+        Raises RemoteProtocolError for one that is not there, LocalProtocolError for an endless endpoint.
+        """
         member_id, position, log = message.follower_member_id, message.log_position, self._log
         self.end_catchup(member_id)
         if not (log.start_position <= position <= log.append_position and log.is_boundary(position)):

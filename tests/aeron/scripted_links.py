@@ -10,7 +10,7 @@ import pytest
 
 from cluster.aeron import aeron_links
 from cluster.aeron.aeron_links import AeronLinks
-from cluster.errors import MediaDriverError
+from cluster.errors import LocalProtocolError, MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import consensus, decode, link, streams
 from cluster.protocol.frame import frame
@@ -25,6 +25,7 @@ TOLD = consensus.NewLeadershipTerm(2, -1, 0, -1, TERM, 0, 65_536, 9, 0, LEADER, 
 CANVASS = consensus.CanvassPosition(2, 64, 2, OURS)
 LIVE = link.ReplicationRequest(5, TERM, 64, -1)
 SHAPE = link.LogGeometry(7, 65_536, 1408)
+COMMAND_MAX = 4096
 OWN_SESSION, TERM_LENGTH = -9, 65_536
 LOG_RUN = frame(b"entry", session_id=SESSION, stream_id=streams.LOG)
 
@@ -73,6 +74,8 @@ class Driver:
     def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
         if self.refused in channel:
             raise ChannelRefused("the media driver refused: unknown host")
+        if len(channel) > COMMAND_MAX:
+            raise LocalProtocolError(f"a command of {len(channel)} bytes")
         id_ = self.next_id()
         self.publications[id_] = ScriptedPublication(channel, stream_id)
         self.publications[id_].is_connected = self.is_connecting

@@ -12,7 +12,7 @@ from cluster.aeron.leader_log import RETRY_NS
 from cluster.errors import MediaDriverError
 from cluster.protocol import consensus, streams
 from cluster.protocol.frame import frame
-from tests.aeron.scripted_links import CANVASS, LEADER, OWN_SESSION, TERM, TERM_LENGTH, Member
+from tests.aeron.scripted_links import CANVASS, COMMAND_MAX, LEADER, OWN_SESSION, TERM, TERM_LENGTH, Member
 from tests.aeron.scripted_media import ScriptedPublication
 
 
@@ -192,6 +192,12 @@ def test_a_position_that_the_log_does_not_have_is_told_and_not_sent(member, led)
         f"from {position}, which is not here" in error
         for position, error in zip((0, BASE + 64, BASE - 32), member.errors, strict=True)
     ] == [True] * 3
+
+
+def test_an_endpoint_that_no_command_takes_is_an_error_of_that_follower(member, led):
+    member.hears(CATCHUP.replace(catchup_endpoint="h" * COMMAND_MAX))
+    assert "a command of" in member.errors[0]
+    assert log_publications(member) == [led[1]]
 
 
 def test_who_leads_nothing_sends_no_log(member):
