@@ -202,11 +202,11 @@ def real_node(directory: Path, *options: str) -> Iterator[RealNode]:
 
 
 @contextmanager
-def real_cluster(directory: Path, *options: str) -> Iterator[list[RealNode]]:
+def real_cluster(directory: Path, *options: str, version: str = VERSION) -> Iterator[list[RealNode]]:
     """Three real members on ``directory``/member-0 to member-2, joined."""
     nodes: list[RealNode] = []
     try:
-        nodes += [cluster_node(directory, member_id, *options) for member_id in range(3)]
+        nodes += [cluster_node(directory, id_, *options, version=version) for id_ in range(3)]
         for node in nodes:
             node.await_joined()
         yield nodes

@@ -18,6 +18,7 @@ from cluster.protocol.enums import ElectionState, Role
 from cluster.reader import LogReader
 from tests.interop.aeron import (
     START_SECONDS,
+    VERSION,
     RealNode,
     cluster_node,
     entries_as_told,
@@ -99,8 +100,10 @@ class Mixed:
         service_mode: str,
         *,
         leads: bool = False,
+        version: str = VERSION,
     ) -> None:
         self.directory = directory
+        self.version = version
         self.nodes = nodes
         self.ours: Process
         self._config = directory / "ours.toml"
@@ -185,7 +188,7 @@ class Mixed:
         """A real one; its record is that of its last life."""
         record = self.record(member_id)
         options = ["--service", "script", "--record", str(record), *OPTIONS]
-        self.nodes[member_id] = cluster_node(self.directory, member_id, *options)
+        self.nodes[member_id] = cluster_node(self.directory, member_id, *options, version=self.version)
         self.nodes[member_id].await_joined()
 
     def record(self, member_id: int) -> Path:
@@ -213,15 +216,19 @@ class Mixed:
 
 
 @contextmanager
-def mixed(directory: Path, service_mode: str, *, leads: bool = False) -> Iterator[Mixed]:
+def mixed(
+    directory: Path, service_mode: str, *, leads: bool = False, version: str = VERSION
+) -> Iterator[Mixed]:
     """A cluster of real ones that has worked, of which ours has taken over the directory of the third."""
     with (
         media_driver() as aeron_dir,
-        real_cluster(directory, "--service", "script", *OPTIONS) as nodes,
+        real_cluster(directory, "--service", "script", *OPTIONS, version=version) as nodes,
     ):
-        cluster = Mixed(directory, nodes, aeron_dir, service_mode, leads=leads)
+        cluster = Mixed(directory, nodes, aeron_dir, service_mode, leads=leads, version=version)
         cluster.work(0)
         nodes[OURS].stop()
+        if version != VERSION:  # whose nodes leave their mark files as if they were killed
+            await_mark_file(time.monotonic())
         cluster.start_ours()
         try:
             yield cluster

@@ -13,7 +13,7 @@ import pytest
 from cluster import ClusterClient
 from cluster.reader import LogReader
 from tests.interop import mixed_cluster
-from tests.interop.aeron import cluster_tool
+from tests.interop.aeron import EACH_VERSION, cluster_tool
 from tests.interop.mixed_cluster import OPTIONS, OURS, PORT, Mixed, check_all_are_equal, mixed
 from tests.node.processes import run
 
@@ -121,8 +121,9 @@ def test_nothing_that_was_acknowledged_is_lost_in_ten_kills_of_leaders(tmp_path,
 
 
 @pytest.mark.timeout(600)
-def test_real_ones_fetch_from_it_what_they_have_missed_and_take_its_snapshots_and_its_end(tmp_path):
-    with mixed(tmp_path, "process", leads=True) as cluster:
+@pytest.mark.parametrize("version", EACH_VERSION)
+def test_real_ones_fetch_from_it_what_they_have_missed_and_take_its_snapshots_and_its_end(tmp_path, version):
+    with mixed(tmp_path, "process", leads=True, version=version) as cluster:
         stopped_s = stop(cluster, 0)
         for seed in (1, 2):  # a term of ours, of the other one, and of ours again, unless chance has more
             have_the_two_lead(cluster, OURS)
