@@ -48,12 +48,18 @@ def endpoints(member_id: int) -> str:
 
 
 def configuration(
-    directory: Path, aeron_dir: Path, service_mode: str, log_term_length: str, *, leads: bool
+    directory: Path,
+    aeron_dir: Path,
+    service_mode: str,
+    log_term_length: str,
+    *,
+    leads: bool,
+    member_id: int = OURS,
 ) -> str:
     keys = {
-        "member_id": OURS,
-        "members": [f"{member_id},{endpoints(member_id)}" for member_id in range(3)],
-        "dir": str(directory / f"member-{OURS}"),
+        "member_id": member_id,
+        "members": [f"{id_},{endpoints(id_)}" for id_ in range(3)],
+        "dir": str(directory / f"member-{member_id}"),
         "consensus_channel": "aeron:udp?term-length=64k",
         "archive_control_channel": "aeron:udp",
         "aeron_dir": str(aeron_dir),

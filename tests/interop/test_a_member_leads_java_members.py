@@ -13,9 +13,19 @@ import pytest
 from cluster import ClusterClient
 from cluster.reader import LogReader
 from tests.interop import mixed_cluster
-from tests.interop.aeron import EACH_VERSION, cluster_tool
-from tests.interop.mixed_cluster import OPTIONS, OURS, PORT, Mixed, check_all_are_equal, mixed
-from tests.node.processes import run
+from tests.interop.aeron import EACH_VERSION, cluster_node, cluster_tool, media_driver, real_cluster
+from tests.interop.mixed_cluster import (
+    OPTIONS,
+    OURS,
+    PORT,
+    Mixed,
+    check_all_are_equal,
+    configuration,
+    is_free,
+    mixed,
+)
+from tests.interop.script_service import RECORD
+from tests.node.processes import Process, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 CONSENSUS = "aeron:" + ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(3))
@@ -46,6 +56,13 @@ class Sending:
                 assert not self._client.is_closed, self._client.why_closed
         except Exception as error:
             self.failure = error
+
+    def await_leader(self) -> None:
+        """Until what is sent from now on is committed."""
+        end, deadline = len(self.sent) + 1, time.monotonic() + COMMITTED_S
+        while self._client.acknowledged < end:
+            assert time.monotonic() < deadline and self.failure is None, self.failure
+            time.sleep(0.01)
 
     def finish(self) -> list[bytes]:
         """What was sent, once all of it is acknowledged."""
@@ -92,6 +109,37 @@ def stop(cluster: Mixed, member_id: int) -> float:
     """One of the real ones; when."""
     cluster.nodes[member_id].stop(signal.SIGKILL)
     return time.monotonic()
+
+
+def launched(directory: Path, member_id: int, aeron_dir: Path) -> Process:
+    """One of ours on a directory that may be a real one's."""
+    config = directory / f"ours-{member_id}.toml"
+    config.write_text(configuration(directory, aeron_dir, "inline", "64k", leads=True, member_id=member_id))
+    record = {RECORD: str(directory / f"record-{member_id}-ours.jsonl")}
+    process = Process("node", "--config", str(config), is_new=True, **record)
+    assert process.first_line, process.end()
+    return process
+
+
+def await_level(directory: Path, member_id: int) -> None:
+    """Until it has committed what others have now."""
+
+    def committed(id_: int) -> int:
+        with LogReader.open(dir=str(directory / f"member-{id_}")) as reader:
+            return reader.commit_position() if reader.is_live else -1
+
+    end, deadline = max(map(committed, range(3))), time.monotonic() + COMMITTED_S
+    while committed(member_id) < end:
+        assert time.monotonic() < deadline, f"member {member_id} is at {committed(member_id)} of {end}"
+        time.sleep(0.1)
+
+
+def await_free_ports(member_id: int) -> None:
+    """Until the driver of one of ours that has ended has given its sockets back."""
+    deadline = time.monotonic() + COMMITTED_S
+    while not all(is_free(PORT + 100 * member_id + role) for role in range(1, 6)):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 @pytest.fixture
@@ -174,3 +222,36 @@ def test_what_only_it_has_written_is_cut_when_it_returns(tmp_path, patient):
         check_all_are_equal(cluster)
         for member_id in range(3):
             assert messages_in(cluster.member_dir(member_id)) == sent
+
+
+@pytest.mark.timeout(600)
+def test_a_cluster_goes_member_by_member_from_real_ones_to_ours_and_back_while_it_works(tmp_path, patient):
+    """The next comes when the others have a leader: who leads in its first election ends all sessions."""
+    options = ["--service", "script", *mixed_cluster.OPTIONS]
+    ours: dict[int, Process] = {}
+    with media_driver() as aeron_dir, real_cluster(tmp_path, *options) as nodes:
+        sending = Sending(aeron_dir)
+        try:
+            for member_id in (2, 1, 0):
+                nodes[member_id].stop()
+                sending.await_leader()
+                ours[member_id] = launched(tmp_path, member_id, aeron_dir)
+                await_level(tmp_path, member_id)
+                await_more(sending, 500)
+            for member_id in (0, 1, 2):
+                status, _, errors = ours.pop(member_id).stop()
+                assert status == 0, errors
+                sending.await_leader()
+                await_free_ports(member_id)
+                nodes[member_id] = cluster_node(tmp_path, member_id, *options)
+                nodes[member_id].await_joined()
+                await_level(tmp_path, member_id)
+                await_more(sending, 500)
+            sent = sending.finish()
+        finally:
+            for process in ours.values():
+                process.signal(signal.SIGKILL)
+                process.end()
+        for member_id in range(3):
+            await_level(tmp_path, member_id)
+            assert messages_in(tmp_path / f"member-{member_id}") == sent
