@@ -138,7 +138,7 @@ class AeronLog(LogOfOthers):
                     except (ConfigurationError, AuthenticationRejected):
                         raise
                     except ClusterError as error:
-                        if isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused):
+                        if _is_of_driver(error):
                             raise
                         failures[endpoint] = error
                     self._let_go(endpoint)
@@ -497,7 +497,7 @@ class AeronLog(LogOfOthers):
         try:
             return silence.is_level(end)
         except ClusterError as error:
-            if isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused):
+            if _is_of_driver(error):
                 raise
             for endpoint in [each for each, member in self._members.items() if member is silence.member]:
                 self._let_go(endpoint)
@@ -569,6 +569,11 @@ class _Received:
             yield self.begin - cut, block
         elif self.is_full:
             self._bytes = np.concatenate((self._bytes, np.empty(self._bytes.size, np.uint8)))
+
+
+def _is_of_driver(error: ClusterError) -> bool:
+    """Whether it ends the driver's client, and not one member's part alone."""
+    return isinstance(error, MediaDriverError) and not isinstance(error, ChannelRefused)
 
 
 def _describe(failures: dict[str, ClusterError]) -> str:
