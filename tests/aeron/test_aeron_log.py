@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -173,6 +175,13 @@ def test_what_breaks_off_at_one_member_goes_on_at_the_next(monkeypatch, whole, s
         assert list(reader.entries(0, entries[-1]["endPosition"])) == entries
 
 
+def all_end_at(scripts: list[Script], entry: dict[str, Any]) -> int:
+    """Nobody has more than this entry, all of it committed; returns its end."""
+    for script in scripts:
+        script.commit = script.recorded = entry["endPosition"]
+    return int(entry["endPosition"])
+
+
 def followed(reader, begin: int, end: int) -> bytes:
     """The frames that follow from ``begin`` until the log is at ``end``, in one piece."""
     frames = b""
@@ -205,9 +214,7 @@ def test_a_member_that_is_silent_is_followed_on_while_it_is_level_and_left_when_
     monkeypatch, whole, scripts
 ):
     _, entries, data = whole
-    committed = entries[40]["endPosition"]
-    for script in scripts:
-        script.commit, script.recorded = committed, committed
+    committed = all_end_at(scripts, entries[40])
     with open_scripted(monkeypatch, scripts) as reader:
         following = reader.log.follow(committed)
         for _ in range(60):
@@ -229,9 +236,7 @@ def test_a_member_that_is_silent_is_followed_on_while_it_is_level_and_left_when_
 def test_an_election_is_sat_out_at_the_replay_that_is_there(monkeypatch, whole, scripts, silent_s):
     """Nobody answers a query meanwhile, and what is committed after it comes before an answer does."""
     _, entries, data = whole
-    committed = entries[40]["endPosition"]
-    for script in scripts:
-        script.commit, script.recorded = committed, committed
+    committed = all_end_at(scripts, entries[40])
     with open_scripted(monkeypatch, scripts) as reader:
         following = reader.log.follow(committed)
         assert next(following) is None

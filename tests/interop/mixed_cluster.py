@@ -95,6 +95,19 @@ def is_free(port: int) -> bool:
     return True
 
 
+def launched(config: Path, record: Path) -> Process:
+    """One of ours, which listens."""
+    process = Process("node", "--config", str(config), is_new=True, **{RECORD: str(record)})
+    assert process.first_line, process.end()
+    return process
+
+
+def committed_in(member_dir: Path) -> int:
+    """How far a member that runs has committed; -1 for one that does not."""
+    with LogReader.open(dir=str(member_dir)) as reader:
+        return reader.commit_position() if reader.is_live else -1
+
+
 class Mixed:
     """Real members 0 and 1, ours is 2."""
 
@@ -122,9 +135,7 @@ class Mixed:
         self._config.write_text(configuration(*self._place, log_term_length, leads=self._leads))
 
     def launch_ours(self) -> None:
-        record = {RECORD: str(self.directory / RECORD_OF_OURS)}
-        self.ours = Process("node", "--config", str(self._config), is_new=True, **record)
-        assert self.ours.first_line, self.ours.end()
+        self.ours = launched(self._config, self.directory / RECORD_OF_OURS)
 
     def start_ours(self) -> None:
         self.launch_ours()
@@ -183,8 +194,7 @@ class Mixed:
             return False
 
     def committed(self, member_id: int) -> int:
-        with LogReader.open(dir=str(self.member_dir(member_id))) as reader:
-            return reader.commit_position() if reader.is_live else -1
+        return committed_in(self.member_dir(member_id))
 
     def await_level(self) -> None:
         end = self.committed(self.leader())

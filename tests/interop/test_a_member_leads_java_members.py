@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,12 +21,13 @@ from tests.interop.mixed_cluster import (
     PORT,
     Mixed,
     check_all_are_equal,
+    committed_in,
     configuration,
     is_free,
+    launched,
     mixed,
 )
-from tests.interop.script_service import RECORD
-from tests.node.processes import Process, run
+from tests.node.processes import Process, await_that, run
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 CONSENSUS = "aeron:" + ",".join(f"localhost:{PORT + 100 * member + 3}" for member in range(3))
@@ -59,10 +61,17 @@ class Sending:
 
     def await_leader(self) -> None:
         """Until what is sent from now on is committed."""
-        end, deadline = len(self.sent) + 1, time.monotonic() + COMMITTED_S
-        while self._client.acknowledged < end:
-            assert time.monotonic() < deadline and self.failure is None, self.failure
-            time.sleep(0.01)
+        end = len(self.sent)
+        self._await(lambda: self._client.acknowledged > end, "what is sent now is committed")
+
+    def await_more(self, count: int) -> None:
+        """Until so many more are offered to the leader."""
+        end = len(self.sent) + count
+        self._await(lambda: len(self.sent) >= end, f"{count} more are taken")
+
+    def _await(self, condition: Callable[[], bool], what: str) -> None:
+        await_that(lambda: condition() or self.failure is not None, what, COMMITTED_S)
+        assert self.failure is None
 
     def finish(self) -> list[bytes]:
         """What was sent, once all of it is acknowledged."""
@@ -97,49 +106,31 @@ def have_the_two_lead(cluster: Mixed, member_id: int) -> None:
         assert cluster.leader() in (leader_id, member_id)
 
 
-def await_more(sending: Sending, count: int) -> None:
-    """Until so many more are offered to the leader."""
-    end, deadline = len(sending.sent) + count, time.monotonic() + COMMITTED_S
-    while len(sending.sent) < end:
-        assert time.monotonic() < deadline and sending.failure is None
-        time.sleep(0.01)
-
-
 def stop(cluster: Mixed, member_id: int) -> float:
     """One of the real ones; when."""
     cluster.nodes[member_id].stop(signal.SIGKILL)
     return time.monotonic()
 
 
-def launched(directory: Path, member_id: int, aeron_dir: Path) -> Process:
+def launch(directory: Path, member_id: int, aeron_dir: Path) -> Process:
     """One of ours on a directory that may be a real one's."""
     config = directory / f"ours-{member_id}.toml"
     config.write_text(configuration(directory, aeron_dir, "inline", "64k", leads=True, member_id=member_id))
-    record = {RECORD: str(directory / f"record-{member_id}-ours.jsonl")}
-    process = Process("node", "--config", str(config), is_new=True, **record)
-    assert process.first_line, process.end()
-    return process
+    return launched(config, directory / f"record-{member_id}-ours.jsonl")
 
 
 def await_level(directory: Path, member_id: int) -> None:
     """Until it has committed what others have now."""
-
-    def committed(id_: int) -> int:
-        with LogReader.open(dir=str(directory / f"member-{id_}")) as reader:
-            return reader.commit_position() if reader.is_live else -1
-
-    end, deadline = max(map(committed, range(3))), time.monotonic() + COMMITTED_S
-    while committed(member_id) < end:
-        assert time.monotonic() < deadline, f"member {member_id} is at {committed(member_id)} of {end}"
-        time.sleep(0.1)
+    places = [directory / f"member-{id_}" for id_ in range(3)]
+    end = max(map(committed_in, places))
+    what = f"member {member_id} has committed up to {end}"
+    await_that(lambda: committed_in(places[member_id]) >= end, what, COMMITTED_S)
 
 
 def await_free_ports(member_id: int) -> None:
     """Until the driver of one of ours that has ended has given its sockets back."""
-    deadline = time.monotonic() + COMMITTED_S
-    while not all(is_free(PORT + 100 * member_id + role) for role in range(1, 6)):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    ports = [PORT + 100 * member_id + role for role in range(1, 6)]
+    await_that(lambda: all(map(is_free, ports)), f"ports {ports} are free", COMMITTED_S)
 
 
 @pytest.fixture
@@ -206,10 +197,10 @@ def test_what_only_it_has_written_is_cut_when_it_returns(tmp_path, patient):
     with mixed(tmp_path, "inline", leads=True) as cluster:
         sending = Sending(cluster.aeron_dir)
         have_ours_lead(cluster)
-        await_more(sending, 500)
+        sending.await_more(500)
         for node in cluster.nodes[:2]:
             node.process.send_signal(signal.SIGSTOP)
-        await_more(sending, 400)  # more than the window of the stopped ones takes
+        sending.await_more(400)  # more than the window of the stopped ones takes
         cluster.kill_ours()
         for node in cluster.nodes[:2]:
             node.process.send_signal(signal.SIGCONT)
@@ -217,7 +208,7 @@ def test_what_only_it_has_written_is_cut_when_it_returns(tmp_path, patient):
         cluster.start_ours()
         assert "log cut to" in cluster.story
         have_ours_lead(cluster)
-        await_more(sending, 500)
+        sending.await_more(500)
         sent = sending.finish()
         check_all_are_equal(cluster)
         for member_id in range(3):
@@ -235,9 +226,9 @@ def test_a_cluster_goes_member_by_member_from_real_ones_to_ours_and_back_while_i
             for member_id in (2, 1, 0):
                 nodes[member_id].stop()
                 sending.await_leader()
-                ours[member_id] = launched(tmp_path, member_id, aeron_dir)
+                ours[member_id] = launch(tmp_path, member_id, aeron_dir)
                 await_level(tmp_path, member_id)
-                await_more(sending, 500)
+                sending.await_more(500)
             for member_id in (0, 1, 2):
                 status, _, errors = ours.pop(member_id).stop()
                 assert status == 0, errors
@@ -246,7 +237,7 @@ def test_a_cluster_goes_member_by_member_from_real_ones_to_ours_and_back_while_i
                 nodes[member_id] = cluster_node(tmp_path, member_id, *options)
                 nodes[member_id].await_joined()
                 await_level(tmp_path, member_id)
-                await_more(sending, 500)
+                sending.await_more(500)
             sent = sending.finish()
         finally:
             for process in ours.values():

@@ -95,9 +95,9 @@ def _is_free(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) != 0
 
 
-def await_that(condition: Callable[[], Any], what: str) -> Any:
+def await_that(condition: Callable[[], Any], what: str, timeout_s: float = DEADLINE_S) -> Any:
     """Ask again and again until the answer is true, and return it."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + timeout_s
     while not (answer := condition()):
         assert time.monotonic() < deadline, f"still not: {what}"
         time.sleep(0.02)
