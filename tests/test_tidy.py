@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, tuple[str, ...]]] = [
 FLOORS = (
     ("busy",),
     ("agent",),
-    ("upkeep", "consensus_adapter", "lease", "phase_diagram"),
+    ("upkeep", "consensus_adapter", "lease"),
     ("parts",),
     ("phases",),
     ("admission",),

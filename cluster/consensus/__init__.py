@@ -6,7 +6,6 @@ to do them. Same calls in, same actions out. Imports nothing but ``cluster.proto
 
 Read ``election.py`` first: every state of an election and each way out of it. Beside it
 
-    state_diagram.py     the diagram of docs/election.md, from the table in election.py
     context.py           what is configured: time-outs, limits, who the members are
     cluster_member.py    what is known of each member, and the predicates over all of them
     leadership_terms.py  which term wrote which part of the log, and what that proves

@@ -2,7 +2,7 @@
 
 A member is in one phase at a time. Each handler of a phase returns what is to happen next, or None to stay;
 only the agent changes the phase (``ConsensusModuleAgent._enter``), along ``PHASES``. docs/phases.md is drawn
-from the table: python -m cluster.member.phase_diagram
+from the table: python -m tests.member.phase_diagram
 """
 
 from collections.abc import Mapping

@@ -14,7 +14,6 @@ import pytest
 from cluster.consensus import election as election_module
 from cluster.consensus.context import MS, SECOND
 from cluster.consensus.election import TRANSITIONS
-from cluster.consensus.state_diagram import election_diagram, redrawn
 from cluster.protocol.consensus import StopCatchup
 from cluster.protocol.enums import ElectionState
 from tests.consensus.language import (
@@ -46,6 +45,7 @@ from tests.consensus.language import (
     request_vote,
     vote,
 )
+from tests.consensus.state_diagram import election_diagram, redrawn
 
 ELECTION_MD = Path(__file__).resolve().parents[2] / "docs" / "election.md"
 S = ElectionState

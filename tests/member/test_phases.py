@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cluster.consensus.state_diagram import redrawn
 from cluster.errors import ClusterError
 from cluster.member import agent as agent_module
 from cluster.member.agent import ConsensusModuleAgent
 from cluster.member.phase import PHASES, Close, Elect, PhaseName
-from cluster.member.phase_diagram import phase_diagram
 from cluster.protocol.enums import ClusterControlToggle
+from tests.consensus.state_diagram import redrawn
 from tests.member.cluster_steps import a_busy_cluster, a_cluster, lose_segment, toggle, wiped
 from tests.member.in_memory.cluster import SECOND, SimulatedCluster
+from tests.member.phase_diagram import phase_diagram
 
 PHASES_MD = Path(__file__).resolve().parents[2] / "docs" / "phases.md"
 P = PhaseName

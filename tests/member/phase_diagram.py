@@ -1,13 +1,13 @@
 """The diagram of docs/phases.md, drawn from the table of phases.
 
-python -m cluster.member.phase_diagram < docs/phases.md > new.md && mv new.md docs/phases.md
+python -m tests.member.phase_diagram < docs/phases.md > new.md && mv new.md docs/phases.md
 """
 
 import sys
 from collections.abc import Iterator
 
-from cluster.consensus.state_diagram import redrawn, state_diagram
 from cluster.member.phase import PHASES, PhaseName
+from tests.consensus.state_diagram import redrawn, state_diagram
 
 
 def phase_diagram() -> str:

@@ -1,6 +1,6 @@
 """The diagram of docs/election.md, drawn from the election's table of transitions.
 
-python -m cluster.consensus.state_diagram < docs/election.md > new.md && mv new.md docs/election.md
+python -m tests.consensus.state_diagram < docs/election.md > new.md && mv new.md docs/election.md
 """
 
 import re
