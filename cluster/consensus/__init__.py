@@ -17,7 +17,8 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     leadership.py        the term that a member leads: who follows, what is sent
     established.py       leading and following once the election is over: reports, commit, heartbeats
     replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
-    sessions.py          clients: from the connect request to the close; session_admission.py who may open one
+    sessions.py          clients: from the connect request to the close; session_admission.py who may come in,
+                         session_events.py what they hear
     lanes.py, consumers.py, kept_answers.py
                          what else is kept for clients
     timers.py            timers of the services

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from cluster.consensus.cluster_session import ClusterSession, SessionAction, SessionState
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.session_events import KnownLeader
 from cluster.consensus.sessions import SessionManager
 from cluster.protocol.backup import (
     BackupQuery,
@@ -134,16 +135,11 @@ class BackupSessions:
         for waiting in (self._pending, self._rejected):
             waiting[:] = [pending for pending in waiting if pending.session.connection_id != connection_id]
 
-    def send_rejections(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
-        """Tell those that were refused; in the slow tick of any phase (C-13)."""
+    def send_rejections(self, leader: KnownLeader, now_ns: int) -> int:
+        """Answer those that were refused; in the slow tick of any phase (C-13)."""
         work_count = 0
         for pending in list(self._rejected):
-            session = pending.session
-            assert session.event_code is not None
-            is_told = self._sessions.port.is_connected(session.connection_id) and self._sessions.send_event(
-                session, session.event_code, session.detail, leadership_term_id, leader_member_id
-            )
-            if is_told or self._sessions.is_timed_out(session, now_ns):
+            if self._sessions.events.is_refusal_over(pending.session, leader, now_ns):
                 work_count += self._end(self._rejected, pending)
         return work_count
 
@@ -162,7 +158,7 @@ class BackupSessions:
                 self._pending.remove(pending)
                 self._rejected.append(pending)
                 work_count += 1
-            elif self._is_answered(session, request) or self._sessions.is_timed_out(session, now_ns):
+            elif self._is_answered(session, request) or self._sessions.events.is_timed_out(session, now_ns):
                 work_count += self._end(self._pending, pending)
         return work_count
 

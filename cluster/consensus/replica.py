@@ -16,6 +16,7 @@ from cluster.consensus.kept_answers import KeptAnswers
 from cluster.consensus.module import ModuleState
 from cluster.consensus.module_snapshot import CapturedModule, ModuleSnapshot, SnapshotPlace
 from cluster.consensus.service_messages import PendingServiceMessageTracker
+from cluster.consensus.session_events import KnownLeader
 from cluster.consensus.sessions import SessionManager, SessionPort
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import AgentTermination
@@ -148,7 +149,8 @@ class ReplicatedState:
 
     def restore_uncommitted(self, commit_position: int, now_ns: int) -> None:
         """Undo all that came with entries after the commit position; ``now_ns`` is a monotonic clock's."""
-        self.sessions.prepare_for_new_election(commit_position, self.leadership_term_id, NULL_VALUE, now_ns)
+        nobody = KnownLeader(self.leadership_term_id, NULL_VALUE)
+        self.sessions.prepare_for_new_election(commit_position, nobody, now_ns)
         self.timers.restore_uncommitted(commit_position)
         self.module.restore_uncommitted(commit_position)
         for tracker in self.trackers:

@@ -32,6 +32,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.lanes import LaneTable
 from cluster.consensus.module import UncommittedEntries
 from cluster.consensus.session_admission import AdmissionPort, SessionAdmission
+from cluster.consensus.session_events import KnownLeader, SessionEvents
 from cluster.consensus.session_shares import SessionShares
 from cluster.log import session_table
 from cluster.log.session_table import SessionTable
@@ -42,7 +43,7 @@ from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.response_channel import fault_of
 from cluster.protocol.resume import is_token_of
-from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest, SessionEvent
+from cluster.protocol.session import SessionConnectRequest
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
 
 
@@ -75,6 +76,7 @@ class SessionManager:
         self.lanes = LaneTable(context, self.table)
         self.consumers = ConsumerTable(context)
         self.admission = SessionAdmission(security or open_security(), port, self.lanes, self.consumers)
+        self.events = SessionEvents(context, port)
         self.sessions: dict[int, ClusterSession] = {}
         self.next_session_id = 1
         self.next_committed_session_id = 1  # what a snapshot says: opens that are committed only
@@ -206,24 +208,18 @@ class SessionManager:
 
     # ---- slow tick
 
-    def send_redirects(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+    def send_redirects(self, leader: KnownLeader, now_ns: int) -> int:
         """Answer those who came to a member that does not lead."""
-        return self._send_refusals(self._redirects, leadership_term_id, leader_member_id, now_ns)
+        return self._send_refusals(self._redirects, leader, now_ns)
 
-    def send_rejections(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+    def send_rejections(self, leader: KnownLeader, now_ns: int) -> int:
         """Answer those who were refused."""
-        return self._send_refusals(self._rejected, leadership_term_id, leader_member_id, now_ns)
+        return self._send_refusals(self._rejected, leader, now_ns)
 
-    def _send_refusals(
-        self, sessions: list[ClusterSession], leadership_term_id: int, leader_member_id: int, now_ns: int
-    ) -> int:
+    def _send_refusals(self, sessions: list[ClusterSession], leader: KnownLeader, now_ns: int) -> int:
         before = len(sessions)
         for session in list(sessions):
-            assert session.event_code is not None
-            is_sent = self.port.is_connected(session.connection_id) and self.send_event(
-                session, session.event_code, session.detail, leadership_term_id, leader_member_id
-            )
-            if is_sent or self.is_timed_out(session, now_ns):
+            if self.events.is_refusal_over(session, leader, now_ns):
                 sessions.remove(session)
                 self.end_egress(session.connection_id)
         return before - len(sessions)
@@ -235,13 +231,11 @@ class SessionManager:
         if connection_id != NULL_VALUE and not is_used and not self.table.count_of(connection_id):
             self.port.close_egress(connection_id)
 
-    def process_pending(
-        self, leadership_term_id: int, leader_member_id: int, cluster_time: int, now_ns: int, now_ms: int
-    ) -> int:
+    def process_pending(self, leader: KnownLeader, cluster_time: int, now_ns: int, now_ms: int) -> int:
         """Bring each pending session as far as it goes now, newest first."""
         work_count = 0
         for session in list(reversed(self._pending)):
-            if self.is_timed_out(session, now_ns):
+            if self.events.is_timed_out(session, now_ns):
                 self._pending.remove(session)
                 session.state = SessionState.CLOSED
                 self.timed_out_count += 1
@@ -250,21 +244,14 @@ class SessionManager:
                 continue
             self.admission.decide(session, now_ms)
             if session.state is SessionState.AUTHENTICATED:
-                work_count += self._open(session, leadership_term_id, leader_member_id, cluster_time, now_ns)
+                work_count += self._open(session, leader, cluster_time, now_ns)
             if session.state is SessionState.REJECTED:
                 self._pending.remove(session)
                 self._rejected.append(session)
                 work_count += 1
         return work_count
 
-    def _open(
-        self,
-        session: ClusterSession,
-        leadership_term_id: int,
-        leader_member_id: int,
-        cluster_time: int,
-        now_ns: int,
-    ) -> int:
+    def _open(self, session: ClusterSession, leader: KnownLeader, cluster_time: int, now_ns: int) -> int:
         if not self.port.is_connected(session.connection_id):
             return 0
         if not self.admission.judge_share(session, self._shares, self.taken_count - 1):
@@ -273,7 +260,7 @@ class SessionManager:
             self.admission.judge_lane(session, session.lane, cluster_time)
             if session.state is SessionState.REJECTED or self.lanes.is_undecided(session.lane):
                 return 0
-            if not self._displace_holders(session, session.lane, leadership_term_id, leader_member_id):
+            if not self._displace_holders(session, session.lane, leader):
                 return 0
         if not self.admission.may_report(session, self._commit_position, cluster_time):
             return 0
@@ -290,9 +277,7 @@ class SessionManager:
         self._uncommitted_next_ids.add(position, session.id + 1)
         return 1
 
-    def _displace_holders(
-        self, session: ClusterSession, lane: Lane, leadership_term_id: int, leader_member_id: int
-    ) -> bool:
+    def _displace_holders(self, session: ClusterSession, lane: Lane, leader: KnownLeader) -> bool:
         """Append the closes of those that hold the lane; False when the log does not take all of them now."""
         are_closed = True
         for holder_id in self.lanes.holder_ids(lane):
@@ -302,27 +287,21 @@ class SessionManager:
             if holder.state is SessionState.OPEN:
                 holder.detail = f"displaced by session {session.id}, batch {lane.batch} of lane {lane}"
                 self._begin_close(holder, CloseReason.CLIENT_ACTION)
-            are_closed &= self._log_close(holder, leadership_term_id, leader_member_id, is_told=True) > 0
+            are_closed &= self._log_close(holder, leader, is_told=True) > 0
         return are_closed
 
-    def _send_open_event(
-        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
-    ) -> bool:
-        detail = self.admission.open_detail(session)
-        if self.send_event(session, EventCode.OK, detail, leadership_term_id, leader_member_id):
+    def _send_open_event(self, session: ClusterSession, leader: KnownLeader) -> bool:
+        if self.events.send(session, EventCode.OK, self.admission.open_detail(session), leader):
             session.has_open_event_pending = False
             return True
         self._has_pending_events = True
         return False
 
-    def _send_new_leader_event(
-        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int
-    ) -> bool:
+    def _send_new_leader_event(self, session: ClusterSession, leader: KnownLeader) -> bool:
         endpoints = self.port.ingress_endpoints(session.connection_id)
-        event = NewLeaderEvent(leadership_term_id, session.id, leader_member_id, endpoints)
-        return self.port.send_egress(session.connection_id, event)
+        return self.events.send_new_leader(session, endpoints, leader)
 
-    def check_sessions(self, leadership_term_id: int, leader_member_id: int, now_ns: int) -> int:
+    def check_sessions(self, leader: KnownLeader, now_ns: int) -> int:
         """Close what timed out or could not be closed before, and send what is still to be sent."""
         for session_id in self.table.inactive_since(now_ns - self._context.session_timeout_ns):
             session = self.sessions.get(session_id)
@@ -334,14 +313,14 @@ class SessionManager:
         self._has_pending_events = False
         for session in list(self):
             if session.state is SessionState.CLOSING:
-                work_count += self._log_close(session, leadership_term_id, leader_member_id, is_told=True)
+                work_count += self._log_close(session, leader, is_told=True)
             elif session.opened_log_position > self._commit_position:
                 continue  # the commit brings it here again
             elif session.connection_id != NULL_VALUE and session.has_open_event_pending:
-                work_count += self._send_open_event(session, leadership_term_id, leader_member_id)
+                work_count += self._send_open_event(session, leader)
                 self._has_pending_events |= session.has_new_leader_event_pending
             elif session.connection_id != NULL_VALUE and session.has_new_leader_event_pending:
-                if self._send_new_leader_event(session, leadership_term_id, leader_member_id):
+                if self._send_new_leader_event(session, leader):
                     session.has_new_leader_event_pending = False
                     work_count += 1
                 else:
@@ -351,17 +330,13 @@ class SessionManager:
                 self.port.dial(session)
         return work_count
 
-    def report_error(
-        self, session_id: int, detail: str, leadership_term_id: int, leader_member_id: int
-    ) -> None:
+    def report_error(self, session_id: int, detail: str, leader: KnownLeader) -> None:
         """Tell an open session's client, if it is connected, that something went wrong for it."""
         session = self.sessions.get(session_id)
         if session is not None:
-            self.send_event(session, EventCode.ERROR, detail, leadership_term_id, leader_member_id)
+            self.events.send(session, EventCode.ERROR, detail, leader)
 
-    def _log_close(
-        self, session: ClusterSession, leadership_term_id: int, leader_member_id: int, *, is_told: bool
-    ) -> int:
+    def _log_close(self, session: ClusterSession, leader: KnownLeader, *, is_told: bool) -> int:
         """Append the close of a CLOSING session, which stays when the log does not take it (C-209)."""
         reason = session.close_reason
         assert session.state is SessionState.CLOSING and reason is not None  # its messages are refused (I-7)
@@ -370,8 +345,7 @@ class SessionManager:
             self._has_pending_events = True
             return 0
         if is_told:
-            detail = session.detail or reason.name
-            self.send_event(session, EventCode.CLOSED, detail, leadership_term_id, leader_member_id)
+            self.events.send(session, EventCode.CLOSED, session.detail or reason.name, leader)
         if reason is CloseReason.TIMEOUT:
             self.timed_out_count += 1
         del self.sessions[session.id]
@@ -379,45 +353,16 @@ class SessionManager:
         self.lanes.append_close(session.id, position)
         return 1
 
-    def send_event(
-        self,
-        session: ClusterSession,
-        code: EventCode,
-        detail: str,
-        leadership_term_id: int,
-        leader_member_id: int,
-    ) -> bool:
-        """Tell a session's client, if it is connected; whether the connection took it."""
-        if session.connection_id == NULL_VALUE:
-            return False
-        event = SessionEvent(
-            cluster_session_id=session.id,
-            correlation_id=session.correlation_id,
-            leadership_term_id=leadership_term_id,
-            leader_member_id=leader_member_id,
-            code=code,
-            version=CLIENT_PROTOCOL_VERSION,
-            leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
-            detail=detail,
-        )
-        return self.port.send_egress(session.connection_id, event)
-
-    def is_timed_out(self, session: ClusterSession, now_ns: int) -> bool:
-        """Whether a session that is not open has waited too long."""
-        return now_ns > session.time_of_last_activity_ns + self._context.session_timeout_ns
-
     # ---- closing on request
 
-    def close(
-        self, session_id: int, reason: CloseReason, leadership_term_id: int, leader_member_id: int
-    ) -> int:
+    def close(self, session_id: int, reason: CloseReason, leader: KnownLeader) -> int:
         """On an active leader: close for a client (sent nothing, C-207) or a service (sent CLOSED)."""
         session = self.sessions.get(session_id)
         if session is None or session.state is not SessionState.OPEN:
             return 0
         self._begin_close(session, reason)
         is_told = reason is not CloseReason.CLIENT_ACTION
-        return self._log_close(session, leadership_term_id, leader_member_id, is_told=is_told)
+        return self._log_close(session, leader, is_told=is_told)
 
     def mark_closing(self, session_id: int, reason: CloseReason) -> None:
         """To be logged as closed when this member leads (C-235), also where another close was undone."""
@@ -531,14 +476,12 @@ class SessionManager:
                 session.state, session.close_reason = SessionState.OPEN, None
                 self.table.slots["state"][self.table.slot_of(session.id)] = session_table.OPEN
 
-    def prepare_for_new_election(
-        self, commit_position: int, leadership_term_id: int, leader_member_id: int, now_ns: int
-    ) -> None:
+    def prepare_for_new_election(self, commit_position: int, leader: KnownLeader, now_ns: int) -> None:
         """Undo what is not committed; clients of open sessions stay until they can be sent who leads."""
         self.sweep(commit_position)
         dropped = self._drop_unopened(commit_position)
         for session in dropped:
-            self.send_event(session, EventCode.CLOSED, "election", leadership_term_id, leader_member_id)
+            self.events.send(session, EventCode.CLOSED, "election", leader)
         dropped += self._restore_closed(commit_position)
         self._uncommitted_next_ids.take_uncommitted(commit_position)
         self.lanes.restore_uncommitted(commit_position)
@@ -575,18 +518,18 @@ class SessionManager:
         self._uncommitted_closed.clear()
         return unopened
 
-    def let_go_of_clients(self, leadership_term_id: int, leader_member_id: int) -> int:
+    def let_go_of_clients(self, leader: KnownLeader) -> int:
         """End the connections that were kept into an election; returns how many sessions they served.
 
-        Clients are sent the new leader; -1: none is known, and they look for it themselves. (In Aeron the new
+        Clients are sent the new leader; where none is known they look for it themselves. (In Aeron the new
         leader sends it, over egress that it connects. Here it cannot get lost: a client that does not get the
         event sees the end of its connection.)
         """
         self.clients_kept_until_ns = None
         served = [session for session in self if session.connection_id != NULL_VALUE]
         for session in served:
-            if leader_member_id != NULL_VALUE and session.state is SessionState.OPEN:
-                self._send_new_leader_event(session, leadership_term_id, leader_member_id)
+            if leader.member_id != NULL_VALUE and session.state is SessionState.OPEN:
+                self._send_new_leader_event(session, leader)
         for connection_id in sorted({session.connection_id for session in served}):
             self.table.unlink(connection_id)
             self.end_egress(connection_id)

@@ -20,6 +20,7 @@ from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.consensus.election import Election
 from cluster.consensus.replica import ReplicatedState
+from cluster.consensus.session_events import KnownLeader
 from cluster.member.admission import Admission
 from cluster.member.clients.backup_source import BackupSource
 from cluster.member.clients.client_requests import ClientRequests
@@ -293,12 +294,12 @@ class Parts:
 
     # ---- what concerns several of them
 
-    def present_leader(self) -> tuple[int, int]:
-        """(term, leader) that is led or followed, in an election too; the leader is -1 without one."""
+    def present_leader(self) -> KnownLeader:
+        """Who is led or followed, in an election too."""
         election = self._find_election()
         if election is not None:
-            return election.leadership_term_id, election.leader_member_id
-        return self.replica.leadership_term_id, self.status.leader_member_id
+            return KnownLeader(election.leadership_term_id, election.leader_member_id)
+        return KnownLeader(self.replica.leadership_term_id, self.status.leader_member_id)
 
     def leave(self, log_position: int) -> None:
         """Undo what an earlier leadership left: the log stops, and what is not committed was never done."""

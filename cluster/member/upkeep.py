@@ -1,6 +1,7 @@
 """What the slow tick looks after in every phase: signs of life, readers, and clients that nobody serves."""
 
 from cluster.archive.mark_files import MarkFile
+from cluster.consensus.session_events import KnownLeader
 from cluster.member.counters import ConsumerCounters, SessionCounters
 from cluster.member.parts import Parts
 from cluster.member.reporter import Reporter
@@ -54,21 +55,22 @@ class Upkeep:
         parts.requests.retry_resumes()
         parts.replica.answers.prune()
         sessions = parts.replica.sessions
-        ids = (parts.replica.leadership_term_id, parts.status.leader_member_id)
+        leader = KnownLeader(parts.replica.leadership_term_id, parts.status.leader_member_id)
         if sessions.has_pending_work:
-            turn.work_count += sessions.send_redirects(*ids, turn.now_ns)
-            turn.work_count += sessions.send_rejections(*ids, turn.now_ns)
-        turn.work_count += parts.backups.send_rejections(*ids, turn.now_ns)
+            turn.work_count += sessions.send_redirects(leader, turn.now_ns)
+            turn.work_count += sessions.send_rejections(leader, turn.now_ns)
+        turn.work_count += parts.backups.send_rejections(leader, turn.now_ns)
         if sessions.clients_kept_until_ns is not None:
             turn.work_count += self._let_go_of_clients(sessions.clients_kept_until_ns)
 
     def _let_go_of_clients(self, kept_until_ns: int) -> int:
         """Send the clients of a leader that was replaced to the new one, as soon as that is known."""
         parts = self._parts
-        term_id, leader_id = parts.present_leader()
+        leader = parts.present_leader()
+        leader_id = leader.member_id
         if leader_id == parts.context.member_id or (leader_id < 0 and self._turn.now_ns < kept_until_ns):
             return 0
-        count = parts.replica.sessions.let_go_of_clients(term_id, leader_id)
+        count = parts.replica.sessions.let_go_of_clients(leader)
         why = f"member {leader_id} leads" if leader_id >= 0 else "nobody is known to lead in time"
         self._reporter.event(f"lets go of the clients of {count} sessions: {why}")
         return count

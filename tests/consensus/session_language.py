@@ -2,6 +2,7 @@
 
 from cluster.consensus.authentication import AllowAllButAdmin, DefaultAuthenticator, Security
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.consensus.session_events import KnownLeader
 from cluster.consensus.sessions import SessionManager
 from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionOpenEvent
@@ -9,6 +10,7 @@ from cluster.protocol.resume import with_resume_hash
 from cluster.protocol.session import SessionConnectRequest, SessionEvent
 
 TERM, LEADER = 5, 0
+LEADING = KnownLeader(TERM, LEADER)
 ENDPOINTS = "0=a:1,1=b:1,2=c:1"
 VERSION = 3 << 8
 TOKEN = b"0123456789abcdef"
@@ -115,12 +117,12 @@ class Sessions:
         if at is not None:
             self.now_ns = at
         manager = self.manager
-        manager.send_redirects(TERM, LEADER, self.now_ns)
-        manager.send_rejections(TERM, LEADER, self.now_ns)
-        manager.process_pending(TERM, LEADER, self.cluster_time, self.now_ns, self.cluster_time)
+        manager.send_redirects(LEADING, self.now_ns)
+        manager.send_rejections(LEADING, self.now_ns)
+        manager.process_pending(LEADING, self.cluster_time, self.now_ns, self.cluster_time)
         if self.is_committing:
             manager.sweep(self.outside.position)
-        manager.check_sessions(TERM, LEADER, self.now_ns)
+        manager.check_sessions(LEADING, self.now_ns)
 
     def opens(self, connection_id=1):
         self.connects(connection_id)
@@ -131,7 +133,7 @@ class Sessions:
         """A close that is appended and stays uncommitted; returns the commit position."""
         commit_position = self.outside.position
         self.is_committing = False
-        self.manager.close(session_id, reason, TERM, LEADER)
+        self.manager.close(session_id, reason, LEADING)
         return commit_position
 
     def finds(self, session_id, token=TOKEN, credentials=b""):

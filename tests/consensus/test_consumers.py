@@ -18,7 +18,7 @@ from cluster.protocol.consumer import (
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.lane import Lane, LanePrincipal, with_lane
 from cluster.protocol.log import SessionOpenEvent
-from tests.consensus.session_language import LEADER, TERM, Sessions, Watching
+from tests.consensus.session_language import LEADING, TERM, Sessions, Watching
 
 
 class Groups(Sessions):
@@ -33,7 +33,7 @@ class Groups(Sessions):
         self.tick()
         self.tick()  # in which refusals are sent
         for session_id in list(self.manager.sessions):
-            self.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+            self.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
         self.manager.sweep(self.outside.position)
         return self.outside.events(connection_id)[-1]
 
@@ -195,7 +195,7 @@ def test_a_report_that_is_not_committed_never_was():
     groups.is_committing = False
     groups.connects(1, credentials=with_consumer(b"", Consumer("billing", 640)))
     groups.tick()
-    groups.manager.prepare_for_new_election(1000, TERM, LEADER, 0)
+    groups.manager.prepare_for_new_election(1000, LEADING, 0)
 
     assert groups.positions == {}
     groups.is_committing = True

@@ -19,7 +19,7 @@ from cluster.protocol.lane import (
     with_lane,
 )
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
-from tests.consensus.session_language import LEADER, TERM, Sessions, Watching
+from tests.consensus.session_language import LEADING, TERM, Sessions, Watching
 
 LANE = Lane("orders", 3, 17)
 
@@ -186,7 +186,7 @@ def test_a_session_that_was_opened_and_closed_in_one_commit_leaves_its_rows():
     lanes.is_committing = False
     lanes.asks(1, LANE)
     lanes.writes(1, rows=5)
-    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, LEADING)
     lanes.manager.sweep(lanes.outside.position)
     lanes.is_committing = True
     lanes.asks(2, LANE)
@@ -199,7 +199,7 @@ def test_an_open_that_was_never_committed_leaves_no_lane():
     position = lanes.outside.position
     lanes.is_committing = False
     lanes.asks(1, LANE)
-    lanes.manager.prepare_for_new_election(position, TERM, -1, 0)
+    lanes.manager.prepare_for_new_election(position, LEADING, 0)
 
     assert len(lanes.manager.lanes) == 0
     assert not lanes.manager.lanes.is_undecided(LANE)
@@ -327,7 +327,7 @@ def test_an_administrator_forgets_an_application_that_no_session_writes_for():
     told = "application orders is not finished: session 1 holds a lane of it"
     assert lanes.refusal(3) == (EventCode.ERROR, told)
 
-    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, LEADING)
     lanes.tick()
     lanes.asks(4, Lane("orders", FORGET, 0), b"root")
     assert lanes.outside.events(4) == [(EventCode.OK, LaneStanding(0, 1288, 1288, 4).to_text())]
@@ -339,7 +339,7 @@ def test_an_administrator_forgets_an_application_that_no_session_writes_for():
 def test_a_lane_is_not_opened_while_its_application_is_being_forgotten():
     lanes = Lanes()
     lanes.asks(1, LANE)
-    lanes.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    lanes.manager.close(1, CloseReason.CLIENT_ACTION, LEADING)
     lanes.tick()
     lanes.is_committing = False
     lanes.asks(2, Lane("orders", FORGET, 0))
@@ -375,7 +375,7 @@ def test_lanes_are_bounded_and_those_of_forgotten_applications_make_room():
     )
 
     for session_id in (1, 2):
-        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
     lanes.tick(at=101 * SECOND)
     lanes.asks(4, Lane("bills", 0, 1))
     assert lanes.refusal(4)[0] is EventCode.OK
@@ -443,7 +443,7 @@ def test_an_application_is_forgotten_by_the_time_of_an_open(timestamp, is_known)
 def test_a_leader_adds_how_far_time_has_jumped_to_the_retention_that_it_writes():
     leader, reader = Lanes(lanes_max=2, lane_retention_ns=100 * SECOND), Lanes()
     leader.asks(1, LANE)
-    leader.manager.close(1, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    leader.manager.close(1, CloseReason.CLIENT_ACTION, LEADING)
     leader.tick(at=101 * SECOND)
     leader.manager.keep_longer(1_000)
     leader.asks(2, Lane("bills", 0, 1))
@@ -477,7 +477,7 @@ def test_a_lane_of_an_application_that_is_to_be_known_is_refused_where_it_is_not
     lanes.asks(3, known)
     assert lanes.refusal(3)[0] is EventCode.OK, "one of its lanes is known"
     for session_id in list(lanes.manager.sessions):
-        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+        lanes.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
     lanes.tick(at=101 * SECOND)
     lanes.asks(4, Lane("bills", 0, 1))
     lanes.asks(5, known)

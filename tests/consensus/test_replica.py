@@ -8,6 +8,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.module_snapshot import ModuleSnapshot
 from cluster.consensus.replica import ReplicatedState
 from cluster.consensus.service_messages import service_session_id
+from cluster.consensus.session_events import KnownLeader
 from cluster.errors import AgentTermination
 from cluster.protocol.enums import (
     CloseReason,
@@ -254,11 +255,11 @@ class ALeader(ALog):
         request = SessionConnectRequest(self.correlation_id, 102, 3 << 8, CHANNEL, b"")
         sessions, now = self.replica.sessions, self.replica.cluster_time
         sessions.on_connect_request(self.correlation_id, request, is_leader=True, now_ns=0, now_ms=now)
-        sessions.process_pending(TERM, MEMBER_ID, now, 0, now)
+        sessions.process_pending(KnownLeader(TERM, MEMBER_ID), now, 0, now)
 
     def closes(self, session_id, reason=CloseReason.CLIENT_ACTION):
         """Of its own accord: for its client, or because it is silent, or sends too long a message."""
-        self.replica.sessions.close(session_id, reason, TERM, MEMBER_ID)
+        self.replica.sessions.close(session_id, reason, KnownLeader(TERM, MEMBER_ID))
 
     def closes_for_service(self, session_id):
         """As ``ClientRequests`` does it."""

@@ -6,7 +6,7 @@ from cluster.consensus.cluster_session import SessionState
 from cluster.consensus.context import SECOND
 from cluster.log import session_table
 from cluster.protocol.enums import CloseReason, EventCode
-from tests.consensus.session_language import LEADER, TERM, Sessions
+from tests.consensus.session_language import LEADING, Sessions
 
 
 @pytest.mark.conformance("C-233")
@@ -14,7 +14,7 @@ def test_a_close_that_is_not_committed_is_undone_and_logged_when_this_member_lea
     sessions = Sessions()
     session_id = sessions.opens(1)
     commit_position = sessions.closes_uncommitted(session_id, CloseReason.CLIENT_ACTION)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(commit_position, LEADING, sessions.now_ns)
     assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
 
     sessions.outside.log.clear()
@@ -32,7 +32,7 @@ def test_a_close_for_silence_that_was_not_committed_is_not_written_in_a_new_term
     sessions.is_committing = False
     sessions.tick(at=11 * SECOND)
     assert sessions.outside.log[-1] == ("close", session_id, CloseReason.TIMEOUT)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(commit_position, LEADING, sessions.now_ns)
     slots, slot = sessions.manager.table.slots, sessions.manager.table.slot_of(session_id)
 
     sessions.now_ns += 60 * SECOND
@@ -53,7 +53,7 @@ def test_a_client_is_told_of_the_close_of_its_session_unless_it_asked_for_it(rea
     sessions = Sessions()
     session_id = sessions.opens(1)
 
-    sessions.manager.close(session_id, reason, TERM, LEADER)
+    sessions.manager.close(session_id, reason, LEADING)
 
     told = [] if reason is CloseReason.CLIENT_ACTION else [(EventCode.CLOSED, reason.name)]
     assert sessions.outside.events(1)[1:] == told

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tests.consensus.session_language import LEADER, TERM, Sessions
+from tests.consensus.session_language import LEADING, Sessions
 
 CHANGES = {
-    "it loses its leadership": lambda manager: manager.prepare_for_new_election(0, TERM, LEADER, 0),
+    "it loses its leadership": lambda manager: manager.prepare_for_new_election(0, LEADING, 0),
     "it leads again": lambda manager: manager.prepare_for_new_term(0, is_startup=False),
 }
 

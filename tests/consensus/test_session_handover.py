@@ -1,15 +1,16 @@
 """Sessions of a leader that is none any more: their connections wait for the new leader's name."""
 
 from cluster.consensus.context import SECOND
+from cluster.consensus.session_events import KnownLeader
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.log import SessionCloseEvent
 from cluster.protocol.session import NewLeaderEvent
-from tests.consensus.session_language import ENDPOINTS, LEADER, TERM, Sessions
+from tests.consensus.session_language import ENDPOINTS, LEADER, LEADING, TERM, Sessions
 
 
 def deposed(sessions, commit_position=None):
     position = sessions.outside.position if commit_position is None else commit_position
-    sessions.manager.prepare_for_new_election(position, TERM, -1, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(position, KnownLeader(TERM, -1), sessions.now_ns)
     return sessions.manager
 
 
@@ -24,7 +25,7 @@ def test_connections_stay_until_the_new_leader_is_known_and_end_behind_its_name(
 
     assert manager.clients_kept_until_ns == sessions.now_ns + SECOND
     assert sessions.outside.closed == []
-    assert manager.let_go_of_clients(TERM + 1, 2) == 2
+    assert manager.let_go_of_clients(KnownLeader(TERM + 1, 2)) == 2
     assert new_leader_events(sessions) == [
         (1, NewLeaderEvent(TERM + 1, first, 2, ENDPOINTS)),
         (2, NewLeaderEvent(TERM + 1, second, 2, ENDPOINTS)),
@@ -39,7 +40,7 @@ def test_where_nobody_is_known_to_lead_connections_end_untold():
     sessions.opens(1)
     manager = deposed(sessions)
 
-    assert manager.let_go_of_clients(-1, -1) == 1
+    assert manager.let_go_of_clients(KnownLeader(-1, -1)) == 1
     assert new_leader_events(sessions) == []
     assert sessions.outside.closed == [1]
 
@@ -49,7 +50,7 @@ def test_a_client_that_does_not_take_the_event_is_let_go_too():
     sessions.opens(1)
     manager = deposed(sessions)
     sessions.outside.takes_egress = False
-    manager.let_go_of_clients(TERM + 1, 2)
+    manager.let_go_of_clients(KnownLeader(TERM + 1, 2))
 
     assert sessions.outside.closed == [1]
 
@@ -76,7 +77,7 @@ def test_a_client_that_left_meanwhile_is_told_nothing():
     manager = deposed(sessions)
     manager.on_disconnect(1)
 
-    assert manager.let_go_of_clients(TERM + 1, 2) == 0
+    assert manager.let_go_of_clients(KnownLeader(TERM + 1, 2)) == 0
     assert new_leader_events(sessions) == []
 
 
@@ -90,7 +91,7 @@ def test_a_connection_that_serves_an_open_session_outlasts_one_that_was_dropped(
 
     assert sessions.outside.events(1)[-1] == (EventCode.CLOSED, "election")
     assert sessions.outside.closed == []
-    manager.let_go_of_clients(TERM + 1, 2)
+    manager.let_go_of_clients(KnownLeader(TERM + 1, 2))
     assert sessions.outside.closed == [1]
 
 
@@ -99,7 +100,7 @@ def test_the_connection_of_a_session_that_was_opened_and_closed_in_vain_ends():
     commit_position = sessions.outside.position
     sessions.is_committing = False
     session_id = sessions.opens(1)
-    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
     deposed(sessions, commit_position)
 
     assert sessions.outside.closed == [1]
@@ -109,7 +110,7 @@ def test_a_session_that_was_being_closed_is_not_sent_to_the_new_leader():
     sessions = Sessions()
     session_id = sessions.opens(1)
     manager = deposed(sessions, sessions.closes_uncommitted(session_id, CloseReason.SERVICE_ACTION))
-    manager.let_go_of_clients(TERM + 1, 2)
+    manager.let_go_of_clients(KnownLeader(TERM + 1, 2))
 
     assert new_leader_events(sessions) == []
     assert sessions.outside.closed == [1]

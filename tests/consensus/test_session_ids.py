@@ -4,6 +4,7 @@ Members whose snapshots of one position differ cannot be compared (aeron-io/aero
 """
 
 from cluster.consensus.cluster_session import ClusterSession
+from cluster.consensus.session_events import KnownLeader
 from cluster.consensus.sessions import SessionManager
 from cluster.protocol.log import SessionOpenEvent
 from cluster.protocol.session import SessionConnectRequest
@@ -61,7 +62,7 @@ class Sessions:
         request = SessionConnectRequest(7, 102, 3 << 8, "aeron:ipc")
         for connection_id in range(count):
             self.manager.on_connect_request(connection_id, request, is_leader=True, now_ns=START_NS, now_ms=0)
-            self.manager.process_pending(TERM, 0, CLUSTER_TIME, START_NS, 0)
+            self.manager.process_pending(KnownLeader(TERM, 0), CLUSTER_TIME, START_NS, 0)
 
     def reads(self, log: Log, count: int) -> None:
         for number, event in enumerate(log.opened[:count], 1):
@@ -88,7 +89,7 @@ def test_a_1918_opens_that_were_never_committed_leave_no_trace_in_it():
     leader.manager.sweep(ENTRY)
     before = leader.manager.next_committed_session_id
 
-    leader.manager.prepare_for_new_election(ENTRY, TERM, 0, 0)
+    leader.manager.prepare_for_new_election(ENTRY, KnownLeader(TERM, 0), 0)
     leader.manager.sweep(ENTRY * 10)
 
     assert leader.manager.next_committed_session_id == before

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.protocol.enums import CloseReason
 from cluster.protocol.resume import with_resume_hash
-from tests.consensus.session_language import LEADER, TERM, TOKEN, Sessions, Watching
+from tests.consensus.session_language import LEADING, TOKEN, Sessions, Watching
 
 
 def test_a_session_goes_on_only_with_the_right_credentials():
@@ -89,7 +89,7 @@ def test_a_session_that_is_to_be_closed_is_found_by_nobody():
     session_id = sessions.opens()
     sessions.outside.takes_log = False
 
-    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, LEADING)
 
     assert session_id in sessions.manager.sessions
     assert sessions.finds(session_id) is None

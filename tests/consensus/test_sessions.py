@@ -9,7 +9,7 @@ from cluster.errors import LocalProtocolError
 from cluster.protocol.enums import CloseReason, EventCode
 from cluster.protocol.log import SessionCloseEvent
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionEvent
-from tests.consensus.session_language import ENDPOINTS, LEADER, TERM, Sessions, Watching
+from tests.consensus.session_language import ENDPOINTS, LEADER, LEADING, TERM, Sessions, Watching
 
 # ---- a follower
 
@@ -305,7 +305,7 @@ def test_a_session_without_activity_is_closed_logged_told_and_counted():
 def test_a_session_that_its_client_closes_is_logged_and_told_nothing():
     sessions = Sessions()
     session_id = sessions.opens()
-    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
 
     assert sessions.outside.log[-1] == ("close", session_id, CloseReason.CLIENT_ACTION)
     assert sessions.outside.events() == [(EventCode.OK, "")]
@@ -315,7 +315,7 @@ def test_a_session_that_its_client_closes_is_logged_and_told_nothing():
 def test_a_session_that_a_service_closes_is_logged_and_told():
     sessions = Sessions()
     session_id = sessions.opens()
-    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.SERVICE_ACTION, LEADING)
 
     assert sessions.outside.log[-1] == ("close", session_id, CloseReason.SERVICE_ACTION)
     assert sessions.outside.events()[-1] == (EventCode.CLOSED, "SERVICE_ACTION")
@@ -326,7 +326,7 @@ def test_a_close_that_the_log_refuses_is_tried_again_in_each_tick():
     sessions = Sessions()
     session_id = sessions.opens()
     sessions.outside.takes_log = False
-    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
     sessions.tick()
     assert sessions.manager.sessions[session_id].state is SessionState.CLOSING
     sessions.outside.takes_log = True
@@ -416,7 +416,7 @@ def test_what_a_service_closed_while_another_close_was_uncommitted_stays_closed(
     session_id = sessions.opens()
     commit_position = sessions.closes_uncommitted(session_id, reason)
     sessions.manager.mark_closing(session_id, CloseReason.SERVICE_ACTION)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(commit_position, LEADING, sessions.now_ns)
     sessions.manager.prepare_for_new_term(sessions.now_ns, is_startup=False)
     sessions.tick()
 
@@ -486,7 +486,7 @@ def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
     sessions.is_committing = False
     sessions.opens(2)
     sessions.connects(3)
-    sessions.manager.prepare_for_new_election(commit_position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(commit_position, LEADING, sessions.now_ns)
 
     assert sorted(sessions.manager.sessions) == [committed]
     assert sessions.manager.pending_count == 0
@@ -502,9 +502,9 @@ def test_what_is_not_committed_or_not_open_is_gone_with_the_leadership():
 def test_a_commit_forgets_what_it_covers():
     sessions = Sessions()
     session_id = sessions.opens(1)
-    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, TERM, LEADER)
+    sessions.manager.close(session_id, CloseReason.CLIENT_ACTION, LEADING)
     sessions.manager.sweep(sessions.outside.position)
-    sessions.manager.prepare_for_new_election(sessions.outside.position, TERM, LEADER, sessions.now_ns)
+    sessions.manager.prepare_for_new_election(sessions.outside.position, LEADING, sessions.now_ns)
 
     assert sessions.manager.sessions == {}
     assert len(sessions.manager.table) == 0

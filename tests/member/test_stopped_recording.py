@@ -33,8 +33,8 @@ def test_a_stopped_recording_is_seen_before_clients_are_sent_away():
     client._connect(follower.member_id)
     sent_to = []
     send_redirects = follower.replica.sessions.send_redirects
-    follower.replica.sessions.send_redirects = lambda term_id, leader_id, now_ns: (
-        sent_to.append(leader_id) or send_redirects(term_id, leader_id, now_ns)
+    follower.replica.sessions.send_redirects = lambda leader, now_ns: (
+        sent_to.append(leader.member_id) or send_redirects(leader, now_ns)
     )
     cluster.run_until(lambda: follower.replica.sessions.has_pending_work)
     follower.recording.stop(0)

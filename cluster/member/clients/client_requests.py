@@ -6,6 +6,7 @@ from cluster.consensus.authentication import ADMIN_REQUEST, AuthorisationService
 from cluster.consensus.cluster_session import ClusterSession, SessionState
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
+from cluster.consensus.session_events import KnownLeader
 from cluster.member.clients.egress_publisher import EgressPublisher
 from cluster.member.clients.session_outlet import SessionOutlet
 from cluster.member.control import Toggles
@@ -29,9 +30,7 @@ from cluster.protocol.session import (
     AdminResponse,
     ChallengeResponse,
     SessionConnectRequest,
-    SessionEvent,
 )
-from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from cluster.transport.message_frames import link_frame
 
 
@@ -169,21 +168,15 @@ class ClientRequests:
         self._outlet.cut_off(connection_id, detail)
 
     def _send_event(self, connection_id: int, request: Message, code: EventCode, detail: str) -> None:
-        event = SessionEvent(
-            cluster_session_id=getattr(request, "cluster_session_id", NULL_VALUE),
-            correlation_id=getattr(request, "correlation_id", NULL_VALUE),
-            leadership_term_id=self._replica.leadership_term_id,
-            leader_member_id=self._status.leader_member_id,
-            code=code,
-            version=CLIENT_PROTOCOL_VERSION,
-            leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
-            detail=detail,
-        )
+        session_id = getattr(request, "cluster_session_id", NULL_VALUE)
+        correlation_id = getattr(request, "correlation_id", NULL_VALUE)
+        leader = KnownLeader(self._replica.leadership_term_id, self._status.leader_member_id)
+        event = self._sessions.events.event(session_id, correlation_id, code, detail, leader)
         self._outlet.send_egress(connection_id, event)
 
     def close_session(self, session_id: int, reason: CloseReason) -> None:
         """On an active leader."""
-        self._sessions.close(session_id, reason, self._replica.leadership_term_id, self._context.member_id)
+        self._sessions.close(session_id, reason, self._this_leader)
 
     def on_service_close_session(self, session_id: int) -> None:
         """A service wants a session closed: logged by an active leader, remembered by all (C-235)."""
@@ -197,8 +190,11 @@ class ClientRequests:
             self._report_error(session_id, f"{detail}; see node.log of member {self._context.member_id}")
 
     def _report_error(self, session_id: int, detail: str) -> None:
-        member_id = self._context.member_id
-        self._sessions.report_error(session_id, detail, self._replica.leadership_term_id, member_id)
+        self._sessions.report_error(session_id, detail, self._this_leader)
+
+    @property
+    def _this_leader(self) -> KnownLeader:
+        return KnownLeader(self._replica.leadership_term_id, self._context.member_id)
 
     def on_challenge_response(self, response: ChallengeResponse) -> None:
         self._sessions.on_challenge_response(

@@ -18,6 +18,7 @@ from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.established import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.replica import ReplicatedState
+from cluster.consensus.session_events import KnownLeader
 from cluster.counters import Counter
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission
@@ -344,13 +345,15 @@ class Leading(Phase):
     def _check_sessions(self) -> None:
         ports, replica = self._ports, self._replica
         sessions, turn = replica.sessions, ports.turn
-        ids = (replica.leadership_term_id, ports.context.member_id)
+        leader = KnownLeader(replica.leadership_term_id, ports.context.member_id)
         if sessions.pending_count:
-            turn.work_count += sessions.process_pending(*ids, replica.cluster_time, turn.now_ns, turn.now_ms)
+            turn.work_count += sessions.process_pending(
+                leader, replica.cluster_time, turn.now_ns, turn.now_ms
+            )
         turn.work_count += ports.backups.process_pending(turn.now_ns, turn.now_ms)
         before = sessions.timed_out_count
         if self._is_ingress_read:
-            turn.work_count += sessions.check_sessions(*ids, turn.now_ns)
+            turn.work_count += sessions.check_sessions(leader, turn.now_ns)
         ports.requests.close_lost()
         if sessions.timed_out_count != before:
             ports.timed_out_clients.set(sessions.timed_out_count)
