@@ -33,7 +33,6 @@ A member on this host whose directory is known is first tried at the Unix socket
 its port: a third less time for each hop. Who shares no directories with us is reached over TCP.
 """
 
-import socket
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -51,13 +50,14 @@ from cluster.transport.clock import NEVER_NS
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.envelopes import check_header, decode_first_envelope, seal, unseal
+from cluster.transport.link_greetings import Greeted, LinkGreetings
 from cluster.transport.link_hellos import LinkHellos
 from cluster.transport.link_peer import LinkClaim, LinkPeer
 from cluster.transport.listener import Listener
-from cluster.transport.member_tls import SPEAKS_TLS, MemberTls
+from cluster.transport.member_tls import MemberTls
 from cluster.transport.poller import Poller
 from cluster.transport.published_log import PublishedLog
-from cluster.transport.sockets import FRAME_LENGTH_MAX, Buffer, Connection, ReceiveBuffer, peer_host_of
+from cluster.transport.sockets import Buffer, Connection, ReceiveBuffer
 from cluster.transport.tls_connection import TlsConnection
 
 MS = 1_000_000
@@ -66,11 +66,9 @@ DIAL_INTERVAL_OF_LOST_NS = 2 * MS  # right after a loss: whether the process is 
 LOST_FOR_NS = 50 * MS
 DIAL_TIMEOUT_NS = 1_000 * MS  # a dial without an answer is given up and made again
 STABLE_AFTER_NS = 1_000 * MS
-GREETINGS_PER_POLL_MAX = 8  # so that a flood of handshakes cannot hold up a turn
 FIRST_CONTACT_TIMEOUT_NS = 5_000 * MS
 REFUSALS_OF_GONE = 3
 QUEUED_BYTES_MAX = 2 * 1024 * 1024  # for a member, before recorded bytes wait
-KINDS = (link.ConnectionKind.MEMBER, link.ConnectionKind.TOOL)  # the latter only asks who is there
 
 
 class LinksHandler(Protocol):
@@ -123,7 +121,6 @@ class MemberLinks:
         self._poller = poller
         self._clock_ns = clock_ns
         self._on_error = on_error
-        self._bounds = bounds
         self._receive_buffer = ReceiveBuffer()
         self._local = local
         self._tls = tls
@@ -139,8 +136,10 @@ class MemberLinks:
             for other, endpoint in sorted(members.items())
             if other != member_id
         }
-        self._greeting: list[tuple[Connection, int]] = []  # accepted, and when we stop waiting
         self._hellos = LinkHellos(member_id, secret, cluster_id, self._peers.keys(), tls)
+        self._greetings = LinkGreetings(
+            self._listeners, self._hellos, poller, self._receive_buffer, tls, bounds, self._report
+        )
 
     def _listen_locally(self, endpoint: Endpoint) -> None:
         try:
@@ -191,10 +190,7 @@ class MemberLinks:
     @property
     def awaits_events(self) -> bool:
         """Whether another ``poll`` would find nothing but what a socket or time gives it."""
-        greeting = (connection for connection, _ in self._greeting)
-        return not any(connection.is_readable or connection.is_closed for connection in greeting) and all(
-            peer.awaits_events for peer in self._peers.values()
-        )
+        return self._greetings.awaits_events and all(peer.awaits_events for peer in self._peers.values())
 
     @property
     def next_dial_ns(self) -> int:
@@ -416,90 +412,19 @@ class MemberLinks:
             outgoing.close(str(error))
         return not outgoing.is_closed
 
-    # -- accepted connections until they have said who they are --
+    # -- members that dial us --
 
     def _greet(self, now_ns: int, handler: LinksHandler) -> int:
         work = 0
-        for listener in self._listeners:
-            for sock in listener.accept():
-                self._greeting.append((self._accept(sock), now_ns + self._bounds.greeting_timeout_ns))
-                work += 1
-        if not self._greeting:
-            return work
-        waiting: list[tuple[Connection, int]] = []
-        heard = 0
-        for connection, deadline_ns in self._greeting:
-            is_heard = connection.is_readable and heard < GREETINGS_PER_POLL_MAX
-            heard += is_heard
-            if is_heard and self._take_hello(connection, now_ns, handler):
-                work += 1
-            elif not connection.is_closed:
-                if now_ns > deadline_ns:
-                    timeout_s = self._bounds.greeting_timeout_ns / SECOND_NS
-                    self._turn_away(connection, f"no Hello within {timeout_s:g} s (greeting_timeout)")
-                else:
-                    waiting.append((connection, deadline_ns))
-        greetings_max = self._bounds.greetings_max
-        for connection, _ in waiting[:-greetings_max]:
-            self._turn_away(
-                connection, f"more than {greetings_max} have not said who they are (greetings_max)"
-            )
-        self._greeting = waiting[-greetings_max:]
+        for greeted in self._greetings.poll(now_ns):
+            work += 1
+            if greeted is not None:
+                self._join(greeted, now_ns, handler)
         return work
 
-    def _accept(self, sock: socket.socket) -> Connection:
-        make: Callable[..., Connection] = Connection
-        if self._tls is not None and sock.family != socket.AF_UNIX:
-            refusal = b"".join(map(bytes, self._hellos.reply(link.LinkErrorCode.TLS_REQUIRED, SPEAKS_TLS)))
-            make = partial(
-                TlsConnection, tls=self._tls.accept_member(peer_host_of(sock)), plain_refusal=refusal
-            )
-        return make(
-            sock,
-            self._poller,
-            self._receive_buffer,
-            frame_length_max=self._bounds.greeting_length_max,
-            check_header=check_header,
-        )
-
-    def _turn_away(
-        self, connection: Connection, why: str, kind: type[RemoteProtocolError] = RemoteProtocolError
-    ) -> None:
-        self._report(f"an unknown peer: {why}", kind)
-        connection.close(why)
-
-    def _take_hello(self, connection: Connection, now_ns: int, handler: LinksHandler) -> bool:
-        """Read who dialled us and join the connection to its peer; True when it left the greeting list."""
-        try:
-            if not connection.receive():
-                return connection.is_closed
-        except TlsFailed as error:
-            self._turn_away(connection, str(error), TlsFailed)
-            return True
-        except RemoteProtocolError as error:
-            self._turn_away(connection, f"{error} (greeting_length_max)")
-            return True
-        try:
-            hello, crc = decode_first_envelope(connection)
-            if not isinstance(hello, link.Hello) or hello.kind not in KINDS:
-                raise RemoteProtocolError("the first frame is not a member's Hello")
-        except RemoteProtocolError as error:
-            connection.offer(*self._hellos.reply(link.LinkErrorCode.REFUSED, str(error)))
-            self._turn_away(connection, str(error))
-            return True
-        code, detail = self._hellos.judge(hello, connection)
-        if code is not link.LinkErrorCode.OK:
-            kind = TlsFailed if code is link.LinkErrorCode.UNAUTHORISED else RemoteProtocolError
-            self._report(f"a peer that calls itself member {hello.member_id}: {detail}", kind)
-            connection.offer(*self._hellos.reply(code, detail))
-            connection.close(detail)
-            return True
-        connection.offer(*self._hellos.reply(link.LinkErrorCode.OK, ""))
-        if hello.kind is link.ConnectionKind.TOOL:
-            connection.close()
-            return True
-        connection.pause()
-        connection.frame_length_max = FRAME_LENGTH_MAX
+    def _join(self, greeted: Greeted, now_ns: int, handler: LinksHandler) -> None:
+        """Join the connection to its peer, or ask the member's address whether it is there."""
+        connection, hello, crc = greeted
         peer = self._peers[hello.member_id]
         incarnation = link.incarnation_of(hello.secret)
         is_kept_alive = hello.protocol_version >= link.KEEPS_ALIVE_VERSION
@@ -508,14 +433,13 @@ class MemberLinks:
             peer.claim = LinkClaim(
                 connection, incarnation, crc, now_ns + DIAL_TIMEOUT_NS, is_kept_alive=is_kept_alive
             )
-            return True
+            return
         if peer.is_up:
             self._lose(peer, now_ns, handler)
         self._take_incoming(peer, connection, incarnation, crc)
         peer.is_kept_alive = is_kept_alive
         if peer.outgoing is None:
             peer.next_dial_ns = now_ns  # it is there: no need to wait out the interval
-        return True
 
     def _take_incoming(self, peer: LinkPeer, connection: Connection, incarnation: int, crc: int) -> None:
         self._drop_incoming(peer)
@@ -586,11 +510,7 @@ class MemberLinks:
 
     def close(self) -> None:
         """Close every connection and stop listening; the handler hears nothing of it."""
-        for listener in self._listeners:
-            listener.close()
-        for connection, _ in self._greeting:
-            connection.close()
-        self._greeting.clear()
+        self._greetings.close()
         for peer in self._peers.values():
             peer.is_up = False
             self._drop_outgoing(peer)

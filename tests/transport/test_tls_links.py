@@ -13,7 +13,7 @@ from cluster.protocol.frame import frame
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.certificates import member_name
 from cluster.transport.endpoint import Endpoint, Medium
-from cluster.transport.links import GREETINGS_PER_POLL_MAX
+from cluster.transport.link_greetings import GREETINGS_PER_POLL_MAX
 from cluster.transport.member_tls import MemberTls
 from cluster.transport.message_frames import link_frame
 from cluster.transport.tls import TlsFiles, TlsSession, client_context
