@@ -12,6 +12,7 @@ from cluster.backup.promote import promote_backup
 from cluster.backup.restore import Founding, MemberFolders, Place, restore_member
 from cluster.cli import aeron_text
 from cluster.cli.durations import duration_parser
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.status_document import look_at
@@ -162,6 +163,7 @@ def promote(
     found = aeron_text.fields(promoted) | {"membersCommitPosition": known, "lag": lag}
     described = {"dir": str(directory), **found}
     role = "a member of the old cluster" if joins else "a new cluster of one member"
+    note_on_host(directory, "PROMOTE", f"done: {role}")
     line = f"{_restored_line(described)}, lag {'unknown' if lag is None else lag}: {role}"
     print_result(as_json, described, line)
 

@@ -174,9 +174,13 @@ def test_a_backup_of_real_files_is_promoted_once_and_its_lag_printed(tmp_path, n
         await_backing_up(process)
         refused = run(*promote)
         assert refused.returncode == 1 and "in use by process" in refused.stderr
+    audit = config.path / "audit.log"
+    audit.touch()
     promoted = json.loads(run(*promote).stdout)
     end = process.agent.position
     assert (promoted["endPosition"], promoted["membersCommitPosition"], promoted["lag"]) == (end, end, 0)
+    noted = json.loads(audit.read_text())
+    assert (noted["what"], noted["outcome"]) == ("PROMOTE", "done: a new cluster of one member")
     refused = run(*promote)
     assert (refused.returncode, refused.stderr) == (
         1,
