@@ -213,7 +213,7 @@ LINE_MISTAKES = {
     ),
     "copy_not_synced": LineMistake(
         "cluster.backup.restore",
-        "            written.fullsync()\n",
+        "        written.fullsync()\n",
         "",
         "backup/test_restore.py::test_members_begin_alike_and_stand_for_terms_after_those_of_the_backup",
     ),

@@ -12,6 +12,7 @@ from tests.simulation.line_mistakes import LINE_MISTAKES
 from tests.simulation.planted import told_by, with_the_same_signature
 from tests.simulation.quiet_mistakes import QUIET_MISTAKES
 from tests.simulation.turn_mistakes import TURN_MISTAKES
+from tests.tree import ROOT
 
 by_name = {"ids": lambda mistake: mistake.__name__}
 # Shown after so many steps that each takes 3 to 15 s: only the search of the slow tests plays their seeds.
@@ -76,6 +77,17 @@ def processes() -> Iterator[ProcessPoolExecutor]:
     context.set_forkserver_preload(IMPORTED)
     with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as pool:
         yield pool
+
+
+def test_the_line_of_a_mistake_and_the_test_for_it_are_still_there():
+    missing = []
+    for name, mistake in (LINE_MISTAKES | TURN_MISTAKES).items():
+        path, _, test = mistake.test.partition("::")
+        text = (ROOT / f"{mistake.module.replace('.', '/')}.py").read_text()
+        is_there = f"def {test.partition('[')[0]}(" in (ROOT / "tests" / path).read_text()
+        if text.count(mistake.right) != 1 or not is_there:
+            missing.append(name)
+    assert not missing
 
 
 @pytest.mark.slow
