@@ -57,8 +57,14 @@ class LogRoom:
         return f"{NO_ROOM} ({'log_bytes_max' if self._is_used else 'disk_free_min'})"
 
     @property
+    def input_limit(self) -> int:
+        """The position from which on ``log_bytes_max`` is used up."""
+        recording, limit = self._log.recording, self._context.log_bytes_max
+        return ANY if recording is None or not limit else recording.start_position + limit
+
+    @property
     def _is_used(self) -> bool:
-        return 0 < self._context.log_bytes_max <= self._taken
+        return self._log.append_position >= self.input_limit
 
     @property
     def _taken(self) -> int:

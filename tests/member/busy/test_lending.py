@@ -80,6 +80,18 @@ def test_what_is_lent_is_what_the_member_has(border):
     assert border.has() == has, "and it has that again, where nothing was done"
 
 
+@pytest.mark.parametrize("bytes_max", [0, 1 << 20])
+def test_a_leader_takes_no_input_beyond_log_bytes_max_however_long_a_run_is(monkeypatch, bytes_max):
+    border = Border(monkeypatch, leads=True)
+    border.agent.context.log_bytes_max = bytes_max
+    log, limits = border.agent.parts.log, []
+
+    border.run(lambda tables: limits.append(int(tables.words[at.INPUT_LIMIT])))
+
+    end = log.recording.start_position + bytes_max if bytes_max else log.publication.input_limit
+    assert limits == [end]
+
+
 @pytest.mark.parametrize("is_raised", [False, True])
 def test_whatever_compiled_turns_leave_is_what_the_member_has_then(border, is_raised):
     left = {}
