@@ -253,6 +253,7 @@ class History:
             checksums=draw_checksums(world.random("checksum"), member_count),
             is_mended=world.random("mending").random() < 0.6,
             is_compiled=world.random("compiled").random() < 0.5 if is_compiled is None else is_compiled,
+            passes_max=world.random("passes").choice([1, 3, 50]),
             services_apart=world.random("services apart").random() < APART_SHARE
             if services_apart is None
             else services_apart,
