@@ -15,7 +15,7 @@ Read ``election.py`` first: every state of an election and each way out of it. B
     promises.py          what a member has promised, and may have forgotten
     quorum.py            what a majority has proven, over words that compiled turns share
     leadership.py        the term that a member leads: who follows, what is sent
-    established.py       leading and following once the election is over: reports, commit, heartbeats
+    leader.py, follower.py   both once the election is over: reports, commit, heartbeats, silence
     replica.py           all that the log determines: read, swept, undone, taken into a snapshot, loaded
     sessions.py          clients: from the connect request to the close; session_admission.py who may come in,
                          session_events.py what they hear

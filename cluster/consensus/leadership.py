@@ -79,7 +79,7 @@ class Leadership:
         """Whether a majority was seen to follow within twice the heartbeat timeout.
 
         Who only canvasses is heard (C-19), but maybe cannot hear us, and so never follows; those that do
-        follow vote for nobody else. To be asked in every turn, or it sees nothing.
+        follow vote for nobody else. To be asked in every slow tick, or it sees nothing.
         """
         timeout_ns = self._context.leader_heartbeat_timeout_ns
         if self.is_followed_since(now_ns - timeout_ns, now_ns):

@@ -14,7 +14,8 @@ from cluster.consensus import actions
 from cluster.consensus.cluster_member import LogEnd, MemberTable
 from cluster.consensus.context import MS, NULL_VALUE, SECOND, ConsensusModuleContext
 from cluster.consensus.election import LEADER_STATES, Election
-from cluster.consensus.established import Follower, Leader
+from cluster.consensus.follower import Follower
+from cluster.consensus.leader import Leader
 from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.consensus.module import ModuleState
 from cluster.consensus.promises import Promises, StoredPromises, recall

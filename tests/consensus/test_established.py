@@ -4,7 +4,8 @@ import pytest
 
 from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import MS, SECOND
-from cluster.consensus.established import Follower, Leader
+from cluster.consensus.follower import Follower
+from cluster.consensus.leader import Leader
 from cluster.consensus.leadership import Leadership
 from tests.consensus.language import (
     CLUSTER_TIME,

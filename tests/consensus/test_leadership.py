@@ -4,7 +4,7 @@ import pytest
 
 from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import MS, NULL_POSITION, NULL_VALUE, SECOND
-from cluster.consensus.established import Leader
+from cluster.consensus.leader import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
 from tests.consensus.language import (

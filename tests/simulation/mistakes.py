@@ -18,7 +18,7 @@ from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus import election, promises, quorum, service_messages
 from cluster.consensus.context import MS, ConsensusModuleContext
 from cluster.consensus.election import Election
-from cluster.consensus.established import Leader
+from cluster.consensus.leader import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.module_snapshot import ModuleSnapshot
 from cluster.consensus.replica import ReplicatedState

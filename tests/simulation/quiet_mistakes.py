@@ -19,7 +19,7 @@ from cluster.archive.archive import Archive
 from cluster.backup.standby import StandbyLife
 from cluster.consensus.cluster_member import ClusterMember
 from cluster.consensus.election import Election, _Replication
-from cluster.consensus.established import Leader
+from cluster.consensus.leader import Leader
 from cluster.consensus.log_matching import Cut, LogMatching
 from cluster.consensus.promises import Promises
 from cluster.consensus.service_messages import PendingServiceMessageTracker

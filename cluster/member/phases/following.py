@@ -9,7 +9,7 @@ from typing import Protocol
 from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
-from cluster.consensus.established import Follower
+from cluster.consensus.follower import Follower
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import ClusterError, RemoteProtocolError
 from cluster.member.admission import Admission

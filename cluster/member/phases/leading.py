@@ -15,7 +15,7 @@ from cluster.consensus.actions import CompleteElection
 from cluster.consensus.backup_sessions import BackupSessions
 from cluster.consensus.cluster_member import MemberTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.established import Leader
+from cluster.consensus.leader import Leader
 from cluster.consensus.leadership import Leadership
 from cluster.consensus.replica import ReplicatedState
 from cluster.consensus.session_events import KnownLeader
