@@ -107,6 +107,9 @@ def test_what_nobody_asks_for_here_is_kept_unsent(why):
 def test_that_a_session_is_full_is_pythons_to_say():
     leader = careful()
     leader.tables.recording.words[of_recording.SEGMENT_LENGTH] = 1 << 16
+    leader.supervise(2)
+    leader.answers.take(2, 0, 0)
+    leader.answers.touch(2)
     leader.turn((CLIENT_A, ingress(CAREFUL, [b"one", b"two", b"three", b"four"])))
     assert leader.turn(leader.report(1, BEGIN + 4 * 96)) == at.SERVICES
 
@@ -116,11 +119,22 @@ def test_that_a_session_is_full_is_pythons_to_say():
     assert leader.answers.take_touched() == [CAREFUL]
 
     leader.sessions.slots["held"][leader.sessions.slot_of(CAREFUL)] = 1
+    leader.answers.touch(CAREFUL)
+    leader.turn((CLIENT_B, ingress(2, [b"other"])))
+    assert leader.turn(leader.report(1, BEGIN + 5 * 96)) == 0, "which it said"
     leader.answers.take(CAREFUL, 0, 2)
     leader.answers.touch(CAREFUL)
     leader.turn((CLIENT_B, ingress(2, [b"other"])))
-    assert leader.turn(leader.report(1, BEGIN + 5 * 96)) == 0
+    assert leader.turn(leader.report(1, BEGIN + 6 * 96)) == 0
     assert (CLIENT_A, [(TERM, CAREFUL, STAMP, 4, b"four")]) in leader.told
+
+
+@pytest.mark.parametrize(("answers", "reason"), [(1, 0), (2, at.SERVICES)])
+def test_a_session_that_has_all_that_may_be_in_flight_is_full(answers, reason):
+    leader = careful()
+    leader.answers.words[kept_frames.BYTES_MAX] = 2 * FRAME
+    leader.turn((CLIENT_A, ingress(CAREFUL, [b"one", b"two"][:answers])))
+    assert leader.turn(leader.report(1, BEGIN + 96 * answers)) == reason
 
 
 @pytest.mark.parametrize("room", [True, False])
@@ -169,6 +183,19 @@ def test_answers_of_each_process_are_kept_and_sent_by_its_id():
     assert [answer_ids(leader, send) for send in (0, 1)] == [[first], [second]]
     leader.answers.take(CAREFUL, 2, 1)
     assert leader.answers.byte_count(CAREFUL) == FRAME, "of the other"
+
+
+def test_a_client_that_asks_is_sent_what_is_kept_of_each_service():
+    leader = careful(service=at.NO_SERVICE, processes=2, is_asking=False)
+    ids = [answer_id_of(service_id, 1) for service_id in (1, 2)]
+    for service_id, answer_id, descriptor in zip((1, 2), ids, (SERVICE, SECOND)):
+        leader.answers.take(CAREFUL, service_id, 0)
+        leader.turn((descriptor, said((CAREFUL, answer_id))))
+        assert leader.told == []
+    leader.answers.ask(CAREFUL, CONNECTIONS[CLIENT_A])
+    leader.answers.touch(CAREFUL)
+    leader.turn((SERVICE, said((2, 0))))
+    assert sorted(answer_ids(leader, send) for send in (0, 1)) == [[answer_id] for answer_id in ids]
 
 
 @pytest.mark.parametrize(("rows", "is_taken"), [([(CAREFUL, 1)], True), ([(CAREFUL, 1), (2, 0)], False)])

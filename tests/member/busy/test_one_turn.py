@@ -14,6 +14,7 @@ from cluster.member.log import log_words
 from cluster.protocol import streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
 from cluster.protocol.enums import AppendPositionFlags
+from cluster.protocol.frame import FLAGS_AT, SESSION_ID_AT
 from cluster.protocol.link import CommitAck
 from cluster.transport.message_frames import message_frame
 from tests.member.busy.one_member import (
@@ -82,6 +83,7 @@ def test_what_clients_send_is_written_sent_and_synced_in_this_order(leader):
 def test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log(leader):
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     assert leader.turn(leader.report(1, END), after_ns=MS) == 0
+    assert leader.tables.members.reshape(3, -1)[1, quorum.LAST_ACTIVITY_NS] == leader.now_ns
 
     ack = CommitAck(1, TERM, 2, END)
     assert leader.told == [
@@ -202,6 +204,13 @@ def test_clients_whose_session_it_is_not_and_other_terms_are_not_taken(leader):
     assert leader.told == [] and leader.tables.log_end[log_words.PUBLICATION_POSITION] == BEGIN
 
 
+def test_what_is_no_frame_of_a_client_is_pythons_with_all_that_came_before_it(leader):
+    data = bytearray(ingress(1, [b"one", b"two"]))
+    data[len(data) // 2 + FLAGS_AT] = 0  # of a fragment
+    assert leader.turn((CLIENT_A, bytes(data))) == at.FRAMES
+    assert leader.word(at.GIVEN_BEGIN) == 0 and leader.told == []
+
+
 def test_an_entry_that_is_no_message_is_passed_and_then_pythons(leader):
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     leader.tables.log[BEGIN - BASE + 96 + 34] = 2  # the template of what was "two"
@@ -313,6 +322,7 @@ def test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_i
     assert tables.log_end[log_words.PUBLICATION_POSITION] == tables.counters[POSITION_COUNTER] == END
     assert tables.follower[[quorum.SENT_POSITION, quorum.SENT_NS]].tolist() == [END, NOW + MS]
     assert tables.cursor.tolist() == [BEGIN, BEGIN] and follower.word(at.COMMIT_POSITION) == BEGIN
+    assert tables.follower[quorum.LAST_LEADER_MESSAGE_NS] == 0, "CommitPosition alone is a sign"
 
     assert follower.turn(follower.from_member(1, committed(END)), after_ns=MS) == 0
     assert follower.told == [], "its clients are the leader's"
@@ -360,6 +370,8 @@ def test_log_between_commit_positions_is_taken_in_its_order(follower, log):
         "another kind",
         "another stream",
         "too short",
+        "another session",
+        "a fragment",
         "room",
     ],
 )
@@ -384,6 +396,10 @@ def test_what_a_follower_does_not_take_is_pythons_and_nothing_was_done(follower,
             frames[1] = message_frame(CommitPosition(TERM, BEGIN + 96, 1), streams.LINK)
         case "too short":
             frames[1] = bytes([frames[1][0] - 1]) + frames[1][1:]
+        case "another session":
+            frames[0] = one[:SESSION_ID_AT] + b"\0\0\0\0" + one[SESSION_ID_AT + 4 :]
+        case "a fragment":
+            frames[1] = frames[1][:FLAGS_AT] + b"\x80" + frames[1][FLAGS_AT + 1 :]
         case "another kind":
             frames[1] = consensus_frame(report(BEGIN + 96))
         case "room":

@@ -23,7 +23,7 @@ from cluster.log.connection_table import (
     STATE,
     STRANGER,
 )
-from cluster.log.frames import MALFORMED
+from cluster.log.frames import DONE, MALFORMED, OUT_FULL
 from cluster.member.busy import (
     buffer,
     egress,
@@ -211,9 +211,10 @@ def test_cluster_time_does_not_fall(monkeypatch):
     assert t.words[at.CLUSTER_TIME] == 9
 
 
-def test_a_run_begins_with_nothing_unsent_and_sends_the_limit_that_is_due(monkeypatch):
+def test_a_run_begins_with_nothing_unsent_or_unkept_and_sends_the_limit_that_is_due(monkeypatch):
     t, limits = tables(leadership=[0] * quorum.LEADERSHIP_WORDS), []
-    t.words[at.UNSENT_END], t.words[at.LIMIT_DUE_NS], t.words[at.PASSES_MAX] = 64, 5_000, 1
+    t.words[at.UNSENT_END] = t.words[at.UNKEPT] = 64
+    t.words[at.LIMIT_DUE_NS], t.words[at.PASSES_MAX] = 5_000, 1
     monkeypatch.setattr(turn, "_await_events", lambda t: 0)
     monkeypatch.setattr(turn, "_is_time", lambda t: False)
     monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
@@ -222,7 +223,7 @@ def test_a_run_begins_with_nothing_unsent_and_sends_the_limit_that_is_due(monkey
         t.words[at.NOW_NS] = now_ns
         assert plain(turn.busy_turns)(t) == at.IDLE
 
-    assert limits == [5_000] and t.words[at.UNSENT_END] == 0
+    assert limits == [5_000] and t.words[at.UNSENT_END] == t.words[at.UNKEPT] == 0
 
 
 def test_a_run_that_waits_for_nothing_was_idle_only_where_nothing_came(monkeypatch):
@@ -416,6 +417,9 @@ def test_half_a_frame_is_waited_for_where_it_can_be_one(receiving_of):
     t.words[at.REASON] = 0
     leave(t, 0, 0, 32, 0, PART_BYTES + 1)
     assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "its rest would not fit"
+    t.words[at.REASON] = 0
+    leave(t, 0, 0, 32, 0, receiving.NOT_A_FRAME)
+    assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "no frame is to come"
 
 
 # ---- the recording
@@ -443,14 +447,16 @@ def test_what_is_synced_is_shown_and_a_disk_that_fails_is_told(monkeypatch, erro
     monkeypatch.setattr(recorder.append_and_sync, "sync_segment", sync)
     monkeypatch.setattr(recorder, "_show_position", plain(recorder._show_position))
     monkeypatch.setattr(recorder, "_fail", plain(recorder._fail))
-    for name in ("read_clock", "measure"):
-        monkeypatch.setattr(recorder, name, lambda *_: 0)
+    clock, measured = iter((5_000, 7_000)), []
+    monkeypatch.setattr(recorder, "read_clock", lambda t: next(clock))
+    monkeypatch.setattr(recorder, "measure", lambda t, histogram, ns: measured.append(ns))
     t = tables(recording=recorded(), counters=[64])
     t.recording.words[of_recording.APPEND_POSITION] = 96
 
     assert plain(recorder.sync)(t) == (not error)
     assert (t.counters, t.words[at.ERROR]) == ([shown], error)
     assert t.words[at.REASON] == at.FAILED * bool(error)
+    assert measured == ([] if error else [2_000])
 
 
 def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
@@ -464,6 +470,31 @@ def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
 
 
 # ---- the log in memory
+
+
+@pytest.mark.parametrize(("module", "work"), [(leading, "leader_work"), (following, "follower_work")])
+def test_each_turn_ends_with_a_look_whether_the_log_is_to_move(monkeypatch, module, work):
+    t, moved = tables(recording=recorded(), follower=[0] * quorum.FOLLOWER_WORDS, cursor=[0, 0]), []
+    names = {"flush", "sync", "update_leader_position", "is_commit_due", "send_commit_position"}
+    for name in names & vars(module).keys():
+        monkeypatch.setattr(module, name, lambda t: True)
+    monkeypatch.setattr(module, "make_room", moved.append)
+    plain(getattr(module, work))(t)
+    assert moved == [t]
+
+
+@pytest.mark.parametrize(("base", "appended", "reason"), [(64, [0, 32], 0), (0, [0], at.ROOM)])
+def test_a_log_that_is_full_amid_what_came_moves_and_goes_on(monkeypatch, base, appended, reason):
+    runs, begins = iter([(OUT_FULL, 96, 32), (DONE, 128, 64)]), []
+    t = tables(log_end=[0] * 3, connections=connections((CLIENT, 5)), leadership=[0], left=[])
+    t.log = t.params = t.received = t.sessions = None
+    monkeypatch.setattr(leading, "receive_frames", lambda *_: (64, 64, 0))
+    monkeypatch.setattr(leading, "append_run", lambda *given: begins.append(given[5]) or next(runs))
+    monkeypatch.setattr(leading, "flush", lambda t: True)
+    monkeypatch.setattr(leading, "make_room", lambda t: t.log_end.__setitem__(log_words.BASE, base))
+    monkeypatch.setattr(leading, "leave", lambda t, descriptor, begin, *_: t.left.append(begin))
+    plain(leading.receive_ingress)(t, 0)
+    assert (begins, t.left, t.words[at.REASON]) == (appended, [32 * len(appended)], reason)
 
 
 @pytest.mark.parametrize(

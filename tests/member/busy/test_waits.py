@@ -8,6 +8,7 @@ import pytest
 from cluster.consensus import quorum
 from cluster.member.busy import turn
 from cluster.member.busy import words as at
+from cluster.member.busy.leading import COMMIT_WAIT_NS
 from tests.member.busy.tables import plain
 
 FOUND_AFTER_NS = 12_000
@@ -105,6 +106,16 @@ def test_a_commit_position_waits_for_log_about_a_millisecond_in_all(waits, monke
     plain(turn._await_events)(waits.tables)
 
     assert slept == [sleep_ms]
+
+
+def test_with_idle_spin_a_commit_position_is_told_when_it_is_due(monkeypatch):
+    waits = Waits(monkeypatch, spin_ns=5 * COMMIT_WAIT_NS)
+    waits.tables.words[at.ROLE], waits.tables.leadership[quorum.IS_COMMIT_UNSENT] = at.LEADER_ROLE, 1
+    risen_ns = waits.tables.words[at.COMMIT_RISEN_NS] = waits.now_ns
+    monkeypatch.setattr(turn, "is_commit_due", plain(turn.is_commit_due))
+
+    assert not waits.sleeps(None)
+    assert risen_ns + COMMIT_WAIT_NS <= waits.now_ns <= risen_ns + COMMIT_WAIT_NS + 2_000
 
 
 @pytest.mark.parametrize(("gaps_ms", "longest_ms"), [([2, 44, 10], 44), ([2, 10, 44], 10), ([44], 0)])
