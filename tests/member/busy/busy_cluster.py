@@ -29,6 +29,7 @@ def run(
     service: type[ClusteredService] = EchoService,
     beside: Sequence[tuple[type[ClusteredService], str]] = (),
     mode: str = "inline",
+    supervised: bool = False,
     **settings: Any,
 ) -> SimulatedCluster:
     """A client for each list; all are answered when it returns. Services ``beside`` have a mode each."""
@@ -47,7 +48,9 @@ def run(
     ):
         services = [service, *(other for other, _ in beside)]
         cluster = SimulatedCluster(*services, members=members, seed=seed, compiled_turns=is_compiled)
-        clients = [cluster.connect(f"client {number}") for number in range(len(messages))]
+        clients = [
+            cluster.connect(f"client {number}", supervised=supervised) for number in range(len(messages))
+        ]
         for row in range(max(map(len, messages))):
             for client, payloads in zip(clients, messages):
                 if row < len(payloads):

@@ -61,7 +61,7 @@ def half_frames_and_fragments() -> Counter[str]:
     receive_into = SimulatedSocket.recv_into
     with patch.object(SimulatedSocket, "recv_into", lambda self, view: receive_into(self, view[:700])):
         steps = steps_of(LONG, file_sync_level=0)
-    assert any(any(step.compiled.state["half frames"].values()) for step in steps)
+    assert any(step.compiled.state["half frames"] for step in steps)
     return check(steps)
 
 
@@ -73,4 +73,14 @@ def several_services() -> Counter[str]:
     return check(steps)
 
 
-RUNS = (short_messages, single_frames_with_checksums, half_frames_and_fragments, several_services)
+def kept_answers() -> Counter[str]:
+    return check(steps_of(SHORT, supervised=True))
+
+
+RUNS = (
+    short_messages,
+    single_frames_with_checksums,
+    half_frames_and_fragments,
+    several_services,
+    kept_answers,
+)

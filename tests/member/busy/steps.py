@@ -14,11 +14,27 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+import numpy as np
+
+from cluster.consensus import quorum
 from cluster.consensus.cluster_time import go_on
+from cluster.log.connection_table import (
+    CRC,
+    HEARD_NS,
+    IS_PART_NEW,
+    KIND,
+    LINK_IN,
+    PART_BYTES,
+    PART_LENGTH,
+    PART_ROW,
+    ROW_WORDS,
+    ConnectionTable,
+)
 from cluster.member.clocks import MemberClocks
 from cluster.member.phases.following import Following
 from cluster.member.phases.leading import Leading
 from cluster.member.services.remote_service import RemoteService
+from cluster.member.services.service_table import FIRST_LIMIT, LIMIT, UNREACHED
 from cluster.node.hosted_service import ServiceAgent
 from cluster.node.life import MemberLife
 from cluster.protocol.frame import HEADER_LENGTH, header_at
@@ -166,11 +182,35 @@ def _service_state(agent: ServiceAgent) -> tuple[int, ...]:
     return cursor.read_position, cursor.position, agent.state.cluster_time
 
 
+def _connections(table: ConnectionTable) -> np.ndarray:
+    """Rows by descriptor, without checksums, and what one of the two notes alone."""
+    rows = table.words.reshape(-1, ROW_WORDS).copy()
+    rows[:, [CRC, IS_PART_NEW]] = 0
+    rows[rows[:, KIND] != LINK_IN, HEARD_NS] = 0
+    return rows
+
+
+def _half_frames(table: ConnectionTable) -> dict[int, bytes]:
+    """What waits for its rest, by descriptor."""
+    rows = table.words.reshape(-1, ROW_WORDS)
+    return {
+        fd: table.parts[row[PART_ROW] * PART_BYTES :][: row[PART_LENGTH]].tobytes()
+        for fd, row in enumerate(rows)
+        if row[PART_LENGTH]
+    }
+
+
+def _numbers(agent: ServiceAgent) -> bytes:
+    """The numbers of messages and answers that a service in line was given, and has given."""
+    return b"" if isinstance(agent, RemoteService) else agent.numbers.words.tobytes()
+
+
 def _state(life: MemberLife) -> dict[str, Any]:
     """What a member knows that its turns change."""
     agent = life.consensus_module
     parts, phase = agent.parts, agent.phase
     recording, cursor = parts.log.recording, parts.processing.adapter.cursor
+    table = life._ports._member.poller.table  # type: ignore[attr-defined]
     assert recording is not None and recording.position_counter is not None
     state: dict[str, Any] = {
         "recorded": recording.words.tolist(),
@@ -180,8 +220,11 @@ def _state(life: MemberLife) -> dict[str, Any]:
         "sessions": agent.replica.sessions.table.words.tobytes(),
         "slow tick": agent.turn.slow_tick_ns,
         "checksums": {i: (peer.incoming.crc, peer.outgoing.crc) for i, peer in life.links._peers.items()},
-        "half frames": {i: peer.incoming.partial_bytes for i, peer in life.links._peers.items()},
+        "connections": _connections(table).tolist(),
+        "half frames": _half_frames(table),
         "services": [_service_state(service.agent) for service in life.services],
+        "kept answers": agent.replica.answers.words.tobytes(),
+        "messages": [_numbers(service.agent) for service in life.services],
         "services shown": [[counter.get() for counter in service.counters] for service in life.services],
     }
     if (proof := recording.proof) is not None:
@@ -190,16 +233,18 @@ def _state(life: MemberLife) -> dict[str, Any]:
         publication, leader = parts.log.publication, phase.leader
         assert publication is not None
         state["published"] = publication.position, publication.flushed_position
-        state["leader"] = leader.commit_position, leader.has_news, leader.leadership.quorum_position
         state["cluster time"] = agent.replica.cluster_time
         state["is unsent"] = phase.leader.is_commit_unsent
+        state["leadership"] = np.delete(leader.leadership.words, quorum.IS_COMMIT_UNSENT).tolist()
+        remote = [service.agent for service in life.services if isinstance(service.agent, RemoteService)]
+        state["limits"] = [agent.words.tolist()[LIMIT : UNREACHED + 1] for agent in remote]
+        state["limits"] += [agent.words[FIRST_LIMIT:].tolist() for agent in remote]
+        state["time"] = parts.clocks.time.words.tolist()
         state["own"] = leader._this.report_term_id, leader._this.report_position
         others = [member for member in parts.members.values() if member is not leader._this]
         state["others"] = [(m.report_term_id, m.report_position, m.time_of_last_activity_ns) for m in others]
         streams = [parts.log_sender.streams.get(member.id) for member in others]
         state["streams"] = [None if stream is None else stream.position for stream in streams]
     elif isinstance(phase, Following):
-        follower = phase.follower
-        state["notified"] = follower.notified_commit_position, follower.time_of_last_leader_message_ns
-        state["reported"] = follower.sent_position, follower.sent_ns
+        state["follower"] = phase.follower.words.tolist()
     return state
