@@ -34,11 +34,13 @@ from tests.member.busy.one_member import (
 # ---- the service in a process of its own
 
 
-def test_a_leaders_process_is_let_on_with_each_commit():
-    leader = OneMember(leads=True, service=at.NO_SERVICE, processes=1)
+@pytest.mark.parametrize(("inline", "reason"), [(at.NO_SERVICE, 0), (at.PYTHON_SERVICE, at.SERVICES)])
+def test_a_leaders_process_is_let_on_with_each_commit(inline, reason):
+    leader = OneMember(leads=True, service=inline, processes=1)
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
-    assert leader.turn(leader.report(1, END), after_ns=MS) == 0
-    assert leader.told == [(SERVICE, [LogLimit(END)]), (CLIENT_A, [CommitAck(1, TERM, 2, END)])]
+    assert leader.turn(leader.report(1, END), after_ns=MS) == reason
+    acks = [(CLIENT_A, [CommitAck(1, TERM, 2, END)])]
+    assert leader.told == [(SERVICE, [LogLimit(END)]), *([] if reason else acks)]
     assert leader.service(1)[[SERVED, ANSWERED, LIMIT]].tolist() == [BEGIN, 0, END]
     assert leader.service(1)[FIRST_SENT_NS] == leader.now_ns
 

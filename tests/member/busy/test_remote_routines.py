@@ -137,6 +137,7 @@ COLUMNS_OF_TWO = {SESSION_IDS: (7, 8), OFFSETS: (0, 4), LENGTHS: (4, 6), EXTRA: 
     ("column", "values", "lacking", "is_taken"),
     [
         (EXTRA, (0, 0), 0, True),
+        (EXTRA, (0, 0), -2, False),  # it is said to have two rows more
         (OFFSETS, (-1, 4), 0, False),
         (OFFSETS, (11, 4), 0, False),
         (LENGTHS, (4, 7), 0, False),
@@ -159,7 +160,8 @@ def test_answers_are_taken_where_all_of_them_are_among_their_bytes(
     for place, of_two in (COLUMNS_OF_TWO | {column: values}).items():
         columns[place] = of_two
     said = bytearray(link_frame(ServiceAnswers(9, columns.tobytes(), b"onetwo....")))
-    said[0] -= lacking
+    said[0] -= max(lacking, 0)
+    said[remote.COLUMNS_LENGTH_AT] -= min(lacking, 0) * remote.ROW_BYTES
     t.received, t.columns = np.frombuffer(said, np.uint8), np.zeros(COLUMNS * 4, np.int64)
     t.words[at.ROLE], t.words[at.SERVICE_ROWS] = at.LEADER_ROLE, 4
     t.services[SECOND + ANSWERED] = 3
@@ -172,4 +174,8 @@ def test_answers_are_taken_where_all_of_them_are_among_their_bytes(
 
 
 def _reading(length):
-    return lambda buffer, at: int.from_bytes(buffer[at : at + length].tobytes(), "little", signed=length == 8)
+    def reading(buffer, at):
+        assert at + length <= len(buffer), "nothing is read beyond what was received"
+        return int.from_bytes(buffer[at : at + length].tobytes(), "little", signed=length == 8)
+
+    return reading
