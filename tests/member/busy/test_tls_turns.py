@@ -170,6 +170,14 @@ def test_the_end_of_a_session_is_pythons(leader, over_tls):
     assert ours.read_into(memoryview(bytearray(10))) is None
 
 
+def test_a_session_that_takes_nothing_more_leaves_no_error_to_another(leader, over_tls):
+    (ours, _), (others, _) = over_tls(leader, CLIENT_A), over_tls(leader, CLIENT_B)
+    data = np.zeros(10, np.uint8)
+    ours.end()
+    assert send(leader.tables, CLIENT_A, data.ctypes.data, len(data), 0, 0) == 0
+    assert others.read_into(memoryview(bytearray(10))) == 0
+
+
 def test_what_has_no_room_waits_in_the_session_for_python(leader, over_tls):
     ours, client = over_tls(leader, CLIENT_A)
     ours.feed(sealed(client, b"\0" * leader.tables.received.size))
