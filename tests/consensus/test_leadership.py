@@ -53,6 +53,9 @@ def test_the_quorum_position_is_what_a_majority_holds_and_the_leader_too():
     term.reports(0, 1600)
     term.reports(1, 1300)
     assert term.leadership.quorum_position_at(1600, term.now_ns) == 1300
+    for other_term in (TERM - 1, TERM + 1):
+        term.reports(2, 5000, other_term)
+        assert term.leadership.quorum_position_at(1600, term.now_ns) == 1300, "it says nothing of this one"
     term.reports(2, 5000)
     assert term.leadership.quorum_position_at(1600, term.now_ns) == 1600
 
