@@ -173,6 +173,16 @@ def test_a_report_of_another_term_commits_nothing():
     assert led.leader.commit_position == 1000
 
 
+def test_who_reports_of_an_older_term_has_lost_what_it_said_of_this_one():
+    led = a_leader()
+    led.reports(1, 1600)
+    led.reports(1, 400, term=TERM - 1)
+
+    led.turn(1600)
+
+    assert led.leader.commit_position == 1000
+
+
 def test_what_came_over_a_broken_link_proves_nothing_any_more():
     led = a_leader()
     led.reports(1, 1600)
