@@ -320,6 +320,14 @@ def test_a_follower_that_was_sent_too_little_is_known_until_it_has_that(monkeypa
     assert streams.has_laggards
 
 
+def test_counters_that_are_unmapped_next_are_let_go(monkeypatch):
+    """An error on its way out may still refer to the turns."""
+    busy = Border(monkeypatch, leads=True).busy
+    assert len(busy._tables.counters)
+    busy.let_go()
+    assert not len(busy._tables.counters)
+
+
 @pytest.mark.parametrize("stale", ["its phase", "its end"])
 def test_a_follower_has_the_log_in_memory_that_is_recorded(monkeypatch, stale):
     border, lent = Border(monkeypatch, leads=False), []

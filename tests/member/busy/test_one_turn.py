@@ -73,6 +73,7 @@ def test_what_clients_send_is_written_sent_and_synced_in_this_order(leader):
     assert tables.followers.reshape(-1, 3)[1:, log_words.STREAM_POSITION].tolist() == [END, END]
     assert tables.counters[POSITION_COUNTER] == END
     assert leader.word(at.COMMIT_POSITION) == tables.leadership[quorum.COMMIT_POSITION] == BEGIN
+    assert tables.leadership[quorum.APPEND_POSITION] == END
     assert counted(leader, SYNC_TIME) == (1, SYNC_NS)
     session = leader.sessions.slots[leader.sessions.slot_of(1)]
     assert (session["appended"], session["committed"], session["active_ns"]) == (2, 0, NOW + 3 * MS)
