@@ -220,10 +220,16 @@ def test_a_follower_drops_what_the_log_shows_of_its_services(monkeypatch):
 
 
 def test_runs_that_find_nothing_they_serve_are_followed_by_a_rest_each_time(border, monkeypatch):
-    def in_vain(tables):
-        tables.words[at.REASON], tables.words[at.RUN_TURNS] = at.EVENT, 0
+    def finds(run_turns):
+        def turn(tables):
+            tables.words[at.REASON], tables.words[at.RUN_TURNS] = at.EVENT, run_turns
 
-    monkeypatch.setattr(lend, "busy_turns", in_vain)
+        monkeypatch.setattr(lend, "busy_turns", turn)
+
+    for run_turns in [0] * (VAIN_MAX - 1) + [1]:
+        finds(run_turns)
+        assert border.busy.run() == at.EVENT
+    finds(0)
     for _ in range(2):
         assert [border.busy.run() for _ in range(VAIN_MAX + 1)] == [at.EVENT] * VAIN_MAX + [None]
         border.agent.turn.now_ns += REST_NS - 1
@@ -254,18 +260,20 @@ def test_the_log_is_in_memory_from_where_the_service_has_come_to(monkeypatch):
     assert lent == [0]
 
 
-def test_all_that_a_turn_works_by_is_lent(border, monkeypatch):
+@pytest.mark.parametrize(("dial_ns", "phase_ns"), [(77, 78), (78, 77)])
+def test_all_that_a_turn_works_by_is_lent(border, monkeypatch, dial_ns, phase_ns):
     agent, lent = border.agent, {}
     parts, recording, words = agent.parts, agent.parts.log.recording, border.busy._words
     leads = isinstance(agent.phase, Leading)
-    monkeypatch.setattr(type(parts.links), "next_dial_ns", 77)
+    monkeypatch.setattr(type(parts.links), "next_dial_ns", dial_ns)
+    monkeypatch.setattr(type(agent.phase), "next_due_ns", phase_ns)
     if not leads:
         leader_id = agent.phase.follower.leader_member_id
         monkeypatch.setattr(border.busy, "_serve_links", lambda: {9: 90, leader_id: 42})
     for word in (at.LIMIT_DUE_NS, at.PREPARE_AT, at.COMMIT_RISEN_NS, at.INPUT_LIMIT, at.LEADER_OUT):
         words[word] = -5
     frame = border.busy._scratch[at.FRAME_AT : at.FRAME_AT + POSITION_FRAME_LENGTH]
-    frame[:] = 0
+    frame[:] = 255  # of another role
 
     border.run(lambda tables: lent.update(enumerate(tables.words.tolist())))
     assert lent[at.DUE_NS] == 77
