@@ -147,13 +147,15 @@ def test_a_message_that_no_side_buffer_holds_is_damage():
     assert delivered(log, start=96, batch=batch)[:2] == (MALFORMED, 96)
 
 
-@pytest.mark.parametrize("damage", [(0, 0), (0, 31), (0, -5), (32, 23), (32, 60_000)])
+@pytest.mark.parametrize("damage", [(0, 0), (0, 31), (0, -5), (0, 39), (0, 63), (32, 23), (32, 60_000)])
 def test_damage_below_the_limit_ends_the_columns_before_it(damage):
     at, value = damage
     log = bytearray(naive.log_of([SMALL, SMALL], PARAMS))
     struct.pack_into("<i" if at == 0 else "<H", log, 96 + at, value)
 
     assert delivered(bytes(log))[:3] == (MALFORMED, 96, [(1, 11, 96)])
+    if at == 0:  # whoever counts messages reads no payloads
+        assert follow_log(array(bytes(log)), 0, len(log), 0, SessionTable(8)) == (MALFORMED, 96, 1)
 
 
 @pytest.mark.parametrize("seed", seeds(60))
@@ -191,14 +193,16 @@ def test_the_whole_log_comes_out_as_the_slow_twin_reads_it(seed):
 def test_committed_messages_are_counted_and_renew_no_activity():
     table = SessionTable(8)
     table.open(1, active_ns=5)
-    log = naive.log_of([SMALL, LARGE, SMALL, session_message(b"", session=-(2**63) + (3 << 56) + 9)], PARAMS)
+    of_services = {service_id: -(2**63) + (service_id << 56) + 9 for service_id in (3, 126)}
+    of_each = [session_message(b"", session=session_id) for session_id in of_services.values()]
+    log = naive.log_of([SMALL, LARGE, SMALL, *of_each], PARAMS)
 
-    assert follow_log(array(log), 0, len(log), 1024, table) == (DONE, len(log), 4)
+    assert follow_log(array(log), 0, len(log), 1024, table) == (DONE, len(log), 5)
 
     slot = table.slots[table.slot_of(1)]
     assert (slot["committed"], slot["appended"], slot["active_ns"]) == (2, 2, 5)
     assert slot["committed_position"] == 1024 + 96 + 5184 + 96
-    assert table.service_message_ids[3] == -(2**63) + (3 << 56) + 9
+    assert {id_: table.service_message_ids[id_] for id_ in of_services} == of_services
     assert table.last_timestamp == 11
     assert table.take_touched().tolist() == [table.slot_of(1)]
     assert table.take_touched().tolist() == []

@@ -8,7 +8,7 @@ import pytest
 from cluster.errors import RemoteProtocolError
 from cluster.protocol import streams
 from cluster.protocol.frame import frame, frame_header
-from cluster.transport.envelopes import ENVELOPE_BYTES, check_header, seal, unseal
+from cluster.transport.envelopes import ENVELOPE_BYTES, check_header, open_envelope, seal, unseal
 
 
 def a_frame(length: int) -> bytes:
@@ -80,6 +80,14 @@ def test_a_changed_header_is_told_before_what_it_names_has_come():
         changed[bit // 8] ^= 1 << bit % 8
         with pytest.raises(RemoteProtocolError, match=r"checksum|outside of an envelope"):
             check_header(np.frombuffer(changed, np.uint8), 0)
+
+
+def test_an_envelope_is_not_opened_before_its_end_whatever_lies_behind_what_came():
+    (data,) = sent(a_frame(60))
+    buffer = np.frombuffer(data, np.uint8)
+
+    assert open_envelope(buffer, 0, len(data) - 32, 0) == (-1, 0)
+    assert open_envelope(buffer, 0, len(data), 0)[0] == len(data)
 
 
 def test_no_batch_gets_through_that_is_out_of_its_place():

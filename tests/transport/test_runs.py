@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.log.runs import NOT_A_FRAME, headers, last_frame, whole_frames
-from cluster.protocol.frame import frame
+from cluster.protocol.frame import HEADER_LENGTH, frame
 
 LENGTH_MAX = 1000
 
@@ -33,7 +33,8 @@ def test_the_kernel_agrees_with_its_twin_on_good_and_garbled_streams(seed):
     flags = [0xC0, 0x80, 0x40, 0x00] if seed % 2 else [0xC0]
     data = bytearray()
     for _ in range(chance.randrange(20)):
-        payload = chance.randbytes(chance.randrange(1, 400))
+        longest = LENGTH_MAX - HEADER_LENGTH
+        payload = chance.randbytes(chance.choice((*[chance.randrange(1, 400)] * 9, longest, longest + 1)))
         data += frame(payload, session_id=1, stream_id=101, flags=chance.choice(flags))
     if chance.random() < 0.5 and data:
         data[chance.randrange(len(data))] = chance.randrange(256)

@@ -260,6 +260,15 @@ def test_the_log_is_in_memory_from_where_the_service_has_come_to(monkeypatch):
     assert lent == [0]
 
 
+def test_tables_that_have_grown_are_lent_from_then_on(monkeypatch):
+    border, lent = Border(monkeypatch, leads=True), []
+    answers, connections = border.agent.replica.answers, border.busy._poller.table
+    for table in (answers, connections):
+        monkeypatch.setattr(table, "words", table.words.copy())
+    border.run(lent.append)
+    assert lent[0].kept is answers.words and lent[0].connections is connections.words
+
+
 @pytest.mark.parametrize(("dial_ns", "phase_ns"), [(77, 78), (78, 77)])
 def test_all_that_a_turn_works_by_is_lent(border, monkeypatch, dial_ns, phase_ns):
     agent, lent = border.agent, {}
