@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.log.runs import NOT_A_FRAME, headers, last_frame, whole_frames
-from cluster.protocol.frame import HEADER_LENGTH, frame
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_AT, VERSION_AT, frame
 
 LENGTH_MAX = 1000
 
@@ -43,6 +43,15 @@ def test_the_kernel_agrees_with_its_twin_on_good_and_garbled_streams(seed):
 
     for is_log_allowed in (True, False):
         assert whole_frames(buffer, 0, len(buffer), LENGTH_MAX, is_log_allowed) == naive(data, is_log_allowed)
+
+
+@pytest.mark.parametrize("at", [VERSION_AT, TYPE_AT, TYPE_AT + 1])
+@pytest.mark.parametrize("is_log_allowed", [True, False])
+def test_no_frame_has_another_version_or_an_unknown_type(at, is_log_allowed):
+    data = np.frombuffer(2 * frame(b"payload", session_id=1, stream_id=101), np.uint8).copy()
+    data[len(data) // 2 + at] = 2
+    found = whole_frames(data, 0, len(data), LENGTH_MAX, is_log_allowed)
+    assert found == (len(data) // 2, NOT_A_FRAME)
 
 
 def test_a_run_is_walked_from_header_to_header():
