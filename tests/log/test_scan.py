@@ -106,6 +106,8 @@ FRAME = 96 + 1408  # the second fragment of LARGE, a middle one
         (12, 5, "session id 5"),
         (16, 101, "stream id 101"),
         (20, 1, "term id 1"),
+        (24, 1, "reserved value 0x1"),
+        (28, 1, "reserved value 0x100000000"),
     ],
 )
 def test_a_frame_that_does_not_join_on_is_named(at, value, what):
@@ -137,6 +139,8 @@ def test_a_padding_frame_is_zero_and_ends_with_the_term():
     assert check_run(array(bytes(log)), 0, len(log), position, PARAMS) == 0
     log[200], log[0:2] = 0, (352).to_bytes(2, "little")
     assert find_fault(array(bytes(log)), 0, len(log), position, PARAMS) == (0, scanning.TERM_END)
+    log[0:2] = (288).to_bytes(2, "little")
+    assert find_fault(array(bytes(log)), 0, 288, position, PARAMS) == (0, scanning.FRAME_TYPE)
 
 
 def test_a_recording_holds_the_sessions_of_all_its_leaders():
