@@ -13,7 +13,6 @@ import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from typing import Protocol
 
 from cluster.errors import RemoteProtocolError
 from cluster.log.connection_table import SERVICE_LINK
@@ -68,23 +67,6 @@ def open_process(
     return ChildProcess(service_id, endpoint, poller, child, tell)
 
 
-class Started(Protocol):
-    """The program that a member starts (``Child``)."""
-
-    @property
-    def is_running(self) -> bool: ...
-
-    def start(self, now_ns: int) -> bool: ...
-
-    def take_end(self, now_ns: int) -> int | None: ...
-
-    def kill(self) -> None: ...
-
-    def retire(self) -> None: ...
-
-    def await_end(self, timeout_s: float, work: Callable[[], object]) -> None: ...
-
-
 @dataclass(eq=False)
 class ChildProcess:
     """``ServiceProcess``: a connection, and the child that is to make it."""
@@ -92,7 +74,7 @@ class ChildProcess:
     _service_id: int
     endpoint: InitVar[Endpoint]
     _poller: Poller
-    _child: Started
+    _child: Child
     _tell: Callable[[str], None]
     _connection: Connection | None = None
     _is_greeted: bool = False

@@ -1,6 +1,6 @@
 """A member's process: the lives of production, on a simulated disk and network."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
@@ -21,7 +21,6 @@ from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.effects import Effect
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.ports import SimulatedPorts, host_of
-from cluster.testing.service_process import SimulatedChild
 from cluster.testing.world import Clock, Mistake, Process, ProcessDied, VirtualWorld
 
 TURN_NS = 30_000
@@ -40,15 +39,7 @@ class Settings:
     tick_ns: int = 10_000_000
     is_compiled: bool = False  # compiled turns stand for Python's where they can
     passes_max: int = 1  # of them, one after the other
-    services_apart: bool = False  # each in a process of its own
-    is_first_inline: bool = False  # service 0 is in line nevertheless
     security: Security = field(default_factory=open_security)
-
-    @property
-    def service_modes(self) -> Iterator[str]:
-        for service_id in range(self.context.service_count):
-            is_apart = self.services_apart and not (service_id == 0 and self.is_first_inline)
-            yield "process" if is_apart else "inline"
 
 
 class MemberProcess(Process):
@@ -90,8 +81,6 @@ class MemberProcess(Process):
         self.directory = f"/member-{member_id}"
         self.life: MemberLife | None = None
         self.services_stalled_until_ns: dict[int, int] = {}
-        self.children: dict[int, SimulatedChild] = {}
-        self._process_count = 0
         self.end: BaseException | None = None
         self._ports: SimulatedPorts | None = None
         self._random = random
@@ -100,7 +89,6 @@ class MemberProcess(Process):
         self._state: tuple[int, ...] = ()
         self._has_lived = False
         self.is_up = False  # started, and taking turns
-        self.dies_by_power = False
 
     # -- starting --
 
@@ -144,7 +132,7 @@ class MemberProcess(Process):
             archive_record_checksum=checksums[self.member_id] if checksums else None,
             archive_cached_length=self.settings.cached_length,
             services=[self.service_name] * context.service_count,
-            service_modes=list(self.settings.service_modes),
+            service_modes=["inline"] * context.service_count,
             service_snapshot_timeout_ns=context.session_timeout_ns,
             service_responder=True,
             service_error_policy="continue",
@@ -249,14 +237,9 @@ class MemberProcess(Process):
         self.on_ended(error)
 
     def on_killed(self) -> None:
-        if self.dies_by_power:
-            self.lose_power()
-        else:
-            self.tell("is killed" if self.end is None else "is gone")
-            self.disk.on_process_died(self)
-            self.network.on_killed(self.poller)
-            for child in self.children.values():
-                child.kill()
+        self.tell("is killed" if self.end is None else "is gone")
+        self.disk.on_process_died(self)
+        self.network.on_killed(self.poller)
 
     def lose_power(self) -> None:
         """Process, page cache and connections are gone, and nobody is told."""
@@ -264,8 +247,6 @@ class MemberProcess(Process):
         self.is_alive = False
         self.network.silence(self.host)
         self.network.on_power_cut(self.poller)
-        for child in self.children.values():
-            child.lose_power()
         self.disk.power_cut()
 
     def stop(self) -> None:
@@ -290,11 +271,6 @@ class MemberProcess(Process):
             self._state = state
             self.world.effects.add(Effect.STATE, self.member_id, *state)
 
-    def next_pid(self) -> int:
-        """Of a process that it starts."""
-        self._process_count += 1
-        return 1_000_000 * (1 + self.member_id) + 1_000 * self.incarnation + self._process_count
-
     # -- for whoever runs it to hear --
 
     def load_service(self, service_id: int, random: Random) -> ClusteredService:
@@ -309,9 +285,6 @@ class MemberProcess(Process):
 
     def on_turned(self) -> None:
         """A turn is over."""
-
-    def on_service_turned(self, service_id: int) -> None:
-        """The process of a service has taken a turn."""
 
     def on_life_ended(self, error: BaseException) -> None:
         """It is about to be let go of; another one is to begin in this process."""

@@ -13,16 +13,14 @@ from cluster.errors import ServiceError
 from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import FetchedRecordings
 from cluster.member.services.remote_service import ServiceProcess
-from cluster.node.service_process import ChildProcess
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.calls import SimulatedCalls
 from cluster.testing.counters_files import create_counters
-from cluster.testing.disk import SimulatedFiles
+from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.network import SimulatedPoller
-from cluster.testing.service_process import Parent, SimulatedChild, endpoint_of
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import MemberLinks
 from cluster.transport.server import ClientPort
@@ -34,13 +32,14 @@ def host_of(member_id: int) -> str:
     return f"10.0.0.{member_id + 1}"
 
 
-class Owner(Parent, Protocol):
+class Owner(Protocol):
     """The process of a member (``cluster.testing.member``)."""
 
+    host: str
+    disk: Disk
     files: SimulatedFiles
     poller: SimulatedPoller
     directory: str
-    children: dict[int, SimulatedChild]  # of its services that are in processes of their own
     incarnation: int
     passes_max: int  # of compiled turns in a run
 
@@ -52,7 +51,11 @@ class Owner(Parent, Protocol):
     def security(self) -> Security:
         """Who may come in, and what they may do."""
 
+    def clock_ns(self) -> int: ...
+
     def epoch_ms(self) -> int: ...
+
+    def load_service(self, service_id: int, random: Random) -> ClusteredService: ...
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings: ...
 
@@ -157,10 +160,7 @@ class SimulatedPorts:
         return self._member.load_service(service_id, self.random)
 
     def open_service_process(self, service_id: int) -> ServiceProcess:
-        member = self._member
-        child = member.children[service_id] = SimulatedChild(member, service_id)
-        where = endpoint_of(member.host, service_id)
-        return ChildProcess(service_id, where, member.poller, child, member.tell)  # type: ignore[arg-type]
+        raise AssertionError("all services of a simulated member are inline")
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         return self._member.fetch_recordings(endpoint, recording_ids)

@@ -10,6 +10,7 @@ simulated is what lies below them.
     network.py        sockets: delays, cuts, silence, one-way partitions
     member.py         a member's process, which lives the MemberLife of cluster/node/life.py
     ports.py          what it gives to its lives: that disk, that network, a clock
+    service_process.py  services of a member in processes of their own
     service.py        the service that runs on every member: its state is a hash of all that it was given
     clients.py        clients that open, send, vanish and follow leaders
     invariants.py     what must hold: after every turn, and at the end

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
 from cluster.archive.files import Buffer
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ClusterError, MembersApart, ServiceError
 from cluster.member.ports import FetchedRecordings
+from cluster.node.ports import LifeSettings
 from cluster.testing import member
 from cluster.testing.effects import Effect
 from cluster.testing.ports import ObservedLinks
 from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.member_state import MemberState
 from tests.simulation.service import ChainService, VectorisedChainService
+from tests.simulation.service_process import ServiceParent
 from tests.simulation.violation import require
 
 
@@ -24,6 +27,14 @@ class Settings(member.Settings):
     """What all members of a run share."""
 
     is_mended: bool = True  # damaged logs are; else they are cut, as if nobody gave what is missing
+    services_apart: bool = False  # each in a process of its own
+    is_first_inline: bool = False  # service 0 is in line nevertheless
+
+    @property
+    def service_modes(self) -> Iterator[str]:
+        for service_id in range(self.context.service_count):
+            is_apart = self.services_apart and not (service_id == 0 and self.is_first_inline)
+            yield "process" if is_apart else "inline"
 
 
 class Observer:
@@ -53,12 +64,13 @@ def _nobody(member: Member, endpoint: str, recording_ids: Sequence[int]) -> Fetc
     raise ClusterError(f"{endpoint}: nobody is there")
 
 
-class Member(MemberState, member.MemberProcess):
+class Member(MemberState, ServiceParent):
     """What its run wants to hear goes to ``observer``."""
 
     service_name = "ChainService"
     settings: Settings
     hears_by_sockets_alone = True  # else what a test hands it is no event
+    dies_by_power = False  # when it is killed
 
     def __init__(
         self, *arguments: Any, observer: Observer, archives: Archives = _nobody, **named: Any
@@ -111,6 +123,9 @@ class Member(MemberState, member.MemberProcess):
             for service in self.services[service_id : service_id + 1]:  # none where another loads them
                 service.tell_applied()
 
+    def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
+        return replace(super()._life_settings(context), service_modes=[*self.settings.service_modes])
+
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         return self.archives(self, endpoint, recording_ids)
 
@@ -136,7 +151,10 @@ class Member(MemberState, member.MemberProcess):
 
     def on_killed(self) -> None:
         self.observer.on_killed(self)
-        super().on_killed()
+        if self.dies_by_power:
+            self.lose_power()
+        else:
+            super().on_killed()
 
     def on_life_ended(self, error: BaseException) -> None:
         self.services = []

@@ -16,8 +16,14 @@ from cluster.node.ports import LifeSettings
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.echo import EchoService
 from cluster.testing import SimulatedCluster
+from cluster.testing import cluster as simulated
 from cluster.testing.member import MemberProcess, Settings
 from tests.service.compiled_services import Counter
+from tests.simulation.service_process import ServiceParent
+
+
+class _Member(ServiceParent, simulated._Member):
+    """Of a SimulatedCluster, with services in processes of their own."""
 
 
 def run(
@@ -43,7 +49,8 @@ def run(
         return replace(life_settings(member, context), service_modes=modes)
 
     with (
-        patch("cluster.testing.cluster.Settings", made),
+        patch.object(simulated, "Settings", made),
+        patch.object(simulated, "_Member", _Member),
         patch.object(MemberProcess, "_life_settings", in_modes),
     ):
         services = [service, *(other for other, _ in beside)]

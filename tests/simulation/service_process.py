@@ -1,4 +1,4 @@
-"""A service's process in a simulated world: production's host, at the end of a connection to its member.
+"""Services in processes of their own: production's host, at the end of a connection to its member.
 
     RemoteService ── ChildProcess ··· two simulated sockets of one host ··· ModuleLink ── ServiceHost
 
@@ -6,42 +6,30 @@ It takes turns of its own, reads its member's files, dies with its member, and i
 other end. What waits within a callback lets the world go on.
 """
 
-from collections.abc import Callable
-from random import Random
-from typing import Protocol
+from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import ClusterError
+from cluster.member.services.remote_service import ServiceProcess
 from cluster.node.module_link import ModuleLink
 from cluster.node.service_host import ServiceHost, dial_member
+from cluster.node.service_process import ChildProcess
 from cluster.protocol.service_link import SERVICE_LINK_VERSION, ServiceHello
 from cluster.service.clustered_service import ClusteredService
-from cluster.testing.disk import Disk, SimulatedFiles
-from cluster.testing.network import Network, SimulatedPoller
-from cluster.testing.world import MS, SECOND, Process, ProcessDied, VirtualWorld
+from cluster.testing.disk import SimulatedFiles
+from cluster.testing.member import MemberProcess
+from cluster.testing.network import SimulatedPoller
+from cluster.testing.ports import SimulatedPorts
+from cluster.testing.world import MS, SECOND, Process, ProcessDied
 from cluster.transport.endpoint import Endpoint, Medium
 
 SERVICE_PORT = 9100  # of service 0; production has a Unix socket for each
 TURN_NS = 20_000
 TICK_NS = 10 * MS
 PAUSE_NS = 100 * MS  # before it is started again
-
-
-class Parent(Protocol):
-    """The process of a member (``cluster.testing.member``)."""
-
-    world: VirtualWorld
-    network: Network
-    disk: Disk
-    host: str
-    name: str
-
-    def clock_ns(self) -> int: ...
-
-    def next_pid(self) -> int: ...
-
-    def load_service(self, service_id: int, random: Random) -> ClusteredService: ...
-
-    def on_service_turned(self, service_id: int) -> None: ...
 
 
 def endpoint_of(host: str, service_id: int) -> Endpoint:
@@ -65,7 +53,7 @@ class WaitingPoller(SimulatedPoller):
 class HostProcess(Process):
     """From its start to its end."""
 
-    def __init__(self, parent: Parent, service_id: int) -> None:
+    def __init__(self, parent: ServiceParent, service_id: int) -> None:
         super().__init__(parent.world, parent.host, f"service {service_id} of {parent.name}")
         self.pid = parent.next_pid()
         self.poller = WaitingPoller(parent.network, self)
@@ -123,9 +111,9 @@ class HostProcess(Process):
 
 
 class SimulatedChild:
-    """``Started``: one ``HostProcess`` after the other."""
+    """``Child``: one ``HostProcess`` after the other."""
 
-    def __init__(self, parent: Parent, service_id: int) -> None:
+    def __init__(self, parent: ServiceParent, service_id: int) -> None:
         self.process: HostProcess | None = None
         self._parent = parent
         self._service_id = service_id
@@ -166,3 +154,45 @@ class SimulatedChild:
     def await_end(self, timeout_s: float, work: Callable[[], object]) -> None:
         """Nobody waits within a turn of a member: it is killed."""
         self.kill()
+
+
+class PortsApart(SimulatedPorts):
+    """``Ports`` of a member whose services may be in processes of their own."""
+
+    _member: ServiceParent
+
+    def open_service_process(self, service_id: int) -> ServiceProcess:
+        member = self._member
+        child = member.children[service_id] = SimulatedChild(member, service_id)
+        where = endpoint_of(member.host, service_id)
+        return ChildProcess(service_id, where, member.poller, child, member.tell)  # type: ignore[arg-type]
+
+
+class ServiceParent(MemberProcess):
+    """A member's process with those of its services, which die with it."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.children: dict[int, SimulatedChild] = {}  # by service id
+        self._process_count = 0
+
+    def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
+        return PortsApart(self, context, self._random)
+
+    def next_pid(self) -> int:
+        """Of a process that it starts."""
+        self._process_count += 1
+        return 1_000_000 * (1 + self.member_id) + 1_000 * self.incarnation + self._process_count
+
+    def on_service_turned(self, service_id: int) -> None:
+        """The process of a service has taken a turn."""
+
+    def on_killed(self) -> None:
+        super().on_killed()
+        for child in self.children.values():
+            child.kill()
+
+    def lose_power(self) -> None:
+        super().lose_power()
+        for child in self.children.values():
+            child.lose_power()
