@@ -131,8 +131,8 @@ class SimulatedCluster:
             max_sessions=max_sessions,
             session_timeout_ns=int(session_timeout * SECOND),
         )
-        self._disks = [Disk(self.world, self.world.random(f"disk {i}"), f"disk {i}") for i in range(members)]
-        self._clocks = [Clock(self.world) for _ in range(members)]
+        self._disks = [Disk(self.world.random(f"disk {i}")) for i in range(members)]
+        self._clocks = [Clock() for _ in range(members)]
         self._incarnation = 0
         self._compiled_turns = compiled_turns
         self._security = security or open_security()

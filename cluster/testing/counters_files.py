@@ -6,13 +6,13 @@ from cluster.counters import CountersFile, CountersReader
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.cnc import decode_cnc_header
 from cluster.protocol.counter_types import CounterTypeId
-from cluster.testing.disk import Disk, Inode
+from cluster.testing.disk import Disk
 
 
 def create_counters(disk: Disk, path: str, *, pid: int, now_ms: int) -> CountersFile:
     """A new file in the place of the one before. Stores into a mapping are no effects of their process."""
     counters = CountersFile.in_memory(pid=pid, now_ms=now_ms)
-    inode = Inode()
+    inode = disk.new_inode()
     inode.cache = counters._buffer.obj  # type: ignore[assignment]
     inode.device_size = len(inode.cache)
     folder = os.path.dirname(path)

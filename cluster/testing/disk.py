@@ -9,24 +9,21 @@ written since the last sync:
     SIGKILL     keeps the cache
     power cut   each page written since the last sync is whole, gone, or torn at a sector; names made or
                 changed since the folder was synced may be as before
-    failed sync the pages count as clean and are not on the device (what Linux does): they read back well
-                until the cache drops them
 
-Faults are switched on per disk: ``DiskFaults``. Times are spent by the process that waits.
+Times are spent by the process that waits.
 """
+
+from __future__ import annotations
 
 import errno
 import os
-from dataclasses import dataclass
 from random import Random
 from typing import Any
 from weakref import WeakValueDictionary
-from zlib import crc32
 
 from cluster.archive.files import DiskSpace
-from cluster.testing.effects import Effect
 from cluster.testing.python_calls import FileCalls
-from cluster.testing.world import Process, VirtualWorld
+from cluster.testing.world import Process
 
 PAGE = 4096
 SECTOR = 512
@@ -37,42 +34,24 @@ SYNC_NS = 90_000
 TOTAL_BYTES = 1 << 40  # so the reserve is 1 GiB
 
 
-@dataclass(slots=True)
-class DiskFaults:
-    """What goes wrong now."""
-
-    is_full: bool = False  # no new block can be had
-    free_bytes: int = 1 << 62  # what is said to be free
-    writes_fail: bool = False  # EIO
-    syncs_fail: bool = False  # EIO, and the pages count as clean
-    sync_failures: int = 0  # so many more,
-    spares_pushes: bool = False  # or rather: of those that wait for the device's cache to be flushed
-    slowness: int = 1  # factor on all times
-    misdirected_writes: int = 0  # so many more land a few pages off,
-    misdirected_in: str = ""  # of files whose paths begin so
-
-
 class Inode:
     """A file: ``cache`` is what reads return, ``old`` what the device has in place of dirty pages."""
 
-    __slots__ = ("allocated", "bad", "cache", "device_size", "lost", "old", "pushed")
+    __slots__ = ("allocated", "cache", "device_size", "old", "pushed")
 
     def __init__(self) -> None:
         self.cache = bytearray()
         self.device_size = 0
         self.allocated = 0  # blocks reserved up to here
         self.old: dict[int, bytes] = {}  # page: content on the device, of pages that are dirty
-        self.lost: dict[int, bytes] = {}  # the same, of pages that count as clean and are not
         self.pushed: set[int] = set()
-        self.bad: list[tuple[int, int]] = []  # ranges that cannot be read
 
     def keep_old(self, begin: int, end: int) -> None:
         """Before [begin, end) changes: remember what the device has there."""
         old, cache, pushed = self.old, self.cache, self.pushed
         for page in range(begin // PAGE, -(-end // PAGE)):
             if page not in old:
-                lost = self.lost.pop(page, None)
-                old[page] = bytes(cache[page * PAGE : page * PAGE + PAGE]) if lost is None else lost
+                old[page] = bytes(cache[page * PAGE : page * PAGE + PAGE])
             elif pushed:
                 pushed.discard(page)
 
@@ -104,29 +83,13 @@ class Inode:
         if begin < end:
             self.cache[begin:end] = content[: end - begin].ljust(end - begin, b"\0")
 
-    def is_durable(self, begin: int, end: int) -> bool:
-        """Whether a power cut now would keep [begin, end) as it reads."""
-        if end > self.device_size:
-            return False
-        if not self.old and not self.lost:
-            return True
-        for page in range(begin // PAGE, -(-end // PAGE)):
-            held = self.old.get(page, self.lost.get(page))
-            if held is not None:
-                base = page * PAGE
-                first, last = max(begin, base), min(end, base + PAGE)
-                if self.cache[first:last] != held[first - base : last - base].ljust(last - first, b"\0"):
-                    return False
-        return True
-
 
 class Disk:
     """One machine's disk; outlives the processes that use it."""
 
-    def __init__(self, world: VirtualWorld, random: Random, name: str) -> None:
-        self.world = world
-        self.name = name
-        self.faults = DiskFaults()
+    free_bytes = 1 << 62
+
+    def __init__(self, random: Random) -> None:
         self.boots = 1  # of its machine
         self.folders: set[str] = set()
         self.locks: dict[str, Process] = {}
@@ -155,6 +118,9 @@ class Disk:
                 self._names.pop(path, None)
             else:
                 self._names[path] = inode
+
+    def new_inode(self) -> Inode:
+        return Inode()
 
     def sync_folder(self, folder: str) -> None:
         self._changes.pop(folder, None)
@@ -190,11 +156,8 @@ class Disk:
                 inode.put_back(page, inode.old[page])
             elif fate < 0.7:
                 self._tear(inode, page, inode.old[page])
-        for page in sorted(inode.lost):
-            inode.put_back(page, inode.lost[page])
         if size < len(inode.cache):
             del inode.cache[size:]
-        inode.lost.clear()
         inode.sync()
 
     def _tear(self, inode: Inode, page: int, old: bytes) -> None:
@@ -206,14 +169,6 @@ class Disk:
             if begin < end and self._random.random() < 0.5:
                 inode.cache[begin:end] = old[sector : sector + end - begin]
 
-    def drop_caches(self) -> None:
-        """Clean pages are read from the device again: those of a failed sync now show what is there."""
-        for path in sorted(self._names):
-            inode = self._names[path]
-            for page in sorted(inode.lost):
-                inode.put_back(page, inode.lost[page])
-            inode.lost.clear()
-
     def wipe(self) -> None:
         """A new, empty disk."""
         self.folders.clear()
@@ -223,6 +178,17 @@ class Disk:
         self._pushed.clear()
 
     # -- called by files --
+
+    def file(
+        self, process: Process, path: str, inode: Inode, is_writable: bool, number: int
+    ) -> SimulatedFile:
+        """The file at a path, opened by a process."""
+        return SimulatedFile(self, process, path, inode, is_writable, number)
+
+    def sync_directory(self, path: str, process: Process) -> None:
+        process.spend(SYNC_NS)
+        self.sync_folder(path)
+        self.flush_device()
 
     def flush_device(self) -> None:
         for inode in self._pushed:
@@ -243,24 +209,6 @@ class Disk:
             if page in inode.old and page not in inode.pushed and self._random.random() < 0.3:
                 del inode.old[page]
 
-    def settle(self) -> None:
-        """The kernel has written all back in its own time, but for what is newest in each file."""
-        self._changes.clear()
-        for path in sorted(self._names):
-            inode = self._names[path]
-            for page in sorted(inode.old)[: -self._random.randint(1, 4)]:
-                del inode.old[page]
-            inode.device_size = len(inode.cache)
-
-    def fail_sync(self, inode: Inode) -> None:
-        inode.lost.update(inode.old)
-        inode.old.clear()
-        inode.pushed.clear()
-
-    def misdirect(self, offset: int, size: int) -> int:
-        pages = max(size // PAGE, 1)
-        return (offset + self._random.randrange(1, 4) * PAGE) % (pages * PAGE)
-
 
 class SimulatedFile:
     """``File`` of one process."""
@@ -279,16 +227,12 @@ class SimulatedFile:
         self._inode = inode
         self._is_writable = is_writable
 
-    def _error(self, number: int) -> OSError:
-        return OSError(number, os.strerror(number), self.path)
-
     def _begin(self, duration_ns: int) -> None:
         self._process.effect()
-        self._process.spend(duration_ns * self._disk.faults.slowness)
+        self._process.spend(duration_ns)
 
     def pread(self, length: int, offset: int) -> bytes:
         self._process.spend(READ_NS)
-        self._check_readable(offset, length)
         with memoryview(self._inode.cache) as cache, cache[offset : offset + length] as data:
             return bytes(data)  # of one copy: a second one of a whole file costs a millisecond
 
@@ -297,37 +241,15 @@ class SimulatedFile:
         view = memoryview(buffer)
         with memoryview(self._inode.cache) as cache:
             data = cache[offset : offset + len(view)]
-            self._check_readable(offset, len(data))
             view[: len(data)] = data
             count = len(data)
             data.release()
         return count
 
-    def _check_readable(self, offset: int, length: int) -> None:
-        for begin, end in self._inode.bad:
-            if begin < offset + length and offset < end:
-                raise self._error(errno.EIO)
-
     def pwrite(self, data: Any, offset: int) -> None:
         self._begin(WRITE_NS)
         assert self._is_writable
-        inode, faults = self._inode, self._disk.faults
-        view = memoryview(data)
-        if faults.writes_fail:
-            whole = (offset + len(view) // 2) // PAGE * PAGE - offset  # a page is copied or it is not
-            if whole > 0:
-                inode.write(view[:whole], offset)
-            raise self._error(errno.EIO)
-        if faults.is_full and offset + len(view) > inode.allocated:
-            fits = max(inode.allocated - offset, 0)
-            if fits:
-                inode.write(view[:fits], offset)
-            raise self._error(errno.ENOSPC)
-        if faults.misdirected_writes and self.path.startswith(faults.misdirected_in):
-            faults.misdirected_writes -= 1
-            offset = self._disk.misdirect(offset, len(inode.cache))
-        self._disk.world.effects.add(Effect.WROTE, offset, len(view), crc32(view))
-        inode.write(view, offset)
+        self._inode.write(data, offset)
 
     def size(self) -> int:
         return len(self._inode.cache)
@@ -338,10 +260,7 @@ class SimulatedFile:
     def allocate(self, length: int) -> None:
         self._begin(WRITE_NS)
         inode = self._inode
-        if length > inode.allocated:
-            if self._disk.faults.is_full:
-                raise self._error(errno.ENOSPC)
-            inode.allocated = length
+        inode.allocated = max(inode.allocated, length)
         if length > len(inode.cache):
             inode.resize(length)
 
@@ -358,24 +277,14 @@ class SimulatedFile:
 
     def push(self, offset: int, length: int) -> None:
         self._begin(WRITE_NS)
-        if not self._disk.faults.spares_pushes:
-            self._fail_if_asked()
         self._disk.push(self._inode, offset, length)
 
     def datasync(self) -> None:
         self._begin(SYNC_NS)
-        self._fail_if_asked()
         self._inode.sync()
         self._disk.flush_device()
 
     fullsync = datasync
-
-    def _fail_if_asked(self) -> None:
-        faults = self._disk.faults
-        if faults.syncs_fail or faults.sync_failures:
-            faults.sync_failures = max(faults.sync_failures - 1, 0)
-            self._disk.fail_sync(self._inode)
-            raise self._error(errno.EIO)
 
     def close(self) -> None:
         pass
@@ -411,12 +320,12 @@ class SimulatedFiles:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
             if os.path.dirname(path) not in self.disk.folders:
                 raise _not_found(path)
-            inode = Inode()
+            inode = self.disk.new_inode()
             self.disk.change_names({path: inode})
         elif inode is None:
             raise _not_found(path)
         self._number += 1
-        file = SimulatedFile(self.disk, self._process, path, inode, write or create, self._number)
+        file = self.disk.file(self._process, path, inode, write or create, self._number)
         self._by_number[self._number] = file
         return file
 
@@ -452,11 +361,7 @@ class SimulatedFiles:
 
     def sync_directory(self, path: str) -> None:
         self._process.effect()
-        self._process.spend(SYNC_NS * self.disk.faults.slowness)
-        if self.disk.faults.syncs_fail:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), path)
-        self.disk.sync_folder(path)
-        self.disk.flush_device()
+        self.disk.sync_directory(path, self._process)
 
     def lock(self, path: str) -> _Lock | None:
         owner = self.disk.locks.get(path)
@@ -468,7 +373,7 @@ class SimulatedFiles:
         return _Lock(self.disk, path, self._process)
 
     def space(self, path: str) -> DiskSpace:
-        return DiskSpace(self.disk.faults.free_bytes, TOTAL_BYTES)
+        return DiskSpace(self.disk.free_bytes, TOTAL_BYTES)
 
     def process_id(self) -> int:
         return self._process_id

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from zlib import crc32
 
 from cluster.archive.files import Buffer
 from cluster.consensus.authentication import Security, open_security
@@ -18,10 +17,9 @@ from cluster.node.ports import LifeSettings
 from cluster.protocol.enums import ConsensusModuleState
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.disk import Disk, SimulatedFiles
-from cluster.testing.effects import Effect
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.ports import SimulatedPorts, host_of
-from cluster.testing.world import Clock, Mistake, Process, ProcessDied, VirtualWorld
+from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
 
 TURN_NS = 30_000
 CLUSTER_ID = 7
@@ -50,6 +48,7 @@ class MemberProcess(Process):
     """
 
     service_name = "service"  # as configured, in the mark files
+    mistakes: tuple[type[Exception], ...] = ()  # that end a life, and not the run
 
     def __init__(
         self,
@@ -86,7 +85,6 @@ class MemberProcess(Process):
         self._random = random
         self._failures = DiskFailures()
         self._began_ns = 0
-        self._state: tuple[int, ...] = ()
         self._has_lived = False
         self.is_up = False  # started, and taking turns
 
@@ -105,7 +103,6 @@ class MemberProcess(Process):
         self.on_opened()
         self._began_ns = self.clock_ns()
         self.life.start(self._began_ns, self.epoch_ms())
-        self.world.effects.add(Effect.BEGAN, self.member_id)
         self.on_started()
 
     def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
@@ -172,7 +169,7 @@ class MemberProcess(Process):
                 return self._end_life(error)
             self._exit(error)
             return None
-        except Mistake as error:
+        except self.mistakes as error:
             if not self.is_up:
                 self._exit(error)
                 return None
@@ -185,7 +182,6 @@ class MemberProcess(Process):
                 raise  # what no error is for ended it
             self._exit(error)
             return None
-        self._show_state()
         self.on_turned()
         if self.life.counters.module_state.get() == ConsensusModuleState.CLOSED:
             self._exit(None)
@@ -209,7 +205,6 @@ class MemberProcess(Process):
         self.tell(f"ends a life: {type(error).__name__}: {error}")
         self.on_life_ended(error)
         self._close_life()
-        self.world.effects.add(Effect.ENDED, self.member_id, True)
         self.incarnation = self._next_incarnation()
         return pause_ns
 
@@ -227,13 +222,14 @@ class MemberProcess(Process):
         if error is None and self.life is not None:
             try:
                 self.life.close(self.clock_ns(), self.epoch_ms())
-            except (ClusterError, Mistake) as failure:
+            except Exception as failure:
+                if not isinstance(failure, (ClusterError, *self.mistakes)):
+                    raise
                 self.tell(f"could not end in order: {failure}")
         elif error is not None:
             self.tell(f"ends: {type(error).__name__}: {error}")
         self.is_alive = False
         self.on_killed()
-        self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
         self.on_ended(error)
 
     def on_killed(self) -> None:
@@ -255,21 +251,6 @@ class MemberProcess(Process):
             self._exit(None)
         except ProcessDied:
             self.on_killed()
-
-    def _show_state(self) -> None:
-        """To the hash of effects, when it has changed."""
-        assert self.life is not None
-        counters = self.life.counters
-        state = (
-            counters.leadership_term_id.get(),
-            counters.election_state.get(),
-            counters.node_role.get(),
-            counters.module_state.get(),
-            counters.commit_position.get(),
-        )
-        if state != self._state:
-            self._state = state
-            self.world.effects.add(Effect.STATE, self.member_id, *state)
 
     # -- for whoever runs it to hear --
 
@@ -294,8 +275,6 @@ class MemberProcess(Process):
 
     def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
         """Something is to be sent to another member."""
-        data = b"".join(buffers)
-        self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
 
     def on_error(self, error: Exception) -> None:
         """The member goes on after it."""

@@ -4,7 +4,6 @@ Nothing here or above reads a clock, an ``id()`` or the order of a set. One seed
 concern, so that a change in how much chance one part uses does not stir all the others.
 """
 
-import errno
 import heapq
 from collections import deque
 from collections.abc import Callable
@@ -12,8 +11,6 @@ from hashlib import blake2b
 from operator import itemgetter
 from random import Random
 from typing import Any
-
-from cluster.testing.effects import Effects
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -64,7 +61,6 @@ class VirtualWorld:
         self.seed = seed
         self.now_ns = 0
         self.trace = Trace(keeps_all=keeps_story)
-        self.effects = Effects()
         self.steps = 0
         self._queue: list[tuple[int, int, Callable[..., Any], tuple[Any, ...]]] = []
         self._sequence = 0
@@ -104,25 +100,6 @@ class ProcessDied(BaseException):
     """Unwinds the code of a process that is killed; no ``Exception``, which production code may catch."""
 
 
-class Mistake(Exception):
-    """An exception that nothing in production is meant for."""
-
-
-class BadCall(Mistake, OSError):
-    """One that a system call might have raised."""
-
-
-class Interrupted(Mistake, InterruptedError):
-    """Likewise, by a signal."""
-
-
-class NoMemory(Mistake, MemoryError):
-    """One that may come anywhere."""
-
-
-MISTAKES = (Mistake, BadCall, Interrupted, NoMemory)
-
-
 class Process:
     """What dies as one: it takes turns, each of which takes time, and may be killed at any of its effects.
 
@@ -138,10 +115,6 @@ class Process:
         self.name = name
         self.is_alive = True
         self.is_paused = False
-        self.effects = 0
-        self.dies_at_effect: int | None = None
-        self.errs_at_effect: int | None = None
-        self._mistake: type[Mistake] = Mistake
         self._spent_ns = 0
         self._next_turn_ns: int | None = None
         self._turn_number = 0
@@ -210,21 +183,6 @@ class Process:
         """Something is about to be seen by others, or by the next life."""
         if not self.is_alive:
             raise ProcessDied
-        self.effects += 1
-        if self.dies_at_effect is not None and self.effects >= self.dies_at_effect:
-            self.is_alive = False
-            raise ProcessDied
-        if self.errs_at_effect is not None and self.effects >= self.errs_at_effect:
-            self.errs_at_effect = None
-            raise self._mistake(errno.EIO, f"at effect {self.effects}")
-
-    def err_soon(self, effects: int, mistake: type[Mistake] = Mistake) -> None:
-        """Raise the mistake at one of the next effects."""
-        self.errs_at_effect, self._mistake = self.effects + effects, mistake
-
-    def die_soon(self, effects: int) -> None:
-        """Be killed at one of the next effects."""
-        self.dies_at_effect = self.effects + effects
 
     def kill(self) -> None:
         """Be killed now, between two turns."""
@@ -244,39 +202,10 @@ class Process:
 
 
 class Clock:
-    """A machine's clocks: a monotonic one that may run too fast or slow, and a wall clock that does worse."""
-
-    def __init__(self, world: VirtualWorld, *, skew_ns: int = 0, rate: float = 1.0) -> None:
-        self._world = world
-        self._rate = rate
-        self._mono_base_ns = 10_000 * SECOND
-        self._mono_since_ns = 0
-        self._wall_offset_ns = skew_ns
-        self._stopped_at_ns: int | None = None
+    """A machine's clocks, which go as the world's time does."""
 
     def monotonic_ns(self, world_ns: int) -> int:
-        return self._mono_base_ns + int((world_ns - self._mono_since_ns) * self._rate)
-
-    def set_rate(self, rate: float) -> None:
-        """Drift: 1.1 runs ten per cent fast."""
-        now_ns = self._world.now_ns
-        before_ms = self.epoch_ms(now_ns)
-        self._mono_base_ns = self.monotonic_ns(now_ns)
-        self._mono_since_ns = now_ns
-        self._rate = rate
-        self._wall_offset_ns += (before_ms - self.epoch_ms(now_ns)) * MS
+        return 10_000 * SECOND + world_ns
 
     def epoch_ms(self, world_ns: int) -> int:
-        if self._stopped_at_ns is not None:
-            world_ns = self._stopped_at_ns
-        return 1_700_000_000_000 + (int(world_ns * self._rate) + self._wall_offset_ns) // MS
-
-    def jump(self, by_ns: int) -> None:
-        self._wall_offset_ns += by_ns
-
-    def stop(self) -> None:
-        if self._stopped_at_ns is None:
-            self._stopped_at_ns = self._world.now_ns
-
-    def go_on(self) -> None:
-        self._stopped_at_ns = None
+        return 1_700_000_000_000 + world_ns // MS

@@ -15,11 +15,13 @@ from cluster.errors import ClusterError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterBackupState
 from cluster.protocol.frame import align, frame
-from cluster.testing.disk import Disk, SimulatedFiles
-from cluster.testing.world import MS, Process
+from cluster.testing.disk import SimulatedFiles
+from cluster.testing.world import MS
 from cluster.transport.log_client import Unreachable
 from tests.backup.served_log import ServedLog
 from tests.member.answers import messages_in
+from tests.simulation.disk import FaultyDisk
+from tests.simulation.world import Mortal
 
 TURN_NS = 10 * MS
 BLOCK_BYTES = 4096
@@ -105,8 +107,8 @@ class Backup:
         self.context = context
         self.path = directory
         self.suppliers = [MemberInMemory(cluster.members[i]) for i in members or range(cluster.member_count)]
-        self.disk = Disk(cluster.world, cluster.world.random("backup's disk"), "backup's disk")
-        self.files = SimulatedFiles(self.disk, Process(cluster.world, "10.0.9.1", "backup"), 1)
+        self.disk = FaultyDisk(cluster.world, cluster.world.random("backup's disk"))
+        self.files = SimulatedFiles(self.disk, Mortal(cluster.world, "10.0.9.1", "backup"), 1)
         self.events: list[str] = []
         self.errors: list[ClusterError] = []
         self.states: list[ClusterBackupState] = []

@@ -12,7 +12,6 @@ from cluster.backup.restore import MemberFolders, Place
 from cluster.errors import ConfigurationError, DirectoryInUse
 from cluster.member.disk.life_note import LifeNoteFile
 from cluster.protocol.link import PromiseState
-from cluster.testing.disk import SimulatedFile
 from tests.member.cluster_steps import a_busy_cluster, note_of
 from tests.member.in_memory.cluster import MS, SECOND, SimulatedCluster
 from tests.member.in_memory.member import DIRECTORY
@@ -353,22 +352,12 @@ class DyingFiles:
         return file
 
 
-class _OpenFile(SimulatedFile):
-    """One whose calls can be counted."""
-
-
-@pytest.fixture
-def countable(monkeypatch):
-    monkeypatch.setattr("cluster.testing.disk.SimulatedFile", _OpenFile)
-
-
 def crashed(member, number):
     """What the next process finds: now and then after a power cut."""
     if number % 2:
         member.disk.power_cut()
 
 
-@pytest.mark.usefixtures("countable")
 def test_close_may_be_cut_off_anywhere_and_says_the_same_when_it_is_made_again():
     cluster = a_busy_cluster(3, messages=3)
     kill_all(cluster)
@@ -409,7 +398,6 @@ def put_back(member, contents):
         member.files.sync_directory(folder)
 
 
-@pytest.mark.usefixtures("countable")
 def test_make_may_be_cut_off_anywhere_and_is_whole_when_it_is_made_again():
     cluster = a_busy_cluster(3, messages=3)
     kill_all(cluster)

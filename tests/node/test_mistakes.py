@@ -19,9 +19,19 @@ from cluster.protocol.life_note import LifeNote
 from cluster.service.echo import EchoService
 from cluster.service.open_sessions import OpenSessions
 from cluster.testing import SimulatedCluster
-from cluster.testing.world import MISTAKES, BadCall, Interrupted, Mistake, NoMemory
+from cluster.testing import cluster as simulated
 from cluster.transport.poller import Poller
 from tests.node.processes import await_that, endpoints_of, keys_of
+from tests.simulation.world import MISTAKES, BadCall, Interrupted, Mistake, Mortal, NoMemory
+
+
+class _Member(Mortal, simulated._Member):
+    """Of a SimulatedCluster, with mistakes."""
+
+
+@pytest.fixture(autouse=True)
+def _members_meet_mistakes(monkeypatch):
+    monkeypatch.setattr(simulated, "_Member", _Member)
 
 
 def logs_of(cluster):

@@ -4,12 +4,10 @@ Nothing here is a model of the cluster. Members run ConsensusModuleAgent, Cluste
 MemberLinks and ClientPort, clients run ClusterClient, readers DirectoryLog, unchanged. What is
 simulated is what lies below them.
 
-    world.py          virtual time, chance by seed, the trace, processes that die in the middle of a turn
+    world.py          processes that die or err in the middle of a turn, clocks that are wrong, what was done
+    disk.py           a disk that is full, slow, fails, loses and misplaces what was written
     disk_log.py       a member's log, as the bytes of its disk
-    disk.py           a disk: page cache, sync, power cuts, torn pages, errors
-    network.py        sockets: delays, cuts, silence, one-way partitions
     member.py         a member's process, which lives the MemberLife of cluster/node/life.py
-    ports.py          what it gives to its lives: that disk, that network, a clock
     service_process.py  services of a member in processes of their own
     service.py        the service that runs on every member: its state is a hash of all that it was given
     clients.py        clients that open, send, vanish and follow leaders
@@ -18,7 +16,6 @@ simulated is what lies below them.
     nemesis.py        what goes wrong, and when
     power_cuts.py     machines that lose power
     readers.py        programs that follow the log in members' files
-    counters_files.py cnc.dat on a simulated disk, which tells readers how far
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict
     effects.py        what a history did, as a hash: a change of words alone does not move it
@@ -27,6 +24,7 @@ simulated is what lies below them.
     sought.py         mistakes that seeds find, and in which seed each shows: mistakes.txt
     __main__.py       many seeds, or the story of one
 
-Read ``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it, and
+Virtual time, disk, network and processes without such faults are those of ``cluster/testing/``. Read
+``history.py`` first. ``make sim SEED=n`` replays a seed, ``STORY=1`` tells it, and
 ``python -m tests.simulation --seed n --page FILE`` shows it.
 """

@@ -21,10 +21,11 @@ from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.identity import ClusterIdentity
 from cluster.testing.counters_files import stored_commit_position
-from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.disk import SimulatedFiles
 from cluster.testing.network import Network
 from cluster.testing.world import Clock, Process
 from tests.simulation.backups import DIRECTORY, Backup, BackupLife, BackupObserver
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import is_durable, log_bytes
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
@@ -34,7 +35,7 @@ from tests.simulation.violation import Violation, require
 class BackupInvariants(BackupObserver):
     """Those of the copy, after every turn of the backup."""
 
-    def __init__(self, of_cluster: Invariants, disks: Mapping[int, Disk]) -> None:
+    def __init__(self, of_cluster: Invariants, disks: Mapping[int, FaultyDisk]) -> None:
         self._of_cluster = of_cluster
         self._disks = disks
         self._shown = 0  # the most that any life has shown
@@ -68,7 +69,7 @@ class BackupInvariants(BackupObserver):
         if self._shown == 0:
             return
         world = backup.world
-        restored = restored_from(backup, Disk(world, world.random("restored disk"), "restored disk"))
+        restored = restored_from(backup, FaultyDisk(world, world.random("restored disk")))
         end, snapshot = restored.end_position, restored.snapshot_position or 0
         require(end >= self._shown, "I-23", f"the backup has shown {self._shown}, restored is {end}")
         require(snapshot <= end, "I-23", f"the snapshot at {snapshot} is restored, and the log to {end}")
@@ -104,7 +105,7 @@ class BackupInvariants(BackupObserver):
         )
 
 
-def restored_from(backup: Backup, disk: Disk) -> Restored:
+def restored_from(backup: Backup, disk: FaultyDisk) -> Restored:
     """The directory of member 0 on an empty disk, made of a backup that does not run."""
     operator = Process(backup.world, "10.0.4.2", "operator")
     try:
@@ -150,12 +151,12 @@ class RestoredMember(Observer):
         self._applied: dict[int, int] = {}  # by service: the last entry of the backup that it was given
         backup.end()
         is_promoted = world.random("promotions").random() < 0.5
-        disk = backup.disk if is_promoted else Disk(world, world.random("restored disk"), "restored disk")
+        disk = backup.disk if is_promoted else FaultyDisk(world, world.random("restored disk"))
         self.restored = promoted(backup) if is_promoted else restored_from(backup, disk)
         context = replace(settings.context, member_ids=(0,))
         self.member = Member(
             world, 0, replace(settings, context=context, checksums=(), services_apart=False), disk,
-            Network(world, world.random("restored network")), Clock(world), world.random("restored member"),
+            Network(world, world.random("restored network")), Clock(), world.random("restored member"),
             lambda: 1_000_000, observer=self,
         )  # fmt: skip
         self.member.directory = DIRECTORY if is_promoted else "/member-0"

@@ -26,16 +26,18 @@ from cluster.reader.member_request import MemberRequest
 from cluster.reader.member_supplier import MemberSupplier
 from cluster.reader.supplier import SourceType
 from cluster.testing.client import ClientWorld
-from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.disk import SimulatedFiles
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.network import Network, SimulatedPoller
-from cluster.testing.world import MS, SECOND, Clock, Process, VirtualWorld
+from cluster.testing.world import MS, SECOND
 from cluster.transport.credentials import FixedCredentials
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Answer, RecordingAnswer, Unreachable
 from tests.backup.inline_host import InlineHost
 from tests.backup.served_log import ServedLog
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.service import ChainService
+from tests.simulation.world import FaultyClock, Mortal, World
 
 if TYPE_CHECKING:
     from tests.simulation.member import Member
@@ -68,7 +70,7 @@ class Backup:
 
     def __init__(
         self,
-        world: VirtualWorld,
+        world: World,
         network: Network,
         members: Mapping[int, Member],
         endpoints: Mapping[int, Endpoint],
@@ -87,8 +89,8 @@ class Backup:
         self.endpoints = endpoints
         self.random = random
         self.observer = observer
-        self.disk = Disk(world, world.random("backup's disk"), "backup's disk")
-        self.clock = Clock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND))
+        self.disk = FaultyDisk(world, world.random("backup's disk"))
+        self.clock = FaultyClock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND))
         self.context = BackupContext(
             cluster_id=CLUSTER_ID,
             source_type=random.choice(KINDS if len(endpoints) > 1 else [SourceType.ANY]),
@@ -151,7 +153,7 @@ class Backup:
         self.kill()
 
 
-class BackupLife(Process):
+class BackupLife(Mortal):
     """One process of a backup."""
 
     def __init__(self, backup: Backup) -> None:
@@ -261,7 +263,7 @@ class BackupLife(Process):
 class SimulatedLogClient:
     """``LogClient`` of a member that can be reached: it answers at once, out of the files on its disk."""
 
-    def __init__(self, process: Process, backup: Backup, member_id: int) -> None:
+    def __init__(self, process: Mortal, backup: Backup, member_id: int) -> None:
         self._process = process
         self._backup = backup
         self._member_id = member_id

@@ -17,8 +17,9 @@ from cluster.protocol.catalog import CATALOG_FILE_NAME
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_DATA, align
 from cluster.protocol.node_state import NODE_STATE_FILE_NAME
 from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME, TERM
-from cluster.testing.disk import SECTOR, Inode
+from cluster.testing.disk import SECTOR
 from cluster.testing.world import SECOND
+from tests.simulation.disk import FaultyInode
 from tests.simulation.disk_log import find_segment, log_bytes, recorded_entries, snapshot_position
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class _Frame(NamedTuple):
     member_id: int
     position: int
     path: str
-    inode: Inode
+    inode: FaultyInode
     offset: int  # in the file
     length: int  # with its header
 

@@ -23,7 +23,7 @@ from cluster.protocol.recording_log import (
 )
 from cluster.protocol.sbe import kind_at
 from cluster.protocol.snapshot import SnapshotAnswer, SnapshotAnswered, SnapshotChecksum
-from cluster.testing.disk import Disk, Inode
+from tests.simulation.disk import FaultyDisk, FaultyInode
 from tests.simulation.violation import require
 
 # Records of which members may have kept some for different times, and the checksum over them.
@@ -69,7 +69,7 @@ def without_kept_answers(data: bytes) -> bytes:
     return b"|".join(messages)
 
 
-def recorded_entries(disk: Disk, member_id: int) -> list[RecordingLogEntry]:
+def recorded_entries(disk: FaultyDisk, member_id: int) -> list[RecordingLogEntry]:
     """The valid entries of a member's recording.log; none where there is none that can be read."""
     inode = disk.inode(f"/member-{member_id}/cluster/{RECORDING_LOG_FILE_NAME}")
     try:
@@ -86,8 +86,8 @@ def snapshot_position(entries: list[RecordingLogEntry]) -> int:
 
 
 def find_segment(
-    disk: Disk, directory: str, recording_id: int, like: Recording, position: int
-) -> tuple[int, Inode | None]:
+    disk: FaultyDisk, directory: str, recording_id: int, like: Recording, position: int
+) -> tuple[int, FaultyInode | None]:
     """The segment file that holds a position, and its base; recordings begin at different terms."""
     term_base = position // like.term_length * like.term_length
     for base in range(term_base, term_base - like.segment_length, -like.term_length):
@@ -97,7 +97,7 @@ def find_segment(
     return term_base, None
 
 
-def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
+def log_bytes(disk: FaultyDisk, recording: Recording, begin: int, end: int) -> bytes:
     """The bytes of a recording as its process reads them, not through its own code."""
     data = bytearray()
     while begin < end:
@@ -109,7 +109,7 @@ def log_bytes(disk: Disk, recording: Recording, begin: int, end: int) -> bytes:
     return bytes(data)
 
 
-def is_durable(disk: Disk, recording: Recording, begin: int, end: int) -> bool:
+def is_durable(disk: FaultyDisk, recording: Recording, begin: int, end: int) -> bool:
     """Whether a power cut now would keep these bytes."""
     while begin < end:
         base, inode = find_segment(disk, recording._directory, recording.recording_id, recording, begin)

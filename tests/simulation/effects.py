@@ -1,4 +1,4 @@
-"""The hash of effects (``cluster.testing.effects``) of many seeds, as ``effects.txt`` keeps it.
+"""The hash of effects (``world.py``) of many seeds, as ``effects.txt`` keeps it.
 
 A change that leaves behaviour alone leaves them equal. ``python -m tests.simulation --effects`` writes them.
 """

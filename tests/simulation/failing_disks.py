@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cluster.testing.disk import DiskFaults
 from cluster.testing.world import MS, SECOND
+from tests.simulation.disk import DiskFaults
 
 if TYPE_CHECKING:
     from tests.simulation.nemesis import Nemesis

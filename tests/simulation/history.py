@@ -22,16 +22,16 @@ from cluster.errors import UnexpectedError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
-from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.network import Network
 from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.wire import Wire
-from cluster.testing.world import MS, SECOND, Clock, ProcessDied, VirtualWorld
+from cluster.testing.world import MS, SECOND, ProcessDied
 from tests.simulation.application import Application
 from tests.simulation.backup_invariants import BackupInvariants, RestoredMember
 from tests.simulation.backups import Backup
 from tests.simulation.clients import Client, client_endpoints
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
@@ -40,6 +40,7 @@ from tests.simulation.readers import Machines, Reader
 from tests.simulation.readership import DAY, Readership, draw_consumer_settings
 from tests.simulation.standbys import fetch
 from tests.simulation.violation import Violation, require
+from tests.simulation.world import FaultyClock, World
 
 ROOT = Path(__file__).resolve().parents[2]
 STEP_NS = 100 * MS
@@ -203,7 +204,7 @@ class History:
         in processes of their own. The seed draws what is None.
         """
         self._steps_max = steps_max
-        self.world = world = VirtualWorld(seed, keeps_story=keeps_story)
+        self.world = world = World(seed, keeps_story=keeps_story)
         random = world.random("setup")
         self.random = random
         member_count = random.choices([1, 3, 5], [1, 12, 3])[0]
@@ -262,7 +263,7 @@ class History:
         )
         self.network = Network(world, world.random("network"))
         self.network.wire = Wire(world.trace) if keeps_story else None
-        self.disks = {i: Disk(world, world.random(f"disk {i}"), f"disk {i}") for i in member_ids}
+        self.disks = {i: FaultyDisk(world, world.random(f"disk {i}")) for i in member_ids}
         self.quorum = member_count // 2 + 1  # not asked of production: it is judged
         self.invariants = Invariants(
             self.settings.file_sync_level,
@@ -276,7 +277,9 @@ class History:
         self.coverage = _Coverage(self.invariants, self.recorder)
         self.is_calm = False
         self.is_suspended = False
-        self.clocks = {i: Clock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND)) for i in member_ids}
+        self.clocks = {
+            i: FaultyClock(world, skew_ns=random.randrange(-2 * SECOND, 2 * SECOND)) for i in member_ids
+        }
         self.members: dict[int, Member] = {}  # the present or last life of each
         self.incarnation = 0
         self.clients = [

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.errors import DirectoryInUse
-from cluster.testing.disk import Disk
 from cluster.testing.member import CLUSTER_ID
 from cluster.testing.ports import host_of
 from cluster.testing.world import SECOND
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.member import Member, Observer
 from tests.simulation.violation import require
 
@@ -52,7 +52,7 @@ class Impostors:
         elif len(history.context.member_ids) == 1:
             return None  # alone, it is another cluster that nobody knows
         else:
-            disk = Disk(history.world, random, "disk of an impostor")
+            disk = FaultyDisk(history.world, random)
             cluster_id = CLUSTER_ID if kind == "double" else CLUSTER_ID + 1
             impostor = self._start(member_id, disk, HOST, cluster_id)
         self._impostor = impostor
@@ -60,7 +60,7 @@ class Impostors:
         self._nemesis.later(duration_ns, f"the {kind} of member {member_id} is gone", self._end)
         return f"{kind} of member {member_id}"
 
-    def _start(self, member_id: int, disk: Disk, host: str, cluster_id: int) -> Member:
+    def _start(self, member_id: int, disk: FaultyDisk, host: str, cluster_id: int) -> Member:
         history = self._history
         impostor = Member(
             history.world,

@@ -28,10 +28,10 @@ from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM
 from cluster.testing.counters_files import stored_commit_position
-from cluster.testing.disk import Disk
 from cluster.testing.world import MS
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import (
     HeldFrames,
     find_segment,
@@ -72,7 +72,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
     def __init__(
         self,
         file_sync_level: int,
-        disks: dict[int, Disk],
+        disks: dict[int, FaultyDisk],
         quorum: int,
         session_timeout_ms: int,
         frames: HeldFrames,
@@ -365,7 +365,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             f"{sorted(holders)} alone hold, with the term",
         )
 
-    def _holds(self, disk: Disk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
+    def _holds(self, disk: FaultyDisk, member_id: int, like: Recording, begin: int, data: bytes) -> bool:
         """Whether a member's disk has these bytes of the log, or a snapshot that stands for them."""
         entries = recorded_entries(disk, member_id)
         if snapshot_position(entries) >= begin + len(data):
@@ -387,7 +387,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             position = last
         return self.frames.comparable(member_id, bytes(held)) == data
 
-    def _has(self, disk: Disk, member_id: int, term_id: int) -> bool:
+    def _has(self, disk: FaultyDisk, member_id: int, term_id: int) -> bool:
         if (member_id, term_id) not in self._recorded:
             inode = disk.inode(f"/member-{member_id}/cluster/recording.log")
             if inode is None or (self._sync_level > 0 and not inode.is_durable(0, len(inode.cache))):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from cluster.archive.files import Buffer
 from cluster.consensus.context import ConsensusModuleContext
@@ -13,13 +14,13 @@ from cluster.errors import ClusterError, MembersApart, ServiceError
 from cluster.member.ports import FetchedRecordings
 from cluster.node.ports import LifeSettings
 from cluster.testing import member
-from cluster.testing.effects import Effect
 from cluster.testing.ports import ObservedLinks
 from tests.simulation.compiled_service import CompiledChainService
 from tests.simulation.member_state import MemberState
 from tests.simulation.service import ChainService, VectorisedChainService
 from tests.simulation.service_process import ServiceParent
 from tests.simulation.violation import require
+from tests.simulation.world import Effect, Mortal, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,11 @@ def _nobody(member: Member, endpoint: str, recording_ids: Sequence[int]) -> Fetc
     raise ClusterError(f"{endpoint}: nobody is there")
 
 
-class Member(MemberState, ServiceParent):
+class Member(MemberState, Mortal, ServiceParent):
     """What its run wants to hear goes to ``observer``."""
 
     service_name = "ChainService"
+    world: World
     settings: Settings
     hears_by_sockets_alone = True  # else what a test hands it is no event
     dies_by_power = False  # when it is killed
@@ -80,6 +82,7 @@ class Member(MemberState, ServiceParent):
         self.observer = observer
         self.archives = archives
         self.services: list[ChainService] = []  # of this life, by their ids
+        self._state: tuple[int, ...] = ()
 
     def turn(self) -> int | None:
         """Who says that only events bring more to do finds nothing in a turn without one."""
@@ -138,6 +141,7 @@ class Member(MemberState, ServiceParent):
             self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
 
     def on_started(self) -> None:
+        self.world.effects.add(Effect.BEGAN, self.member_id)
         self.observer.on_started(self)
 
     def on_service_turned(self, service_id: int) -> None:
@@ -145,9 +149,25 @@ class Member(MemberState, ServiceParent):
             service.tell_applied()
 
     def on_turned(self) -> None:
+        self._show_state()
         for service in self.services:
             service.tell_applied()
         self.observer.on_turn(self)
+
+    def _show_state(self) -> None:
+        """To the hash of effects, when it has changed."""
+        assert self.life is not None
+        counters = self.life.counters
+        state = (
+            counters.leadership_term_id.get(),
+            counters.election_state.get(),
+            counters.node_role.get(),
+            counters.module_state.get(),
+            counters.commit_position.get(),
+        )
+        if state != self._state:
+            self._state = state
+            self.world.effects.add(Effect.STATE, self.member_id, *state)
 
     def on_killed(self) -> None:
         self.observer.on_killed(self)
@@ -160,11 +180,17 @@ class Member(MemberState, ServiceParent):
         self.services = []
         self.observer.on_life_ended(self, error)
 
+    def _close_life(self) -> None:
+        super()._close_life()
+        self.world.effects.add(Effect.ENDED, self.member_id, True)
+
     def on_ended(self, error: BaseException | None) -> None:
+        self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
         self.observer.on_ended(self, error)
 
     def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
-        super().on_sent(to_member_id, buffers)
+        data = b"".join(buffers)
+        self.world.effects.add(Effect.SENT, self.member_id, to_member_id, len(data), crc32(data))
         self.observer.on_sent(self, to_member_id, buffers)
 
     def on_error(self, error: Exception) -> None:

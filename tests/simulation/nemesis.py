@@ -14,7 +14,7 @@ from cluster.consensus.context import NULL_VALUE
 from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
 from cluster.testing.ports import host_of
-from cluster.testing.world import FOREVER_NS, MISTAKES, MS, SECOND
+from cluster.testing.world import FOREVER_NS, MS, SECOND
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage
 from tests.simulation.failing_disks import FailingDisks
@@ -27,6 +27,7 @@ from tests.simulation.service_faults import ServiceFaults
 from tests.simulation.snapshot_damage import SnapshotDamage
 from tests.simulation.stale_leaders import StaleLeaders
 from tests.simulation.standbys import StandbyOrders
+from tests.simulation.world import MISTAKES
 from tests.simulation.wrong_directories import WrongDirectories
 
 if TYPE_CHECKING:

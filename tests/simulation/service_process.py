@@ -23,8 +23,9 @@ from cluster.testing.disk import SimulatedFiles
 from cluster.testing.member import MemberProcess
 from cluster.testing.network import SimulatedPoller
 from cluster.testing.ports import SimulatedPorts
-from cluster.testing.world import MS, SECOND, Process, ProcessDied
+from cluster.testing.world import MS, SECOND, ProcessDied
 from cluster.transport.endpoint import Endpoint, Medium
+from tests.simulation.world import Mortal
 
 SERVICE_PORT = 9100  # of service 0; production has a Unix socket for each
 TURN_NS = 20_000
@@ -50,7 +51,7 @@ class WaitingPoller(SimulatedPoller):
         return super().wait(0)
 
 
-class HostProcess(Process):
+class HostProcess(Mortal):
     """From its start to its end."""
 
     def __init__(self, parent: ServiceParent, service_id: int) -> None:

@@ -4,25 +4,27 @@ import errno
 
 import pytest
 
-from cluster.testing.disk import PAGE, SECTOR, Disk, SimulatedFiles
-from cluster.testing.world import Process, ProcessDied, VirtualWorld
+from cluster.testing.disk import PAGE, SECTOR, SimulatedFiles
+from cluster.testing.world import ProcessDied
+from tests.simulation.disk import FaultyDisk
+from tests.simulation.world import Mortal, World
 
 
 @pytest.fixture
 def world():
-    return VirtualWorld(1)
+    return World(1)
 
 
 @pytest.fixture
 def disk(world):
-    disk = Disk(world, world.random("disk"), "disk")
+    disk = FaultyDisk(world, world.random("disk"))
     disk.folders.add("/d")
     return disk
 
 
 @pytest.fixture
 def process(world):
-    return Process(world, "host", "process")
+    return Mortal(world, "host", "process")
 
 
 @pytest.fixture
@@ -51,10 +53,10 @@ def test_what_is_synced_survives_a_power_cut_and_a_kill_keeps_the_rest_too(files
 def test_an_unsynced_page_is_whole_gone_or_torn_at_a_sector_after_a_power_cut():
     fates = set()
     for seed in range(40):
-        world = VirtualWorld(seed)
-        disk = Disk(world, world.random("disk"), "disk")
+        world = World(seed)
+        disk = FaultyDisk(world, world.random("disk"))
         disk.folders.add("/d")
-        file = a_durable_file(SimulatedFiles(disk, Process(world, "host", "p"), 1), b"a" * PAGE)
+        file = a_durable_file(SimulatedFiles(disk, Mortal(world, "host", "p"), 1), b"a" * PAGE)
         file.pwrite(b"b" * PAGE, 0)
         disk.power_cut()
         page = bytes(disk.inode("/d/f").cache)

@@ -11,11 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from cluster.consensus.context import ConsensusModuleContext
-from cluster.testing.world import MS, SECOND, VirtualWorld
+from cluster.testing.world import MS, SECOND
 from tests.member.in_memory.client import SimulatedClient
 from tests.member.in_memory.member import SimulatedMember, log_bytes
 from tests.member.in_memory.network import Links, a_network_without_faults
 from tests.simulation.member import Settings
+from tests.simulation.world import World
 
 US = 1_000
 # Where nothing but the passing of time-outs is awaited: the same in their order, a fifth and a tenth as long.
@@ -47,7 +48,7 @@ class SimulatedCluster:
         is_started: bool = True,
         **settings: Any,
     ) -> None:
-        self.world = VirtualWorld(seed)
+        self.world = World(seed)
         self.network = a_network_without_faults(self, delay_ns)
         self.links = Links(self)
         self.incarnation = 0

@@ -12,14 +12,16 @@ from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import FetchedRecordings
 from cluster.node.life import MemberLife
 from cluster.service.agent import ClusteredServiceAgent
-from cluster.testing.disk import Disk, SimulatedFiles
+from cluster.testing.disk import SimulatedFiles
 from cluster.testing.network import SimulatedSocket
 from cluster.testing.ports import SimulatedPorts, host_of
-from cluster.testing.world import FOREVER_NS, Clock, Process
+from cluster.testing.world import FOREVER_NS, Process
 from cluster.transport.server import ClientPort
 from tests.member.in_memory.network import ClientConnection, ScriptedLinks
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.member import Member, Observer
 from tests.simulation.member_state import MemberState
+from tests.simulation.world import FaultyClock
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
@@ -151,9 +153,9 @@ class SimulatedMember(MemberState):
         self.member_id = member_id
         self.world = world = cluster.world
         self.name = f"member {member_id}"
-        self.disk = Disk(world, world.random(f"disk {member_id}"), f"disk {member_id}")
+        self.disk = FaultyDisk(world, world.random(f"disk {member_id}"))
         self.files = SimulatedFiles(self.disk, Process(world, host_of(member_id), "operator"), 1)
-        self.clock = Clock(world)
+        self.clock = FaultyClock(world)
         self.process: ScriptedProcess | None = None
         self.service: HashingEcho | None = None
         self.needed_position: int | None = None  # by a reader, or by what exports the log
