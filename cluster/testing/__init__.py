@@ -7,7 +7,7 @@
     world.py          virtual time, chance, and processes that may be killed at any of their effects
     network.py        sockets; disk.py, counters_files.py  files; wire.py  what is said over them
     stories/          what Aeron's documents describe step by step, played
-    ports.py          what a process gives to its member; member.py  the process
+    member.py         a member's process, and what it gives to its lives
 
 Nothing here waits or reads a clock: what takes an hour is over in seconds, and goes the same way each time.
 """

@@ -8,12 +8,9 @@ import ctypes
 import struct
 from typing import Protocol
 
-from cluster.archive.files import Buffer
 from cluster.log import calls
-from cluster.log.connection_table import KIND, LINK_OUT, OWNER
 from cluster.member.busy.system import EVENT_DATA, EVENT_LENGTH
 from cluster.member.busy.words import READY_MAX
-from cluster.protocol.frame import HEADER_LENGTH
 from cluster.testing.disk import SimulatedFiles
 from cluster.testing.network import SimulatedPoller
 
@@ -30,8 +27,6 @@ class CallingProcess(Protocol):
     files: SimulatedFiles
 
     def clock_ns(self) -> int: ...
-
-    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None: ...
 
 
 class SimulatedCalls:
@@ -66,9 +61,9 @@ class SimulatedCalls:
             _PIECE.unpack_from(_memory(pieces, _PIECE.size * count), _PIECE.size * i) for i in range(count)
         ]
         data = b"".join(bytes(_memory(address, length)) for address, length in places)
-        table = self._owner.poller.table
-        if table.get(descriptor, KIND) == LINK_OUT:
-            self._owner.on_sent(table.get(descriptor, OWNER), (data[HEADER_LENGTH:],))
+        return self._send_bytes(descriptor, data)
+
+    def _send_bytes(self, descriptor: int, data: bytes) -> int:
         return self._owner.poller.sockets[descriptor].send(data)
 
 

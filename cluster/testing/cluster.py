@@ -21,9 +21,8 @@ from cluster.service.service_context import ServiceContext
 from cluster.testing.client import SimulatedCaller, SimulatedClient
 from cluster.testing.diagnosis import Cause, MakeService, why_apart
 from cluster.testing.disk import Disk
-from cluster.testing.member import CLUSTER_ID, MemberProcess, Settings
+from cluster.testing.member import CLIENT_PORT, CLUSTER_ID, MemberProcess, Settings, host_of
 from cluster.testing.network import Network
-from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.replay import Replay, replay_log
 from cluster.testing.wire import Happening, Wire
 from cluster.testing.world import MS, SECOND, Clock, VirtualWorld

@@ -1,28 +1,45 @@
-"""A member's process: the lives of production, on a simulated disk and network."""
+"""A member's process: the lives of production, on a simulated disk and network, with a clock of its own."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
-from cluster.archive.files import Buffer
+from cluster.archive.files import Files
+from cluster.archive.mark_files import ClusterMarkFile
 from cluster.consensus.authentication import Security, open_security
 from cluster.consensus.context import ConsensusModuleContext
+from cluster.counters import CountersFile
 from cluster.errors import FATAL, ClusterError, ServiceError
 from cluster.member.busy.words import IDLE, TIME
+from cluster.member.log.retention import NeededPosition
 from cluster.member.ports import FetchedRecordings
+from cluster.member.services.remote_service import ServiceProcess
 from cluster.node.disk_failures import DiskFailures
 from cluster.node.life import MemberLife
 from cluster.node.ports import LifeSettings
-from cluster.protocol.enums import ConsensusModuleState
+from cluster.protocol.cnc import CNC_FILE_NAME
+from cluster.protocol.enums import ClusterComponentType, ConsensusModuleState
+from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
+from cluster.testing.calls import SimulatedCalls
+from cluster.testing.counters_files import create_counters
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.network import Network, SimulatedPoller
-from cluster.testing.ports import SimulatedPorts, host_of
 from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
+from cluster.transport.endpoint import Endpoint, Medium
+from cluster.transport.links import MemberLinks
+from cluster.transport.server import ClientPort
 
 TURN_NS = 30_000
 CLUSTER_ID = 7
+LINK_PORT, CLIENT_PORT = 9002, 9001
+
+
+def host_of(member_id: int) -> str:
+    return f"10.0.0.{member_id + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +55,101 @@ class Settings:
     is_compiled: bool = False  # compiled turns stand for Python's where they can
     passes_max: int = 1  # of them, one after the other
     security: Security = field(default_factory=open_security)
+
+
+class SimulatedPorts:
+    """``Ports`` of one simulated process."""
+
+    links_type: Callable[..., MemberLinks] = MemberLinks
+    calls_type = SimulatedCalls
+
+    def __init__(self, member: MemberProcess, context: ConsensusModuleContext, random: Random) -> None:
+        """Take the directory, as a ClusterNode does before its first life. Raises DirectoryInUse."""
+        self.files: Files = member.files
+        self.random = random
+        self.poller = member.poller
+        self.passes_max = member.passes_max
+        self.idle_spin_ns = 0
+        self.calls: SimulatedCalls | None = None
+        if member.is_compiled:
+            self.calls = self.calls_type(member)
+        self._member = member
+        self._context = context
+        self.security = member.security
+        self.mark_file = ClusterMarkFile.create(
+            f"{member.directory}/cluster",
+            files=self.files,
+            component_type=ClusterComponentType.CONSENSUS_MODULE,
+            now_ms=self.epoch_ms(),
+            cluster_id=context.cluster_id,
+            member_id=context.member_id,
+            aeron_directory=f"{member.directory}/driver",
+        )
+
+    def monotonic_ns(self) -> int:
+        return self._member.clock_ns()
+
+    def epoch_ms(self) -> int:
+        return self._member.epoch_ms()
+
+    def boot_id(self) -> str:
+        return f"boot {self._member.disk.boots}"
+
+    def open_counters(self) -> CountersFile:
+        member = self._member
+        path = f"{member.directory}/driver/{CNC_FILE_NAME}"
+        return create_counters(member.disk, path, pid=self.files.process_id(), now_ms=self.epoch_ms())
+
+    def open_links(self) -> MemberLinks:
+        member, context = self._member, self._context
+        return self.links_type(
+            member_id=context.member_id,
+            listen=Endpoint(Medium.TCP, member.host, LINK_PORT),
+            members={i: Endpoint(Medium.TCP, host_of(i), LINK_PORT) for i in context.member_ids},
+            secret=member.incarnation,
+            cluster_id=context.cluster_id,
+            poller=member.poller,
+            clock_ns=member.clock_ns,
+            on_error=member.on_error,
+            heartbeat_interval_ns=context.leader_heartbeat_interval_ns,
+            link_timeout_ns=context.link_timeout_ns,
+        )
+
+    def open_clients(self, incarnation: int) -> ClientPort:
+        member, context = self._member, self._context
+        return ClientPort(
+            [Endpoint(Medium.TCP, member.host, CLIENT_PORT)],
+            poller=member.poller,  # type: ignore[arg-type]
+            member_id=context.member_id,
+            cluster_id=context.cluster_id,
+            incarnation=incarnation,
+            message_length_max=message_length_max(context.log_term_length),
+            clock_ns=member.clock_ns,
+            on_error=member.on_error,
+        )
+
+    def load_service(self, service_id: int) -> ClusteredService:
+        return self._member.load_service(service_id, self.random)
+
+    def open_service_process(self, service_id: int) -> ServiceProcess:
+        raise AssertionError("all services of a simulated member are inline")
+
+    def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
+        return self._member.fetch_recordings(endpoint, recording_ids)
+
+    def needed_positions(self) -> list[NeededPosition]:
+        return []
+
+    def on_event(self, text: str) -> None:
+        self._member.tell(text)
+
+    on_warning = on_event
+
+    def record(self, mark_file: ClusterMarkFile, where: str, error: BaseException) -> None:
+        self._member.on_recorded_error(where, error)
+
+    def on_service_error(self, error: ServiceError, count: int) -> None:
+        """``record`` has told it."""
 
 
 class MemberProcess(Process):
@@ -272,9 +384,6 @@ class MemberProcess(Process):
 
     def on_ended(self, error: BaseException | None) -> None:
         """The process has ended by itself; without an error in order."""
-
-    def on_sent(self, to_member_id: int, buffers: tuple[Buffer, ...]) -> None:
-        """Something is to be sent to another member."""
 
     def on_error(self, error: Exception) -> None:
         """The member goes on after it."""

@@ -5,7 +5,7 @@ import pytest
 from cluster import ClusteredService, Lane
 from cluster.protocol.enums import ClusterControlToggle
 from cluster.testing import SimulatedCluster
-from cluster.testing.ports import host_of
+from cluster.testing.member import host_of
 
 
 class Collecting(ClusteredService):

@@ -26,9 +26,8 @@ from cluster.node.node import ClusterNode
 from cluster.node.runner import AgentRunner
 from cluster.testing import SimulatedCluster
 from cluster.testing import cluster as simulated
-from cluster.testing.member import TURN_NS
+from cluster.testing.member import TURN_NS, SimulatedPorts
 from cluster.testing.network import SimulatedPoller
-from cluster.testing.ports import SimulatedPorts
 from cluster.testing.world import ProcessDied
 
 PRODUCT = str(Path(cluster.__file__).parent)

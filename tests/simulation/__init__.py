@@ -8,6 +8,7 @@ simulated is what lies below them.
     disk.py           a disk that is full, slow, fails, loses and misplaces what was written
     disk_log.py       a member's log, as the bytes of its disk
     member.py         a member's process, which lives the MemberLife of cluster/node/life.py
+    links.py          links that are heard
     service_process.py  services of a member in processes of their own
     service.py        the service that runs on every member: its state is a hash of all that it was given
     clients.py        clients that open, send, vanish and follow leaders

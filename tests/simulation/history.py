@@ -22,9 +22,8 @@ from cluster.errors import UnexpectedError
 from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
-from cluster.testing.member import CLUSTER_ID
+from cluster.testing.member import CLIENT_PORT, CLUSTER_ID, host_of
 from cluster.testing.network import Network
-from cluster.testing.ports import CLIENT_PORT, host_of
 from cluster.testing.wire import Wire
 from cluster.testing.world import MS, SECOND, ProcessDied
 from tests.simulation.application import Application

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.errors import DirectoryInUse
-from cluster.testing.member import CLUSTER_ID
-from cluster.testing.ports import host_of
+from cluster.testing.member import CLUSTER_ID, host_of
 from cluster.testing.world import SECOND
 from tests.simulation.disk import FaultyDisk
 from tests.simulation.member import Member, Observer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from random import Random
 from typing import Any
 from zlib import crc32
@@ -14,11 +15,11 @@ from cluster.errors import ClusterError, MembersApart, ServiceError
 from cluster.member.ports import FetchedRecordings
 from cluster.node.ports import LifeSettings
 from cluster.testing import member
-from cluster.testing.ports import ObservedLinks
 from tests.simulation.compiled_service import CompiledChainService
+from tests.simulation.links import ObservedCalls, ObservedLinks
 from tests.simulation.member_state import MemberState
 from tests.simulation.service import ChainService, VectorisedChainService
-from tests.simulation.service_process import ServiceParent
+from tests.simulation.service_process import PortsApart, ServiceParent
 from tests.simulation.violation import require
 from tests.simulation.world import Effect, Mortal, World
 
@@ -56,6 +57,16 @@ class Observer:
     def on_life_ended(self, member: Member, error: BaseException) -> None: ...
 
     def on_ended(self, member: Member, error: BaseException | None) -> None: ...
+
+
+class ObservedPorts(PortsApart):
+    """What goes out is told to the member."""
+
+    calls_type = ObservedCalls
+
+    def __init__(self, member: Member, *arguments: Any) -> None:
+        super().__init__(member, *arguments)
+        self.links_type = partial(ObservedLinks, member)
 
 
 Archives = Callable[["Member", str, Sequence[int]], FetchedRecordings]
@@ -125,6 +136,9 @@ class Member(MemberState, Mortal, ServiceParent):
         finally:
             for service in self.services[service_id : service_id + 1]:  # none where another loads them
                 service.tell_applied()
+
+    def open_ports(self, context: ConsensusModuleContext) -> ObservedPorts:
+        return ObservedPorts(self, context, self._random)
 
     def _life_settings(self, context: ConsensusModuleContext) -> LifeSettings:
         return replace(super()._life_settings(context), service_modes=[*self.settings.service_modes])

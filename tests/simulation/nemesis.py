@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cluster.consensus.context import NULL_VALUE
 from cluster.member.control import transfer_toggle
 from cluster.protocol.enums import ClusterControlToggle, ElectionState
-from cluster.testing.ports import host_of
+from cluster.testing.member import host_of
 from cluster.testing.world import FOREVER_NS, MS, SECOND
 from tests.simulation.byzantine import Byzantine
 from tests.simulation.disk_damage import DiskDamage

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ClusterControlToggle
-from cluster.testing.ports import host_of
+from cluster.testing.member import host_of
 from cluster.testing.world import MS, SECOND
 from tests.simulation.backups import HOST as BACKUP_HOST
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from cluster.testing.ports import host_of
+from cluster.testing.member import host_of
 from cluster.testing.world import MS, SECOND
 from tests.simulation.history import History, Result
 from tests.simulation.member import Member

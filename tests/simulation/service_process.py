@@ -20,9 +20,8 @@ from cluster.node.service_process import ChildProcess
 from cluster.protocol.service_link import SERVICE_LINK_VERSION, ServiceHello
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.disk import SimulatedFiles
-from cluster.testing.member import MemberProcess
+from cluster.testing.member import MemberProcess, SimulatedPorts
 from cluster.testing.network import SimulatedPoller
-from cluster.testing.ports import SimulatedPorts
 from cluster.testing.world import MS, SECOND, ProcessDied
 from cluster.transport.endpoint import Endpoint, Medium
 from tests.simulation.world import Mortal

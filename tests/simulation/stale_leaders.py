@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cluster.protocol.enums import ElectionState
-from cluster.testing.ports import host_of
+from cluster.testing.member import host_of
 from cluster.testing.world import MS, SECOND
 from tests.simulation.network_faults import both_ways
 

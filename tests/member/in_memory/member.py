@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,13 @@ from cluster.member.ports import FetchedRecordings
 from cluster.node.life import MemberLife
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.testing.disk import SimulatedFiles
+from cluster.testing.member import host_of
 from cluster.testing.network import SimulatedSocket
-from cluster.testing.ports import SimulatedPorts, host_of
 from cluster.testing.world import FOREVER_NS, Process
 from cluster.transport.server import ClientPort
 from tests.member.in_memory.network import ClientConnection, ScriptedLinks
 from tests.simulation.disk import FaultyDisk
-from tests.simulation.member import Member, Observer
+from tests.simulation.member import Member, ObservedPorts, Observer
 from tests.simulation.member_state import MemberState
 from tests.simulation.world import FaultyClock
 
@@ -89,15 +90,14 @@ class HashingEcho:
         pass
 
 
-class ScriptedPorts(SimulatedPorts):
+class ScriptedPorts(ObservedPorts):
     """The simulator's, but for links that a script speaks over, and a service that may fail."""
-
-    links_type = ScriptedLinks
 
     def __init__(
         self, process: ScriptedProcess, context: ConsensusModuleContext, scripted: SimulatedMember
     ) -> None:
         super().__init__(process, context, process.world.random(f"{process.name}, {process.incarnation}"))
+        self.links_type = partial(ScriptedLinks, process)
         self._scripted = scripted
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cluster.client.ingress_publication import IngressPublication
+from cluster.testing.member import CLIENT_PORT, host_of
 from cluster.testing.network import Network, Path, SimulatedPoller
-from cluster.testing.ports import CLIENT_PORT, ObservedLinks, host_of
 from cluster.testing.world import Process
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import LinksHandler
 from cluster.transport.sockets import ReceiveBuffer
+from tests.simulation.links import ObservedLinks
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
