@@ -75,7 +75,6 @@ def leader_heartbeat_timeout(stage: Stage) -> None:
 @story("recording-stopped", "The recording of a leader's log is stopped from outside", page=PAGE)
 def recording_stopped(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
-    stage.begin()
     cluster.stop_recording(leader)
     cluster.run(1)
     alice.offer(b"hello")
@@ -94,7 +93,6 @@ def recording_stopped(stage: Stage) -> None:
 @story("leader-turn", "One turn of a leader", page=PAGE)
 def leader_turn(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster(b"timer")
-    stage.begin()
     stage.watch_calls(leader, LEADER_TURN)
     alice.offer(b"publish")
     cluster.settle()
@@ -119,7 +117,6 @@ def leader_turn(stage: Stage) -> None:
 @story("follower-turn", "One turn of a follower", page=PAGE)
 def follower_turn(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     stage.watch_calls(follower, FOLLOWER_TURN)
     alice.offer(b"hello")
     cluster.settle()
@@ -145,7 +142,6 @@ def follower_turn(stage: Stage) -> None:
 @story("slow-tick", "What a member looks after every 10 ms", page=PAGE)
 def slow_tick(stage: Stage) -> None:
     cluster, _, leader, follower = stage.led_cluster()
-    stage.begin()
     stage.watch_calls(leader, LEADER_TICK | {"slowTickWork": "_slow_tick"})
     stage.watch_calls(follower, FOLLOWER_TICK | {"slowTickWork": "_slow_tick"})
     cluster.connect("bob", member=leader)
@@ -175,7 +171,6 @@ def slow_tick(stage: Stage) -> None:
 @story("stall", "A member that stands still counts it", page=PAGE)
 def stall(stage: Stage) -> None:
     cluster, _, leader, follower = stage.led_cluster()
-    stage.begin()
     stage.watch_calls(
         follower,
         {

@@ -4,6 +4,10 @@ from cluster.testing.stories.stage import Stage, service_of, story
 
 PAGE = "Canvass"
 
+WINS = "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION"
+UNANIMOUS = "election CANVASS -> NOMINATE: unanimous candidate"
+QUORUM = "election CANVASS -> NOMINATE: quorum candidate"
+
 
 @story("canvass-equal-logs", "The whole cluster starts, with equal logs", page=PAGE)
 def canvass_equal_logs(stage: Stage) -> None:
@@ -16,16 +20,12 @@ def canvass_equal_logs(stage: Stage) -> None:
     stage.step(
         "Who has heard from all, and has the best log or one as good, is a unanimous candidate.",
         leader,
-        "election CANVASS -> NOMINATE: unanimous candidate",
+        UNANIMOUS,
     )
     stage.step("It asks the others for their votes.", leader, "RequestVote", to=one)
-    stage.step(
-        "Several may be candidates when logs are equal.",
-        one,
-        "election CANVASS -> NOMINATE: unanimous candidate",
-    )
+    stage.step("Several may be candidates when logs are equal.", one, UNANIMOUS)
     stage.step("Who is asked votes, and stands no more.", one, "Vote .*vote=True", to=leader)
-    stage.step("All have voted for it.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("All have voted for it.", leader, WINS)
     stage.step("The others hear of the new term.", leader, "NewLeadershipTerm ", to=one)
     stage.step("The term's event is the first entry of its log.", leader, "Log: NewLeadershipTermEvent")
 
@@ -49,9 +49,7 @@ def canvass_unequal_logs(stage: Stage) -> None:
     stage.step("All start at once. One has less log than the others.", short, "starts")
     stage.step("It says where its log ends.", short, "CanvassPosition", to=leader)
     stage.step(
-        "Only a member with the highest position of the highest term may be a candidate.",
-        leader,
-        "election CANVASS -> NOMINATE: unanimous candidate",
+        "Only a member with the highest position of the highest term may be a candidate.", leader, UNANIMOUS
     )
     stage.step("It asks for votes.", leader, "RequestVote", to=short)
     stage.step(
@@ -60,7 +58,7 @@ def canvass_unequal_logs(stage: Stage) -> None:
         "election CANVASS -> FOLLOWER_BALLOT: voted",
     )
     stage.step("So does one whose log is as long.", other, "Vote .*vote=True", to=leader)
-    stage.step("The candidate leads.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("The candidate leads.", leader, WINS)
     stage.step(
         "The one with less log hears of the term, and begins to fetch what it misses.",
         short,
@@ -83,14 +81,10 @@ def canvass_one_missing(stage: Stage) -> None:
     cluster.run(1)
     other = 1 - leader
     stage.step("Two members say where their logs end.", other, "CanvassPosition", to=leader)
-    stage.step(
-        "Nothing comes from the third for 60 s: a majority is enough then.",
-        leader,
-        "election CANVASS -> NOMINATE: quorum candidate",
-    )
+    stage.step("Nothing comes from the third for 60 s: a majority is enough then.", leader, QUORUM)
     stage.step("The candidate asks for a vote.", leader, "RequestVote", to=other)
     stage.step("It gets it.", other, "Vote .*vote=True", to=leader)
-    stage.step("Two of three are a majority.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("Two of three are a majority.", leader, WINS)
 
 
 @story("canvass-minority", "A member without a majority canvasses on", page=PAGE)
@@ -111,7 +105,7 @@ def canvass_minority(stage: Stage) -> None:
     stage.step("Now there is a majority.", leader, "election CANVASS -> NOMINATE")
 
 
-@story("lost-vote", "Votes are lost, and a second ballot follows", page="Canvass")
+@story("lost-vote", "Votes are lost, and a second ballot follows", page=PAGE)
 def lost_vote(stage: Stage) -> None:
     cluster = stage.cluster()
     candidate = stage.await_first("RequestVote")
@@ -126,7 +120,7 @@ def lost_vote(stage: Stage) -> None:
     stage.step("The vote does not arrive: the way back is cut.", one, "Vote .*vote=True", to=candidate)
     stage.step("Without votes the ballot ends after a second.", candidate, "election CANDIDATE_BALLOT -> ")
     stage.step("Votes are asked for again, in a later term.", leader, "RequestVote .*candidateTermId=[1-9]")
-    stage.step("Now there is a leader.", leader, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("Now there is a leader.", leader, WINS)
 
 
 @story("member-restarts", "One member restarts, in the same term", page=PAGE)
@@ -184,9 +178,7 @@ def canvass_later(stage: Stage) -> None:
         "It has heard from a majority: that is enough now.", new, "election CANVASS -> NOMINATE: quorum"
     )
     stage.step("It asks for a vote.", new, "RequestVote", to=other)
-    stage.step(
-        "It leads with two votes of three.", new, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION"
-    )
+    stage.step("It leads with two votes of three.", new, WINS)
 
 
 @story("general-new-leadership-term", "A member hears of a term that is not its next one", page=PAGE)
@@ -225,11 +217,9 @@ def nomination_deadline(stage: Stage) -> None:
     stage.step(
         "The leader's host is off. A follower may stand, and draws a nomination deadline of up to 500 ms.",
         nominated,
-        "election CANVASS -> NOMINATE: quorum candidate",
+        QUORUM,
     )
-    stage.step(
-        "So does the other one.", first + other - nominated, "election CANVASS -> NOMINATE: quorum candidate"
-    )
+    stage.step("So does the other one.", first + other - nominated, QUORUM)
     stage.never("Before its deadline neither asks for votes.", other, "RequestVote")
     stage.step("They go on saying where their logs end.", first, "CanvassPosition", to=other)
     stage.step(
@@ -238,7 +228,7 @@ def nomination_deadline(stage: Stage) -> None:
     stage.step("It asks the other one,", first, "RequestVote", to=other)
     stage.step("which votes for it,", other, "Vote .*vote=True", to=first)
     stage.step("and no longer waits for its own deadline.", other, "election NOMINATE -> FOLLOWER_BALLOT")
-    stage.step("The first one leads.", first, "election CANDIDATE_BALLOT -> LEADER_LOG_REPLICATION")
+    stage.step("The first one leads.", first, WINS)
 
 
 @story("new-term-event", "A new term begins with its event", page="Log messages")

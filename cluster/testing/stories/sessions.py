@@ -63,7 +63,6 @@ def client_redirect(stage: Stage) -> None:
 @story("client-close", "A client closes its session", page=PAGE)
 def client_close(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     alice.close()
     cluster.run(0.5)
     stage.step("The client asks for the end of its session.", alice, "SessionCloseRequest", to=leader)
@@ -76,7 +75,6 @@ def client_close(stage: Stage) -> None:
 @story("service-close", "A service closes a session", page=PAGE)
 def service_close(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     alice.offer(b"close")
     cluster.run(0.5)
     stage.step(
@@ -93,7 +91,6 @@ def service_close(stage: Stage) -> None:
 @story("session-timeout", "A session times out", page=PAGE)
 def session_timeout(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
-    stage.begin()
     cluster.run(3)
     stage.step(
         "A client that has nothing to send keeps its session open by keep-alives.", alice, "SessionKeepAlive"
@@ -116,7 +113,6 @@ def session_timeout(stage: Stage) -> None:
 @story("leader-dies", "A leader dies, and its client goes to the next one", page=PAGE)
 def leader_dies(stage: Stage) -> None:
     cluster, alice, old, _ = stage.led_cluster(b"one")
-    stage.begin()
     cluster.kill(old)
     alice.offer(b"two")
     cluster.settle()
@@ -137,7 +133,6 @@ def leader_dies(stage: Stage) -> None:
 @story("old-leader-lives", "A leader that is replaced while it lives lets go of its clients", page=PAGE)
 def old_leader_lives(stage: Stage) -> None:
     cluster, alice, old, _ = stage.led_cluster()
-    stage.begin()
     cluster.isolate(old)
     cluster.run(13)
     new = cluster.await_leader()
@@ -191,7 +186,6 @@ def session_limit(stage: Stage) -> None:
 @story("module-shuts-down", "A leader ends in order, and its clients go to the next one", page=PAGE)
 def module_shuts_down(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
-    stage.begin()
     cluster.stop(leader)
     alice.offer(b"hello")
     cluster.settle()
@@ -276,7 +270,6 @@ def admin_request(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster(
         security=Security(DefaultAuthenticator(), _AllowAll())
     )
-    stage.begin()
     alice.ask_for_snapshot()
     cluster.run(1)
     stage.step("The client sends an AdminRequest.", alice, "AdminRequest", to=leader)
@@ -304,7 +297,6 @@ def wrong_version(stage: Stage) -> None:
 @story("unknown-session", "A message of a session that there is not", page=PAGE)
 def unknown_session(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
-    stage.begin()
     bob = cluster.call("bob", leader)
     bob.send(SessionMessageHeader(0, 77, 0))
     cluster.run(0.5)
@@ -319,7 +311,6 @@ def unknown_session(stage: Stage) -> None:
 @story("backup-query", "A backup asks, in a session of its own that is no client's", page=PAGE)
 def backup_query(stage: Stage) -> None:
     cluster, alice, leader, _ = stage.led_cluster()
-    stage.begin()
     backup = cluster.call("backup", leader)
     backup.send(BackupQuery(5, CONSENSUS, CLIENT_PROTOCOL_VERSION, response_channel="backup"))
     cluster.run(0.5)

@@ -81,13 +81,14 @@ class Stage:
     def led_cluster(
         self, *sent: bytes, **settings: Any
     ) -> tuple[SimulatedCluster, SimulatedClient, int, int]:
-        """Three members with a leader, a client that has sent these messages, the leader, a follower."""
+        """Three members, a client that has sent these messages, the leader, a follower; the story begins."""
         cluster = self.cluster(**settings)
         alice = cluster.connect("alice")
         for payload in sent:
             alice.offer(payload)
         cluster.settle()
         leader = cluster.await_leader()
+        self.begin()
         return cluster, alice, leader, (leader + 1) % 3
 
     def idle_cluster(self, **settings: Any) -> tuple[SimulatedCluster, int, int]:

@@ -9,7 +9,6 @@ PAGE = "Log messages"
 @story("message", "A message, from ingress to commit to egress", page=PAGE)
 def message(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     alice.offer(b"hello")
     cluster.settle()
     stage.step("A client sends a message on the ingress.", alice, "SessionMessageHeader .*'hello'", to=leader)
@@ -58,7 +57,6 @@ def two_clients(stage: Stage) -> None:
 @story("timer", "A timer is set, and fires once on every member", page=PAGE)
 def timer(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     alice.offer(b"timer")
     cluster.run(3)
     stage.step("A message has every service set a timer.", service_of(leader), "onSessionMessage 'timer'")
@@ -78,7 +76,6 @@ def timer(stage: Stage) -> None:
 @story("service-publishes", "A service publishes into the log", page=PAGE)
 def service_publishes(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     alice.offer(b"publish")
     cluster.settle()
     cluster.run(0.5)
@@ -97,7 +94,6 @@ def service_publishes(stage: Stage) -> None:
 @story("suspend-resume", "SUSPEND and RESUME", page=PAGE)
 def suspend_resume(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     cluster.set_toggle(ClusterControlToggle.SUSPEND)
     cluster.run(0.5)
     alice.offer(b"hello")
@@ -114,7 +110,6 @@ def suspend_resume(stage: Stage) -> None:
 @story("snapshot", "A snapshot, asked for by the toggle", page=PAGE)
 def snapshot(stage: Stage) -> None:
     cluster, _, leader, follower = stage.led_cluster(b"one")
-    stage.begin()
     cluster.take_snapshot()
     stage.step("The leader finds the toggle set, and appends the action.", leader, "Log: .*action=SNAPSHOT")
     stage.step("Its service takes a snapshot at that position.", service_of(leader), "onTakeSnapshot")
@@ -126,7 +121,6 @@ def snapshot(stage: Stage) -> None:
 @story("shutdown", "SHUTDOWN: a snapshot, and an orderly end", page=PAGE)
 def shutdown(stage: Stage) -> None:
     cluster, _, leader, follower = stage.led_cluster()
-    stage.begin()
     cluster.set_toggle(ClusterControlToggle.SHUTDOWN)
     cluster.run(5)
     stage.step("Followers hear where to end.", leader, "TerminationPosition", to=follower)
@@ -140,7 +134,6 @@ def shutdown(stage: Stage) -> None:
 @story("abort", "ABORT: an orderly end without a snapshot", page=PAGE)
 def abort(stage: Stage) -> None:
     cluster, _, leader, follower = stage.led_cluster()
-    stage.begin()
     cluster.set_toggle(ClusterControlToggle.ABORT)
     cluster.run(5)
     stage.step("Followers hear where to end.", leader, "TerminationPosition", to=follower)
@@ -153,7 +146,6 @@ def abort(stage: Stage) -> None:
 @story("standby-snapshot", "STANDBY_SNAPSHOT: the action is logged, and members take none", page=PAGE)
 def standby_snapshot(stage: Stage) -> None:
     cluster, alice, leader, follower = stage.led_cluster()
-    stage.begin()
     cluster.set_toggle(ClusterControlToggle.STANDBY_SNAPSHOT)
     cluster.run(1)
     alice.offer(b"hello")
