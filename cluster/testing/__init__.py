@@ -4,8 +4,8 @@
 
     cluster.py        what a test uses; client.py  its clients; replay.py  the log once more, at once
     storm.py          one seed of ``cluster sim``; messages.py  what is sent; worker.py  a process of it
-    world.py          virtual time, chance, and processes that may be killed at any of their effects
-    network.py        sockets; disk.py, counters_files.py  files; wire.py  what is said over them
+    world.py          virtual time, chance, and processes that take turns and may be killed
+    network.py        sockets; disk.py  files; wire.py  what is said over them
     stories/          what Aeron's documents describe step by step, played
     member.py         a member's process, and what it gives to its lives
 

@@ -25,7 +25,6 @@ from cluster.protocol.enums import ClusterComponentType, ConsensusModuleState
 from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.calls import SimulatedCalls
-from cluster.testing.counters_files import create_counters
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
@@ -96,9 +95,16 @@ class SimulatedPorts:
         return f"boot {self._member.disk.boots}"
 
     def open_counters(self) -> CountersFile:
-        member = self._member
-        path = f"{member.directory}/driver/{CNC_FILE_NAME}"
-        return create_counters(member.disk, path, pid=self.files.process_id(), now_ms=self.epoch_ms())
+        """A new file in the place of the one before. Stores into a mapping are no effects of the process."""
+        disk, folder = self._member.disk, f"{self._member.directory}/driver"
+        counters = CountersFile.in_memory(pid=self.files.process_id(), now_ms=self.epoch_ms())
+        inode = disk.new_inode()
+        inode.cache = counters._buffer.obj  # type: ignore[assignment]
+        inode.device_size = len(inode.cache)
+        disk.folders.add(folder)
+        disk.change_names({f"{folder}/{CNC_FILE_NAME}": inode})
+        disk.sync_folder(folder)
+        return counters
 
     def open_links(self) -> MemberLinks:
         member, context = self._member, self._context

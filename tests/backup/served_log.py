@@ -14,11 +14,11 @@ from cluster.protocol import link
 from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.served_recordings import ServedRecordings
-from cluster.testing.counters_files import SimulatedCounters
 from cluster.testing.disk import Disk
 from cluster.testing.world import Clock, VirtualWorld
 from cluster.transport.committed_log import BlockOptions
 from cluster.transport.log_client import Answer, RecordingAnswer, Unreachable
+from tests.simulation.counters_files import SimulatedCounters
 
 
 class ServingMember(Protocol):

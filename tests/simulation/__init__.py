@@ -16,6 +16,7 @@ simulated is what lies below them.
     committed_log.py  the log that all must agree on, read entry by entry
     nemesis.py        what goes wrong, and when
     power_cuts.py     machines that lose power
+    counters_files.py cnc.dat, which tells readers how far
     readers.py        programs that follow the log in members' files
     impostors.py      processes that have no place in the cluster
     history.py        one seed: set-up, storm, healing, verdict

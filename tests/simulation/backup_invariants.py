@@ -20,11 +20,11 @@ from cluster.errors import ClusterError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.identity import ClusterIdentity
-from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.disk import SimulatedFiles
 from cluster.testing.network import Network
 from cluster.testing.world import Clock, Process
 from tests.simulation.backups import DIRECTORY, Backup, BackupLife, BackupObserver
+from tests.simulation.counters_files import stored_commit_position
 from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import is_durable, log_bytes
 from tests.simulation.invariants import Invariants

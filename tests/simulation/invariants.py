@@ -27,10 +27,10 @@ from cluster.protocol.enums import CloseReason
 from cluster.protocol.frame import HEADER_LENGTH, align
 from cluster.protocol.node_state import decode_node_state
 from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM
-from cluster.testing.counters_files import stored_commit_position
 from cluster.testing.world import MS
 from tests.simulation.clients import Client, ClientObserver
 from tests.simulation.committed_log import CommittedLog
+from tests.simulation.counters_files import stored_commit_position
 from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import (
     HeldFrames,

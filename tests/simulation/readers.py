@@ -14,10 +14,10 @@ import numpy as np
 
 from cluster.errors import ClusterError, DataLoss
 from cluster.reader.directory import DirectoryLog
-from cluster.testing.counters_files import SimulatedCounters
 from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.world import MS, SECOND, Clock, Process, VirtualWorld
 from cluster.transport.committed_log import BlockOptions
+from tests.simulation.counters_files import SimulatedCounters
 
 READER_TICK_NS = 200 * MS
 REST_NS = 4 * SECOND  # at most: logs are purged meanwhile

@@ -1,25 +1,10 @@
-"""cnc.dat on a simulated disk: written by a member's process, mapped by readers on its machine."""
+"""cnc.dat on a simulated disk, as readers on its machine map it."""
 
-import os
-
-from cluster.counters import CountersFile, CountersReader
+from cluster.counters import CountersReader
 from cluster.errors import NotAClusterDirectory
 from cluster.protocol.cnc import decode_cnc_header
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.testing.disk import Disk
-
-
-def create_counters(disk: Disk, path: str, *, pid: int, now_ms: int) -> CountersFile:
-    """A new file in the place of the one before. Stores into a mapping are no effects of their process."""
-    counters = CountersFile.in_memory(pid=pid, now_ms=now_ms)
-    inode = disk.new_inode()
-    inode.cache = counters._buffer.obj  # type: ignore[assignment]
-    inode.device_size = len(inode.cache)
-    folder = os.path.dirname(path)
-    disk.folders.add(folder)
-    disk.change_names({path: inode})
-    disk.sync_folder(folder)
-    return counters
 
 
 class SimulatedCounters(CountersReader):
