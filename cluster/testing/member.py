@@ -26,7 +26,7 @@ from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.testing.calls import SimulatedCalls
 from cluster.testing.disk import Disk, SimulatedFiles
-from cluster.testing.network import Network, SimulatedPoller
+from cluster.testing.network import Network
 from cluster.testing.world import Clock, Process, ProcessDied, VirtualWorld
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import MemberLinks
@@ -193,7 +193,7 @@ class MemberProcess(Process):
         self.passes_max = settings.passes_max
         self.incarnation = next_incarnation()
         self._next_incarnation = next_incarnation
-        self.poller = SimulatedPoller(network, self)
+        self.poller = network.poller(self)
         self.files = SimulatedFiles(disk, self, 1_000 + self.incarnation)
         self.directory = f"/member-{member_id}"
         self.life: MemberLife | None = None

@@ -3,11 +3,9 @@
 A connection is two pipes of bytes, each with a delay of its own. What TCP hides stays hidden (bytes of one
 connection never change order, none is missing in the middle); what it does not hide is done here:
 
-    slow     delays that vary by pipe and piece, stalls as retransmissions make them
-    cut      a connection ends, at any byte: the rest is lost, half frames included
-    gone     a killed process: end-of-file or reset, whoever dials is refused
+    gone     a killed process: end-of-file or reset at any byte, whoever dials is refused
     silent   a blocked path, a machine without power, a process that is paused: nothing comes back
-    partial  writes and reads of less than was asked for; full buffers
+    full     buffers that take less than was to be written
 
 A path (from host, to host) is one-way: what is blocked on it comes later, when it opens again, unless the
 connection was given up meanwhile.
@@ -18,8 +16,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-import struct
-from collections import deque
+from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -33,12 +30,13 @@ from cluster.transport.names import Names
 from cluster.transport.poller import READABLE, WRITABLE
 
 CAPACITY = 256 * 1024  # bytes between two processes before the sender's socket takes no more
+DELAY_NS = 100_000  # of a piece; it may be twice as long
 RETRY_NS = 200 * MS  # of the kernel, when nothing comes back
 RETRY_MAX_NS = 1_600 * MS
 ERROR_OR_HANG_UP = 0x008 | 0x010
 SEND_NS = 5_000
 
-_FIN, _RESET = b"fin", b"reset"  # told apart from bytes by identity
+_FIN, RESET = b"fin", b"reset"  # told apart from bytes by identity
 
 
 @dataclass(slots=True)
@@ -46,14 +44,10 @@ class Path:
     """What one host's packets to another meet."""
 
     is_blocked: bool = False
-    clogged_until_ns: int = 0
-    delay_ns: int = 100_000
-    jitter: float = 1.0  # a piece takes up to so many times longer
-    stall_chance: float = 0.0  # that a piece was lost and is sent again
 
 
 @dataclass(eq=False)
-class _Pipe:
+class Pipe:
     """One direction of a connection."""
 
     number: int
@@ -83,8 +77,8 @@ class SimulatedSocket:
         self.backlog: deque[SimulatedSocket] | None = None
         self.backlog_max = 0  # connections that wait to be accepted; who dials beyond is not answered
         self.received = bytearray()
-        self.incoming: _Pipe | None = None
-        self.outgoing: _Pipe | None = None
+        self.incoming: Pipe | None = None
+        self.outgoing: Pipe | None = None
         self.is_open = False
         self.is_ended = False  # the peer will send no more
         self.is_closed = False
@@ -99,10 +93,7 @@ class SimulatedSocket:
         pass
 
     def getsockopt(self, level: int, option: int, length: int = 0) -> Any:
-        if option != socket.SO_PEERCRED:
-            return self.error
-        assert self.outgoing is not None
-        return struct.pack("iII", self.outgoing.sink.poller.process.pid, 0, 0)
+        return self.error
 
     def fileno(self) -> int:
         return -1 if self.is_closed else self.fd
@@ -174,8 +165,6 @@ class SimulatedSocket:
         return self.send(b"".join(bytes(memoryview(buffer)) for buffer in buffers))
 
     def shutdown(self, how: int) -> None:
-        if how == socket.SHUT_RDWR:
-            return  # of a peer that is gone, whose end is on its way
         assert how == socket.SHUT_WR
         self.poller.network.on_shutdown(self)
 
@@ -225,15 +214,17 @@ class SimulatedPoller:
         self._watched: dict[int, list[Any]] = {}  # fd: target, events, socket
         self._fd = 10
         self._is_marked = False
-        self.marked_count = 0  # since somebody set it to 0
         self.table = ConnectionTable()
         self.names = SimulatedNames(process)
 
     def open_socket(self, family: socket.AddressFamily) -> SimulatedSocket:
         assert family == socket.AF_INET
         self._fd += 1
-        sock = self.sockets[self._fd] = SimulatedSocket(self, self._fd)
+        sock = self.sockets[self._fd] = self.new_socket(self._fd)
         return sock
+
+    def new_socket(self, fd: int) -> SimulatedSocket:
+        return SimulatedSocket(self, fd)
 
     def register(self, fd: int, target: Any, events: int) -> None:
         assert fd not in self._watched
@@ -277,7 +268,6 @@ class SimulatedPoller:
         if len(ready) > 1:
             self.network.shuffle(ready)  # epoll promises no order
         self._is_marked = bool(ready)  # level-triggered
-        self.marked_count += len(ready)
         return ready
 
     def fileno(self) -> int:
@@ -296,21 +286,15 @@ class SimulatedPoller:
         self._watched.clear()
         return sockets
 
-    def connections(self) -> list[SimulatedSocket]:
-        """Open connections by descriptor."""
-        return [sock for sock in self.sockets.values() if sock.is_open and not sock.is_closed]
-
 
 class Network:
     """All hosts, and the paths between them."""
 
     def __init__(self, world: VirtualWorld, random: Random) -> None:
         self.world = world
-        self.partial_chance = 0.0  # that a read or write takes less than it could
         self.reset_of_killed_chance = 0.5  # that the rest of a killed process's connection is lost
-        self.defaults = Path()
         self._random = random
-        self._paths: dict[tuple[str, str], Path] = {}
+        self._paths: defaultdict[tuple[str, str], Path] = defaultdict(Path)
         self._silent_hosts: set[str] = set()
         self._listeners: dict[tuple[str, int], SimulatedSocket] = {}
         self._port = 40_000
@@ -320,13 +304,7 @@ class Network:
     # -- faults --
 
     def path(self, source: str, sink: str) -> Path:
-        found = self._paths.get((source, sink))
-        if found is None:
-            d = self.defaults
-            found = self._paths[source, sink] = Path(
-                delay_ns=d.delay_ns, jitter=d.jitter, stall_chance=d.stall_chance
-            )
-        return found
+        return self._paths[source, sink]
 
     def silence(self, host: str) -> None:
         """The machine has no power: nothing leaves it, and nothing is answered."""
@@ -335,30 +313,15 @@ class Network:
     def revive(self, host: str) -> None:
         self._silent_hosts.discard(host)
 
-    def cut(self, sock: SimulatedSocket) -> None:
-        """Break one connection at any byte: both ends learn of it, each in its time."""
-        for pipe in (sock.incoming, sock.outgoing):
-            if pipe is not None:
-                self._end(pipe, _RESET)
-
     def heal(self) -> None:
-        """Every path is open, and as fast as it was at first."""
-        for path in self._paths.values():
-            path.is_blocked = False
-            path.clogged_until_ns = 0
-            path.delay_ns = self.defaults.delay_ns
-            path.jitter = self.defaults.jitter
-            path.stall_chance = self.defaults.stall_chance
+        """Every path is open."""
+        self._paths.clear()
 
-    def retry(self, sock: SimulatedSocket) -> None:
-        """What waits for the kernel's next attempt to reach ``sock`` is sent again now."""
-        if sock.incoming is not None and sock.incoming.is_waiting:
-            self._arrive(sock.incoming)
+    def poller(self, process: Process) -> SimulatedPoller:
+        return SimulatedPoller(self, process)
 
     def limit(self, length: int) -> int:
         """How much of a transfer of ``length`` bytes is done in one call."""
-        if self.partial_chance and length > 1 and self._random.random() < self.partial_chance:
-            return self._random.randint(1, length - 1)
         return length
 
     def shuffle(self, ready: list[tuple[int, int]]) -> None:
@@ -380,15 +343,14 @@ class Network:
 
     def _transit_ns(self, source: str, sink: str) -> int | None:
         """How long a packet takes now, None when it does not arrive."""
-        if source in self._silent_hosts or sink in self._silent_hosts:
-            return None
-        path = self.path(source, sink)
-        if path.is_blocked or self.world.now_ns < path.clogged_until_ns:
-            return None
-        duration_ns = path.delay_ns + int(path.delay_ns * path.jitter * self._random.random())
-        if path.stall_chance and self._random.random() < path.stall_chance:
-            duration_ns += RETRY_NS
-        return duration_ns
+        return self._duration_ns(source, sink) if self._lets_through(source, sink) else None
+
+    def _lets_through(self, source: str, sink: str) -> bool:
+        is_silent = source in self._silent_hosts or sink in self._silent_hosts
+        return not (is_silent or self._paths[source, sink].is_blocked)
+
+    def _duration_ns(self, source: str, sink: str) -> int:
+        return DELAY_NS + int(DELAY_NS * self._random.random())
 
     def _send_syn(self, sock: SimulatedSocket, address: tuple[str, int]) -> None:
         if sock.is_closed:
@@ -427,9 +389,9 @@ class Network:
         listener.mark()
         self.world.at(self.world.now_ns + back_ns, self._on_connected, sock)
 
-    def _pipe(self, source: SimulatedSocket, sink: SimulatedSocket) -> _Pipe:
+    def _pipe(self, source: SimulatedSocket, sink: SimulatedSocket) -> Pipe:
         self._pipe_number += 1
-        return _Pipe(self._pipe_number, source, sink)
+        return Pipe(self._pipe_number, source, sink)
 
     def _on_connected(self, sock: SimulatedSocket) -> None:
         if not sock.is_closed:
@@ -443,7 +405,7 @@ class Network:
 
     # -- bytes on their way --
 
-    def push(self, pipe: _Pipe, data: bytes, sent_ns: int) -> None:
+    def push(self, pipe: Pipe, data: bytes, sent_ns: int) -> None:
         if self.wire is not None:
             source, sink = pipe.source.poller.process, pipe.sink.poller.process
             is_held = self.path(*pipe.path).is_blocked
@@ -452,32 +414,24 @@ class Network:
             pipe.pending += len(data)
             self._schedule(pipe, data, sent_ns)
 
-    def _schedule(self, pipe: _Pipe, piece: bytes, sent_ns: int) -> None:
-        path = self.path(*pipe.path)
-        random = self._random.random
-        arrival_ns = sent_ns + path.delay_ns + int(path.delay_ns * path.jitter * random())
-        if path.stall_chance and random() < path.stall_chance:
-            arrival_ns += RETRY_NS
-        arrival_ns = max(arrival_ns, pipe.last_ns)
+    def _schedule(self, pipe: Pipe, piece: bytes, sent_ns: int) -> None:
+        arrival_ns = max(sent_ns + self._duration_ns(*pipe.path), pipe.last_ns)
         pipe.last_ns = arrival_ns
         pipe.pieces.append((arrival_ns, piece))
         if not pipe.is_waiting:
             pipe.is_waiting = True
             self.world.at(arrival_ns, self._arrive, pipe)
 
-    def _arrive(self, pipe: _Pipe) -> None:
+    def _arrive(self, pipe: Pipe) -> None:
         """Hand over what has come, unless the path lets nothing through now."""
         world = self.world
         now_ns = world.now_ns
         pipe.is_waiting = False
         if not pipe.pieces:
             return
-        path = self.path(*pipe.path)
-        source, sink = pipe.path
-        is_silent = source in self._silent_hosts or sink in self._silent_hosts
-        if path.is_blocked or is_silent or now_ns < path.clogged_until_ns:
+        if not self._lets_through(*pipe.path):
             pipe.is_waiting = True
-            world.at(max(now_ns + pipe.retry_ns, path.clogged_until_ns), self._arrive, pipe)
+            world.at(self._next_try_ns(pipe), self._arrive, pipe)
             pipe.retry_ns = min(2 * pipe.retry_ns, RETRY_MAX_NS)
             return
         pipe.retry_ns = RETRY_NS
@@ -492,7 +446,7 @@ class Network:
                 return
             if piece is _FIN:
                 sock.is_ended = True
-            elif piece is _RESET:
+            elif piece is RESET:
                 sock.error = sock.error or errno.ECONNRESET
                 sock.is_ended = True
             else:
@@ -503,7 +457,10 @@ class Network:
             pipe.is_waiting = True
             world.at(pipe.pieces[0][0], self._arrive, pipe)
 
-    def _reset_source(self, pipe: _Pipe) -> None:
+    def _next_try_ns(self, pipe: Pipe) -> int:
+        return self.world.now_ns + pipe.retry_ns
+
+    def _reset_source(self, pipe: Pipe) -> None:
         transit_ns = self._transit_ns(pipe.path[1], pipe.path[0])
         if transit_ns is None:
             self.world.at(self.world.now_ns + RETRY_NS, self._reset_source, pipe)
@@ -520,16 +477,16 @@ class Network:
 
     # -- ending --
 
-    def _end(self, pipe: _Pipe, how: bytes) -> None:
+    def _end(self, pipe: Pipe, how: bytes) -> None:
         """Nothing more comes through; with a reset, what is on its way ends at any byte."""
         is_ending = pipe.pieces and pipe.pieces[-1][1] is _FIN
-        if pipe.is_severed and not (how is _RESET and is_ending):
+        if pipe.is_severed and not (how is RESET and is_ending):
             return
-        if how is _RESET:
+        if how is RESET:
             pieces, pipe.pieces = list(pipe.pieces), deque()
             keep = self._random.randint(0, sum(len(piece) for _, piece in pieces))
             for arrival_ns, piece in pieces:
-                if keep <= 0 or piece is _FIN or piece is _RESET:
+                if keep <= 0 or piece is _FIN or piece is RESET:
                     break
                 pipe.pieces.append((arrival_ns, piece[:keep]))
                 keep -= len(piece)
@@ -550,13 +507,13 @@ class Network:
             for waiting in list(sock.backlog):
                 waiting.close()
         if sock.outgoing is not None:
-            self._end(sock.outgoing, _RESET if sock.received or sock.error else _FIN)
+            self._end(sock.outgoing, RESET if sock.received or sock.error else _FIN)
 
     def on_killed(self, poller: SimulatedPoller) -> None:
         """The kernel closes what a killed process had open; of some connections the rest is lost."""
         for sock in poller.take_sockets():
             if sock.outgoing is not None and self._random.random() < self.reset_of_killed_chance:
-                self._end(sock.outgoing, _RESET)
+                self._end(sock.outgoing, RESET)
             sock.close()
 
     def on_power_cut(self, poller: SimulatedPoller) -> None:

@@ -107,8 +107,6 @@ class Process:
     them, and whatever a dying process still tries to do has no effect.
     """
 
-    pid = 0  # of one whose peers look at it
-
     def __init__(self, world: VirtualWorld, host: str, name: str) -> None:
         self.world = world
         self.host = host

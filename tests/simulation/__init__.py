@@ -6,6 +6,7 @@ simulated is what lies below them.
 
     world.py          processes that die or err in the middle of a turn, clocks that are wrong, what was done
     disk.py           a disk that is full, slow, fails, loses and misplaces what was written
+    network.py        paths that are slow, stall or clog, connections that break
     disk_log.py       a member's log, as the bytes of its disk
     member.py         a member's process, which lives the MemberLife of cluster/node/life.py
     links.py          links that are heard

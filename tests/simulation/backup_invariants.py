@@ -21,7 +21,6 @@ from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.protocol.cnc import CNC_FILE_NAME
 from cluster.protocol.identity import ClusterIdentity
 from cluster.testing.disk import SimulatedFiles
-from cluster.testing.network import Network
 from cluster.testing.world import Clock, Process
 from tests.simulation.backups import DIRECTORY, Backup, BackupLife, BackupObserver
 from tests.simulation.counters_files import stored_commit_position
@@ -29,6 +28,7 @@ from tests.simulation.disk import FaultyDisk
 from tests.simulation.disk_log import is_durable, log_bytes
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
+from tests.simulation.network import FaultyNetwork
 from tests.simulation.violation import Violation, require
 
 
@@ -156,7 +156,7 @@ class RestoredMember(Observer):
         context = replace(settings.context, member_ids=(0,))
         self.member = Member(
             world, 0, replace(settings, context=context, checksums=(), services_apart=False), disk,
-            Network(world, world.random("restored network")), Clock(), world.random("restored member"),
+            FaultyNetwork(world, world.random("restored network")), Clock(), world.random("restored member"),
             lambda: 1_000_000, observer=self,
         )  # fmt: skip
         self.member.directory = DIRECTORY if is_promoted else "/member-0"

@@ -23,7 +23,6 @@ from cluster.protocol import streams
 from cluster.protocol.enums import ClusterControlToggle, ConsensusModuleState, ElectionState
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.testing.member import CLIENT_PORT, CLUSTER_ID, host_of
-from cluster.testing.network import Network
 from cluster.testing.wire import Wire
 from cluster.testing.world import MS, SECOND, ProcessDied
 from tests.simulation.application import Application
@@ -35,6 +34,7 @@ from tests.simulation.disk_log import HeldFrames
 from tests.simulation.invariants import Invariants
 from tests.simulation.member import Member, Observer, Settings
 from tests.simulation.nemesis import Nemesis
+from tests.simulation.network import FaultyNetwork
 from tests.simulation.readers import Machines, Reader
 from tests.simulation.readership import DAY, Readership, draw_consumer_settings
 from tests.simulation.standbys import fetch
@@ -260,7 +260,7 @@ class History:
             is_first_inline=self.context.service_count > 1
             and world.random("first service in line").random() < 0.5,
         )
-        self.network = Network(world, world.random("network"))
+        self.network = FaultyNetwork(world, world.random("network"))
         self.network.wire = Wire(world.trace) if keeps_story else None
         self.disks = {i: FaultyDisk(world, world.random(f"disk {i}")) for i in member_ids}
         self.quorum = member_count // 2 + 1  # not asked of production: it is judged

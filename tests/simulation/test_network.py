@@ -4,12 +4,12 @@ import pytest
 
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
-from cluster.testing.network import Network, SimulatedPoller
 from cluster.testing.world import MS, SECOND, Process, VirtualWorld
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.listener import Listener
 from cluster.transport.sockets import Connection, ReceiveBuffer
+from tests.simulation.network import FaultyNetwork
 
 THERE = Endpoint(Medium.TCP, "b", 1)
 
@@ -17,7 +17,7 @@ THERE = Endpoint(Medium.TCP, "b", 1)
 class Host(Process):
     def __init__(self, world, network, name):
         super().__init__(world, name, name)
-        self.poller = SimulatedPoller(network, self)
+        self.poller = network.poller(self)
 
     def turn(self):
         return None
@@ -28,7 +28,7 @@ class Pair:
 
     def __init__(self, seed=1):
         self.world = VirtualWorld(seed)
-        self.network = Network(self.world, self.world.random("network"))
+        self.network = FaultyNetwork(self.world, self.world.random("network"))
         self.a, self.b = Host(self.world, self.network, "a"), Host(self.world, self.network, "b")
 
     def connect(self):

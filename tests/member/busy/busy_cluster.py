@@ -19,6 +19,7 @@ from cluster.testing import SimulatedCluster
 from cluster.testing import cluster as simulated
 from cluster.testing.member import MemberProcess, Settings
 from tests.service.compiled_services import Counter
+from tests.simulation.network import FaultyNetwork
 from tests.simulation.service_process import ServiceParent
 
 
@@ -51,6 +52,7 @@ def run(
     with (
         patch.object(simulated, "Settings", made),
         patch.object(simulated, "_Member", _Member),
+        patch.object(simulated, "Network", FaultyNetwork),
         patch.object(MemberProcess, "_life_settings", in_modes),
     ):
         services = [service, *(other for other, _ in beside)]

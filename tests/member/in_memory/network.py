@@ -10,13 +10,14 @@ import numpy as np
 
 from cluster.client.ingress_publication import IngressPublication
 from cluster.testing.member import CLIENT_PORT, host_of
-from cluster.testing.network import Network, Path, SimulatedPoller
+from cluster.testing.network import SimulatedPoller
 from cluster.testing.world import Process
 from cluster.transport.dial import dial
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.links import LinksHandler
 from cluster.transport.sockets import ReceiveBuffer
 from tests.simulation.links import ObservedLinks
+from tests.simulation.network import FaultyNetwork, FaultyPath
 
 if TYPE_CHECKING:
     from tests.member.in_memory.cluster import SimulatedCluster
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 CLIENT_HOST = "10.0.1.1"
 
 
-def a_network_without_faults(cluster: SimulatedCluster, delay_ns: tuple[int, int]) -> Network:
+def a_network_without_faults(cluster: SimulatedCluster, delay_ns: tuple[int, int]) -> FaultyNetwork:
     """Each piece of bytes is on its way for ``delay_ns``, from the least to the most."""
-    network = Network(cluster.world, cluster.world.random("network"))
+    network = FaultyNetwork(cluster.world, cluster.world.random("network"))
     least_ns, most_ns = delay_ns
-    network.defaults = Path(delay_ns=least_ns, jitter=(most_ns - least_ns) / least_ns)
+    network.defaults = FaultyPath(delay_ns=least_ns, jitter=(most_ns - least_ns) / least_ns)
     network.reset_of_killed_chance = 0.0
     return network
 
