@@ -74,7 +74,7 @@ class SimulatedPorts:
             self.calls = self.calls_type(member)
         self._member = member
         self._context = context
-        self.security = member.security
+        self.security = member.settings.security
         self.mark_file = ClusterMarkFile.create(
             f"{member.directory}/cluster",
             files=self.files,
@@ -221,15 +221,10 @@ class MemberProcess(Process):
         self.on_opened()
         self._began_ns = self.clock_ns()
         self.life.start(self._began_ns, self.epoch_ms())
-        self.on_started()
 
     def open_ports(self, context: ConsensusModuleContext) -> SimulatedPorts:
         """What the process gives to all its lives. Raises DirectoryInUse."""
         return SimulatedPorts(self, context, self._random)
-
-    @property
-    def security(self) -> Security:
-        return self.settings.security
 
     def fetch_recordings(self, endpoint: str, recording_ids: Sequence[int]) -> FetchedRecordings:
         """From a standby, of which there is none here."""
@@ -321,7 +316,6 @@ class MemberProcess(Process):
         now_ns = self.clock_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
         self.tell(f"ends a life: {type(error).__name__}: {error}")
-        self.on_life_ended(error)
         self._close_life()
         self.incarnation = self._next_incarnation()
         return pause_ns
@@ -348,7 +342,6 @@ class MemberProcess(Process):
             self.tell(f"ends: {type(error).__name__}: {error}")
         self.is_alive = False
         self.on_killed()
-        self.on_ended(error)
 
     def on_killed(self) -> None:
         self.tell("is killed" if self.end is None else "is gone")
@@ -379,17 +372,8 @@ class MemberProcess(Process):
     def on_opened(self) -> None:
         """A life is put together, and has not begun."""
 
-    def on_started(self) -> None:
-        """A life has begun."""
-
     def on_turned(self) -> None:
         """A turn is over."""
-
-    def on_life_ended(self, error: BaseException) -> None:
-        """It is about to be let go of; another one is to begin in this process."""
-
-    def on_ended(self, error: BaseException | None) -> None:
-        """The process has ended by itself; without an error in order."""
 
     def on_error(self, error: Exception) -> None:
         """The member goes on after it."""

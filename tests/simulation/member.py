@@ -154,7 +154,8 @@ class Member(MemberState, Mortal, ServiceParent):
             assert self.life is not None
             self.life.files.archive.open_repair = lambda damage: None  # type: ignore[method-assign]
 
-    def on_started(self) -> None:
+    def _start(self) -> None:
+        super()._start()
         self.world.effects.add(Effect.BEGAN, self.member_id)
         self.observer.on_started(self)
 
@@ -190,15 +191,17 @@ class Member(MemberState, Mortal, ServiceParent):
         else:
             super().on_killed()
 
-    def on_life_ended(self, error: BaseException) -> None:
+    def _end_life(self, error: ClusterError) -> int:
         self.services = []
         self.observer.on_life_ended(self, error)
+        return super()._end_life(error)
 
     def _close_life(self) -> None:
         super()._close_life()
         self.world.effects.add(Effect.ENDED, self.member_id, True)
 
-    def on_ended(self, error: BaseException | None) -> None:
+    def _exit(self, error: BaseException | None) -> None:
+        super()._exit(error)
         self.world.effects.add(Effect.ENDED, self.member_id, error is not None)
         self.observer.on_ended(self, error)
 
