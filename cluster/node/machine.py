@@ -20,7 +20,7 @@ from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
 from cluster.node.node_log import NodeLog
 from cluster.node.ports import OpenLinks
-from cluster.node.service_process import ChildProcess, command_of, open_process
+from cluster.node.service_process import ChildProcess, open_process
 from cluster.protocol.frame import message_length_max
 from cluster.service.clustered_service import ClusteredService
 from cluster.service.service_loader import load_service
@@ -173,10 +173,8 @@ class Machine:
         return load_service(self._config.services[service_id])
 
     def open_service_process(self, service_id: int) -> ChildProcess:
-        driver_directory = str(self._config.driver_path)
-        command = command_of(driver_directory, service_id, self._config.service_modes[service_id])
-        tell, warn = self.on_event, self.on_warning
-        return open_process(service_id, driver_directory, self.poller, command, tell, warn)
+        mode = self._config.service_modes[service_id]
+        return open_process(service_id, mode, str(self._config.driver_path), self.poller, self._log)
 
     def fetch_recordings(
         self, endpoint: str, recording_ids: Sequence[int]

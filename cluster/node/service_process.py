@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 
 from cluster.errors import RemoteProtocolError
@@ -19,6 +19,7 @@ from cluster.log.connection_table import SERVICE_LINK
 from cluster.log.runs import headers
 from cluster.member.services.remote_service import ProcessEvents
 from cluster.node.child import Child
+from cluster.node.node_log import NodeLog
 from cluster.protocol.frame import HEADER_LENGTH
 from cluster.protocol.service_link import (
     FRAME_LENGTH_MAX,
@@ -44,27 +45,15 @@ def socket_path(driver_directory: str, service_id: int) -> str:
     return f"{driver_directory}/service-{service_id}.sock"
 
 
-def command_of(driver_directory: str, service_id: int, mode: str) -> list[str]:
-    """How a member starts the process of its service; empty where somebody else does."""
-    where = ["--driver-dir", driver_directory, "--service-id", str(service_id), "--child"]
-    return [] if mode == "external" else [sys.executable, "-m", "cluster", "service", *where]
-
-
 def open_process(
-    service_id: int,
-    driver_directory: str,
-    poller: Poller,
-    command: Sequence[str],
-    tell: Callable[[str], None],
-    warn: Callable[[str], None],
+    service_id: int, mode: str, driver_directory: str, poller: Poller, log: NodeLog
 ) -> ChildProcess:
-    """Of this machine; an empty ``command`` starts nothing. ``warn`` hears how a process has ended.
-
-    Raises PortInUse, ConfigurationError.
-    """
+    """Of this machine; an external one is started by somebody else. Raises PortInUse, ConfigurationError."""
+    where = ["--driver-dir", driver_directory, "--service-id", str(service_id), "--child"]
+    command = [] if mode == "external" else [sys.executable, "-m", "cluster", "service", *where]
     endpoint = Endpoint(Medium.IPC, path=socket_path(driver_directory, service_id))
-    child = Child(f"service {service_id}", command, warn)
-    return ChildProcess(service_id, endpoint, poller, child, tell)
+    child = Child(f"service {service_id}", command, log.warning)
+    return ChildProcess(service_id, endpoint, poller, child, log.info)
 
 
 @dataclass(eq=False)

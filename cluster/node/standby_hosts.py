@@ -10,7 +10,7 @@ from cluster.member.services.service_table import ServiceTable
 from cluster.node.backup_config import BackupConfig
 from cluster.node.hosted_service import HostPorts, ServiceCounters, host_services
 from cluster.node.node_log import NodeLog
-from cluster.node.service_process import ChildProcess, command_of, open_process
+from cluster.node.service_process import ChildProcess, open_process
 from cluster.service.service_loader import load_service
 from cluster.transport.clock import monotonic_ns
 from cluster.transport.poller import Poller
@@ -49,10 +49,8 @@ class HostedServices:
         self._services = host_services(life.channels, self._counters, repeat(self._mark_file), ports)
 
     def _open_process(self, service_id: int) -> ChildProcess:
-        driver_directory = f"{self._config.path}/driver"
-        command = command_of(driver_directory, service_id, self._settings.service_modes[service_id])
-        tell, warn = self._log.info, self._log.warning
-        return open_process(service_id, driver_directory, self._poller, command, tell, warn)
+        mode, folder = self._settings.service_modes[service_id], f"{self._config.path}/driver"
+        return open_process(service_id, mode, folder, self._poller, self._log)
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
         """Turn the services. Raises LogDamaged, StorageError, AgentTermination."""

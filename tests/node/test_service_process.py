@@ -10,11 +10,11 @@ import time
 import numpy as np
 import pytest
 
+from cluster.node.child import Child
 from cluster.node.service_process import (
     HANG_TIMEOUT_NS,
     LOOK_INTERVAL_NS,
     ChildProcess,
-    open_process,
     socket_path,
 )
 from cluster.node.service_snapshots import SnapshotChild
@@ -57,7 +57,9 @@ def test_a_service_that_forked_and_died_is_started_again_though_its_fork_holds_t
     hello = link_frame(ServiceHello(0, 1, SERVICE_LINK_VERSION)) if is_greeted else b""
     command = [sys.executable, "-S", "-c", FORKS_AND_DIES, socket_path(str(tmp_path), 0), hello.hex()]
     poller, events, told, warned = Poller(), Events(), [], []
-    process = open_process(0, str(tmp_path), poller, command, told.append, warned.append)
+    endpoint = Endpoint(Medium.IPC, path=socket_path(str(tmp_path), 0))
+    child = Child("service 0", command, warned.append)
+    process = ChildProcess(0, endpoint, poller, child, told.append)
 
     def is_started_again():
         poller.wait(0)
