@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from jobs.delta_table import Commit, Missing, append, merge, read
 from jobs.schemas import PENDING, SNAPSHOT, TableLayout
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
 
 Found = list[dict[str, Any]]  # entries that stand for what only snapshots say
 Entries = Iterator["pa.RecordBatch"]
-
-
-class FromSnapshots(Protocol):
-    """What finds, for one batch after another, entries that stand for what only snapshots say."""
-
-    def __call__(self, is_first: bool, end: int) -> Found:
-        """Entries of snapshots up to position ``end``; ``is_first``: the first batch of an empty table."""
+# Finds those of each batch: is it the first of an empty table, and up to which position.
+FromSnapshots = Callable[[bool, int], Found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -208,18 +208,11 @@ class _Events:
     def __init__(self) -> None:
         self.errors: list[str] = []
 
-    def on_session_event(
-        self,
-        correlation_id: int,
-        cluster_session_id: int,
-        leadership_term_id: int,
-        leader_member_id: int,
-        code: EventCode,
-        detail: str,
-    ) -> None:
+    def on_session_event(self, *event: Any) -> None:
+        *_, code, detail = event
         if detail.startswith(NO_ROOM):
             sys.stderr.write(f"waits: {printable(detail)}\n")
-        elif code.name == "ERROR":
+        elif code is EventCode.ERROR:
             self.errors.append(detail)
 
 
