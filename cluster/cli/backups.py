@@ -16,7 +16,7 @@ from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.status_document import look_at
-from cluster.cli.verbs import AsJson, example, print_result
+from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError
 from cluster.protocol.counter_types import CounterTypeId
@@ -28,8 +28,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "backup-query --dir backup",
         "backup-query 10s --dir backup",
         more="It prints the backup's state, the position of its copy of the log, and the time of its next\n"
@@ -75,8 +74,7 @@ def backup_query(
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "backup-metrics --dir backup > /var/lib/node_exporter/cluster_backup.prom",
         more="It is for the textfile collector of node_exporter, and also works for a stopped backup.",
     ),
@@ -98,8 +96,7 @@ def _time(epoch_ms: int) -> str:
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "restore --from backup --to restored",
         "restore --from backup --to /data/cluster --member 2",
         "restore --from backup --to restored --members 1 --to-position 1048576",
@@ -139,8 +136,7 @@ def restore(
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "promote --dir backup",
         "promote --dir backup --joins",
         more="It prints the lag: how many bytes the copy ends below the last known commit position of the\n"

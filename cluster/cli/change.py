@@ -14,7 +14,7 @@ from cluster.backup.restore import MemberFolders, Place
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
 from cluster.cli.running_member import mark_of
-from cluster.cli.verbs import AsJson, example, print_result
+from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ConfigurationError
 from cluster.protocol.last_words import LastWords
 from cluster.reader.member_directory import find_cluster_directory, members_in
@@ -24,8 +24,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "close-member --dir cluster-data/member-0",
         more="It prints the member's last words (the end of its log, its last vote) and the small file that\n"
         "has them. make-members needs the last words of a majority of the old members.",
@@ -67,8 +66,7 @@ def _ids(text: str) -> tuple[int, ...]:
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "make-members --from cluster-data --to grown --member-ids 0,1,2,3,4",
         "make-members --from member-1 --words closed-0 --words closed-2 --to grown --member-ids 0,1,2,3,4",
         more="The directories are laid out as for `cluster up`: `cluster up --dir grown --members 5` starts\n"

@@ -15,7 +15,7 @@ from cluster.cli.connecting import connects
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
-from cluster.cli.verbs import AsJson, example, print_result
+from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ClusterError, NotLeader, RemoteProtocolError, TimedOut
 from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
 from cluster.protocol.link import ControlOutcome, ControlRequest, LinkErrorCode
@@ -50,7 +50,7 @@ def _epilog(verb: str, more: str = "", *, is_of_node: bool = False) -> str:
         ("cluster-data/member-0", "db0:9000") if is_of_node else ("cluster-data", ALL_MEMBERS)
     )
     over_network = f"{verb} --endpoints {members} --token-file operator.token"
-    return example("tool", f"{verb} --dir {directory}", over_network, more=(more + REMOTE).strip())
+    return tool_example(f"{verb} --dir {directory}", over_network, more=(more + REMOTE).strip())
 
 
 def _verb(name: str, text: str, more: str = "", *, is_of_node: bool = False) -> Callable[..., None]:

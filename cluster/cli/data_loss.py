@@ -9,7 +9,7 @@ from cluster.archive.files import OsFiles
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OwnDirectory
 from cluster.cli.running_member import lock_directory, mark_of
-from cluster.cli.verbs import AsJson, example, print_result
+from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ConfigurationError
 from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
 from cluster.member.disk.data_loss import accept_data_loss as accept
@@ -30,8 +30,7 @@ _ALONE_QUESTION = (
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "accept-data-loss --dir cluster-data/member-2 --member 2",
         "accept-data-loss --dir member-2 --alone",
         more="Use it only if no member of the cluster can lead any more; node.log says which members this\n"

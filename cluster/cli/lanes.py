@@ -18,7 +18,7 @@ from cluster.cli.members import (
     place,
 )
 from cluster.cli.running_member import leader_directory, status_in
-from cluster.cli.verbs import AsJson, Verb, example, print_result
+from cluster.cli.verbs import AsJson, Verb, print_result, tool_example
 from cluster.protocol.lane import FORGET, Lane
 from cluster.protocol.snapshot import SnapshotConsumer, SnapshotLane
 from cluster.reader.counted import Count, CountedLog, count_log
@@ -30,8 +30,7 @@ app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 
 @app.command(
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "lanes --dir cluster-data/member-0",
         more="A lane is a partition of an application that writes exactly once. Partition -1 shows its last\n"
         "registered batch.",
@@ -51,8 +50,8 @@ def lanes(
 
 
 @app.command(
-    epilog=example(
-        "tool", "consumers --dir cluster-data/member-0", "consumers --endpoints 127.0.0.1:9000 --json"
+    epilog=tool_example(
+        "consumers --dir cluster-data/member-0", "consumers --endpoints 127.0.0.1:9000 --json"
     )
 )
 @connects
@@ -70,8 +69,7 @@ def consumers(
 
 @app.command(
     cls=Verb,
-    epilog=example(
-        "tool",
+    epilog=tool_example(
         "forget-lanes --dir cluster-data 7c0c5d4e",
         "forget-lanes --endpoints db0:9000,db1:9000 --token-file operator.token 7c0c5d4e",
         more="Only for an application that has finished: what it sends again later is in the log twice.\n"

@@ -2,7 +2,6 @@
 
 import json
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,7 +32,7 @@ from cluster.cli.members import (
     text_or_none,
 )
 from cluster.cli.running_member import counters_files, leads, lock_directory, mark_of, status_in
-from cluster.cli.verbs import AsJson, Verbs, example, print_result
+from cluster.cli.verbs import AsJson, Verbs, print_result, tool_example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
 from cluster.protocol import CLUSTER, decode
@@ -115,15 +114,13 @@ ServiceCount = Annotated[
     int, typer.Option("--services", help="How many services a whole snapshot has.", min=0)
 ]
 
-_example = partial(example, "tool")
 
-
-@app.callback(epilog="\b\nExample:\n  cluster tool describe --dir cluster-data/member-0")
+@app.callback(epilog=tool_example("describe --dir cluster-data/member-0"))
 def _tool() -> None:
     """See, control, repair and restore members, as Aeron's ClusterTool does."""
 
 
-@app.command(epilog=_example("describe --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("describe --dir cluster-data/member-0"))
 @connects
 def describe(
     directory: OptionalMemberDirectory = None,
@@ -173,7 +170,7 @@ def _statuses(endpoints: str) -> list[LogStatus]:
     return found
 
 
-@app.command(epilog=_example("pid --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("pid --dir cluster-data/member-0"))
 def pid(
     directory: Annotated[Path, directory_option("A member's directory, or its cluster directory.")],
     as_json: AsJson = False,
@@ -185,7 +182,7 @@ def pid(
     print_result(as_json, {"pid": mark.pid}, mark.pid)
 
 
-@app.command(epilog=_example("recording-log --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("recording-log --dir cluster-data/member-0"))
 def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJson = False) -> None:
     """Show the leadership terms and snapshots in log order, one per line."""
     log = _recording_log(str(directory), readable_part=True)
@@ -200,7 +197,7 @@ def recording_log(directory: AnyMemberDirectory, raw: Raw = False, as_json: AsJs
         raise log.damage
 
 
-@app.command(epilog=_example("sort-recording-log --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("sort-recording-log --dir cluster-data/member-0"))
 def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Rewrite the recording log in order, if it is out of order; the member must be stopped."""
     with lock_directory(str(directory)):
@@ -210,7 +207,7 @@ def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None
 
 
 @app.command(
-    epilog=_example(
+    epilog=tool_example(
         "seed-recording-log-from-snapshot --dir cluster-data/member-0",
         more="The old file is kept as recording.log.bak. "
         "If there is no valid snapshot, the recording log is removed.",
@@ -225,7 +222,7 @@ def seed_recording_log_from_snapshot(directory: OwnDirectory, as_json: AsJson = 
     print_result(as_json, {"seeded": is_seeded}, said)
 
 
-@app.command(epilog=_example("invalidate-latest-snapshot --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("invalidate-latest-snapshot --dir cluster-data/member-0"))
 def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False) -> None:
     """Mark the newest snapshot invalid, so that the next start loads the one before it."""
     log = _recording_log(str(directory), write=True)
@@ -236,7 +233,7 @@ def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False)
         raise typer.Exit(1)
 
 
-@app.command(epilog=_example("recovery-plan --dir cluster-data/member-0 --services 1"))
+@app.command(epilog=tool_example("recovery-plan --dir cluster-data/member-0 --services 1"))
 def recovery_plan(
     directory: AnyMemberDirectory,
     services: ServiceCount = 1,
@@ -267,7 +264,7 @@ def recovery_plan(
         print(aeron_text.plan_text(plan) if raw else tables.plan_table(plan))
 
 
-@app.command(epilog=_example("describe-latest-cm-snapshot --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("describe-latest-cm-snapshot --dir cluster-data/member-0"))
 def describe_latest_cm_snapshot(
     directory: AnyMemberDirectory, archive_directory: ArchiveDirectory = None, as_json: AsJson = False
 ) -> None:
@@ -298,7 +295,7 @@ def describe_latest_cm_snapshot(
         print(f"recordingId={latest.recording_id} length={image.length}")
 
 
-@app.command(epilog=_example("errors --dir cluster-data/member-0"))
+@app.command(epilog=tool_example("errors --dir cluster-data/member-0"))
 def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
     """Show the error logs of the member's components: consensus module, driver and services."""
     marks = _marks(str(directory))
@@ -321,7 +318,7 @@ def errors(directory: AnyMemberDirectory, as_json: AsJson = False) -> None:
 
 
 @app.command(
-    epilog=_example(
+    epilog=tool_example(
         "is-leader --dir cluster-data/member-0 && echo yes",
         more="A leader whose election has not ended yet does not count.",
     ),
@@ -349,7 +346,7 @@ def _leads_at(endpoints: str) -> bool:
 
 
 @app.command(
-    epilog=_example(
+    epilog=tool_example(
         "list-members --dir cluster-data/member-0",
         "list-members --consensus-endpoints 10.0.0.5:9003 --aeron-dir /dev/shm/aeron",
     ),
@@ -392,7 +389,7 @@ def _listed_by(consensus_endpoints: str, aeron_directory: Path | None) -> dict[s
 
 
 @app.command(
-    epilog=_example(
+    epilog=tool_example(
         "export-watermark 1048576 --dir cluster-data/member-0",
         more="With log_export_watermark = true the member keeps the log from this position on.",
     ),

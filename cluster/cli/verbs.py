@@ -1,6 +1,7 @@
 """What verbs of the command line have in common, and how ``log``, ``tool`` and ``archive`` list theirs."""
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -28,6 +29,9 @@ def example(group: str, *commands: str, more: str = "") -> str:
     lines = "".join(f"  cluster {group} {command}\n" for command in commands)
     heading = "Example" if len(commands) == 1 else "Examples"
     return f"\b\n{heading}:\n{lines}" + (f"\n{more}\n" if more else "")
+
+
+tool_example = partial(example, "tool")
 
 
 class Verbs(TyperGroup):
