@@ -47,156 +47,43 @@ class BackupConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=key_of, populate_by_name=True)
 
-    endpoints: str = key(
-        "",
-        """Members to copy from, as clients name them: "host:9000,…" over gRPC, "tcp:host:9001", "ipc:/path";
-        CLUSTER_ENDPOINTS when empty. Name all members: one that fails is replaced by the next.""",
-        section="What is copied",
-    )
-    consensus_endpoints: str = key(
-        "",
-        """In place of endpoints the consensus endpoints of a real Aeron Cluster, host:port,…: it is copied
-        over its own medium.""",
-        aeron="aeron.cluster.backup.consensus.endpoints",
-    )
-    aeron_dir: str = key(
-        "",
-        "The media driver's directory on this host, for consensus_endpoints; the user's when empty.",
-        aeron="aeron.dir",
-    )
-    cluster_id: int = _as_member("cluster_id", "The cluster's, as in its members' configuration.")
-    dir: str = key(
-        "backup",
-        """The backup's directory, made when missing: cluster/, archive/ and driver/ in it, as a member's.
-        retained_snapshots says what it keeps. If the members' logs begin after its end, it starts over.""",
-        aeron="aeron.cluster.dir, aeron.archive.dir",
-    )
-    source_type: SourceType = key(
-        DEFAULTS.source_type.value,
-        """From whom to copy: any, leader or follower. A follower spares the leader the work.""",
-        unit="any, leader or follower",
-        aeron="aeron.cluster.backup.source.type",
-    )
-    interval_ns: Duration = duration(
-        "3600s",
-        "How often the members are asked for a new snapshot. The log is copied as it is committed.",
-        aeron="aeron.cluster.backup.interval",
-        section="When",
-        reloadable=True,
-    )
-    response_timeout_ns: Duration = duration(
-        DEFAULTS.response_timeout_ns,
-        "A member that says nothing for this long is given up for the next.",
-        aeron="aeron.cluster.backup.response.timeout, aeron.cluster.backup.progress.timeout",
-    )
-    cool_down_interval_ns: Duration = duration(
-        DEFAULTS.cool_down_interval_ns,
-        "The pause after an error, before another member is asked.",
-        aeron="aeron.cluster.backup.cool.down.interval",
-        ge=0,
-        reloadable=True,
-    )
-    file_sync_level: int = _as_member(
-        "file_sync_level",
-        "As a member's: 0 written, 1 synced (fdatasync), 2 synced with metadata (fsync).",
-        section="Disk",
-    )
-    retained_snapshots: int = key(
-        DEFAULTS.retained_snapshots,
-        """Snapshots older than the n-th last are dropped, and segments of the log before it, each interval;
-        not those of retained_for. 0, and no retained_for, keeps everything while there is room: with less
-        than a fifth of the file system free, and less than 4g, the oldest snapshot is dropped each second,
-        but not the newest.""",
-        unit="snapshots",
-        ge=0,
-        le=1_000_000,
-        reloadable=True,
-    )
-    retained_for_ns: Duration = duration(
-        "0s",
-        """Snapshots of this last while stay, and the log since the oldest of them, however many they are. The
-        newest snapshot always stays.""",
-        ge=0,
-        reloadable=True,
-    )
-    services: Names = key(
-        [],
-        """With services the backup is a standby: it runs them on the log that it copies, and takes their
-        snapshots. As in its members' configuration, and so are all keys of this section; none, and it
-        copies alone.""",
-        aeron="aeron.cluster.service.class.name, aeron.cluster.service.count",
-        section="Services: what makes it a standby",
-        max_length=10,
-    )
+    endpoints: str = key("")
+    consensus_endpoints: str = key("")
+    aeron_dir: str = key("")
+    cluster_id: int = _as_member("cluster_id")
+    dir: str = key("backup")
+    source_type: SourceType = key(DEFAULTS.source_type.value)
+    interval_ns: Duration = duration("3600s", reloadable=True)
+    response_timeout_ns: Duration = duration(DEFAULTS.response_timeout_ns)
+    cool_down_interval_ns: Duration = duration(DEFAULTS.cool_down_interval_ns, ge=0, reloadable=True)
+    file_sync_level: int = _as_member("file_sync_level")
+    retained_snapshots: int = key(DEFAULTS.retained_snapshots, ge=0, le=1_000_000, reloadable=True)
+    retained_for_ns: Duration = duration("0s", ge=0, reloadable=True)
+    services: Names = key([], max_length=10)
     service_mode: ServiceModes = _as_member("service_mode")
-    service_snapshot_timeout_ns: Duration = _as_member(
-        "service_snapshot_timeout_ns",
-        """How long a snapshot waits for a service in a process of its own to come to its place in the log;
-        then the standby goes on without that snapshot.""",
-    )
+    service_snapshot_timeout_ns: Duration = _as_member("service_snapshot_timeout_ns")
     app_version: Version = _as_member("app_version")
     cluster_clock: Literal["ms", "us", "ns"] = _as_member("cluster_clock")
-    max_sessions: int = _as_member(
-        "max_sessions", "Most sessions that are open at a time: at least as many as at the members."
-    )
+    max_sessions: int = _as_member("max_sessions")
     supervised_bytes_max: Size = _as_member("supervised_bytes_max")
     lanes_max: int = _as_member("lanes_max")
     lane_retention_ns: Duration = _as_member("lane_retention_ns")
     consumers_max: int = _as_member("consumers_max")
     consumer_retention_ns: Duration = _as_member("consumer_retention_ns")
-    endpoint: str = key(
-        "",
-        """Where it listens over gRPC, as host:port: readers read the log there, and members fetch the
-        snapshots that a standby announces to them by this name. Nobody is served when empty. It speaks TLS
-        where tls_certificate is set.""",
-        unit="host:port",
-        section="Whom it serves",
-    )
-    insecure_network: bool = key(
-        False,
-        """Whether endpoint may be beyond loopback without TLS and an authenticator. Whoever reaches it may
-        then read the whole log.""",
-    )
-    authenticator: str = _as_member(
-        "authenticator",
-        """Who a reader at endpoint is, as in a member's configuration; members come with their certificates,
-        or with the token in their standby_token_file.""",
-    )
+    endpoint: str = key("")
+    insecure_network: bool = key(False)
+    authenticator: str = _as_member("authenticator")
     authenticator_file: str = _as_member("authenticator_file")
-    authorisation: str = _as_member(
-        "authorisation",
-        """What each principal may do, as in a member's configuration: here the right to read is all there
-        is. When empty: without an authenticator all may read, with one nobody may.""",
-    )
-    tls_client_certificates: Literal["none", "required"] = _as_member(
-        "tls_client_certificates",
-        "Whether readers, and members, have to show a certificate of tls_ca at endpoint.",
-    )
-    tls_ca: str = key(
-        "",
-        """Authorities (PEM) to check the members by, which speak TLS, and who comes to endpoint. Where no key
-        of TLS is set, the variables of clients hold (CLUSTER_TLS_CA and so on); so it is with the token and
-        the user.""",
-        section="Who the backup is: it needs the right to read",
-    )
-    tls_certificate: str = key(
-        "",
-        """Its own certificate (PEM), for members that ask for one, and for endpoint: then it needs both uses,
-        and the host among its names, as `cluster certs --backup` makes it. Read again when it changes.""",
-    )
-    tls_key: str = key("", "The certificate's key (PEM).")
-    token_file: str = key("", "The token to show, in the first line of a file.")
-    user: str = key("", "The user to be, with password_file.")
-    password_file: str = key("", "The user's password, in the first line of a file.")
-    node_log_bytes: Size = _as_member(
-        "node_log_bytes",
-        "At this length backup.log becomes backup.log.1, in place of the one before.",
-        section="Process",
-        reloadable=True,
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = _as_member(
-        "log_level", "Least level written to `dir`/backup.log, one JSON object a line.", reloadable=True
-    )
+    authorisation: str = _as_member("authorisation")
+    tls_client_certificates: Literal["none", "required"] = _as_member("tls_client_certificates")
+    tls_ca: str = key("")
+    tls_certificate: str = key("")
+    tls_key: str = key("")
+    token_file: str = key("")
+    user: str = key("")
+    password_file: str = key("")
+    node_log_bytes: Size = _as_member("node_log_bytes", reloadable=True)
+    log_level: Literal["debug", "info", "warning", "error"] = _as_member("log_level", reloadable=True)
 
     @model_validator(mode="after")
     def _check_together(self) -> BackupConfig:

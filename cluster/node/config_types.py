@@ -7,8 +7,6 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-DURATION = "duration (ns, us, ms, s)"
-SIZE = "bytes (k, m, g)"
 UNIT_NEEDED_NS = 1_000_000  # who writes less than a millisecond without a unit means another unit
 DURATION_NS_MAX = 1 << 62  # a moment and a duration together fit into 64 bits
 NS_OF_UNIT = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
@@ -79,12 +77,6 @@ def value_text(field_name: str, value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def size_text(length: int) -> str:
-    """The text of a number of bytes, in the largest unit that it is a multiple of."""
-    unit = max((u for u, size in BYTES_OF_UNIT.items() if length % size == 0), key=BYTES_OF_UNIT.__getitem__)
-    return f"{length // BYTES_OF_UNIT[unit]}{unit}"
-
-
 Duration = Annotated[int, BeforeValidator(_parse_duration)]
 Size = Annotated[int, BeforeValidator(_parse_size)]
 Free = Annotated[int | Literal["auto"], BeforeValidator(_parse_free)]
@@ -96,47 +88,17 @@ ServiceModes = Annotated[
 ]
 
 
-def key(
-    default: Any,
-    text: str,
-    *,
-    unit: str = "",
-    aeron: str = "",
-    section: str = "",
-    reloadable: bool = False,
-    **bounds: Any,
-) -> Any:
-    """One key: its default as written in TOML, what it is for, its unit, and Aeron's name of it.
-
-    ``reloadable``: it changes without a restart.
-    """
-    return Field(
-        default,
-        description=" ".join(text.split()),
-        validate_default=True,
-        json_schema_extra={
-            "unit": unit,
-            "aeron": aeron,
-            "section": section,
-            "reloadable": reloadable,
-            "default": default,
-            "bounds": bounds,
-        },
-        **bounds,
-    )
+def key(default: Any, *, reloadable: bool = False, **bounds: Any) -> Any:
+    """One key and its default, as TOML may have it. ``reloadable``: it changes without a restart."""
+    declared = {"reloadable": reloadable, "default": default, "bounds": bounds}
+    return Field(default, validate_default=True, json_schema_extra=declared, **bounds)
 
 
-def duration(default: int | str, text: str, **rest: Any) -> Any:
+def duration(default: int | str, **rest: Any) -> Any:
     """A key whose value is a duration, of more than 0 unless there are other bounds."""
     if not rest.keys() & {"ge", "le"}:
         rest["gt"] = 0
-    written = default if isinstance(default, str) else duration_text(default)
-    return key(written, text, unit=DURATION, **rest)
-
-
-def size(default: Any, text: str, **rest: Any) -> Any:
-    """A key whose value is a number of bytes."""
-    return key(default, text, unit=SIZE, **rest)
+    return key(default, **rest)
 
 
 def is_reloadable(field: FieldInfo) -> bool:
@@ -150,21 +112,10 @@ def reloadable_of(model: type[BaseModel]) -> frozenset[str]:
     return frozenset(name for name, field in model.model_fields.items() if is_reloadable(field))
 
 
-def same_key(
-    model: type[BaseModel], field_name: str, text: str = "", *, section: str = "", reloadable: bool = False
-) -> Any:
-    """The key that another configuration has too: the same default, bounds and text, unless one is given."""
-    field = model.model_fields[field_name]
-    extra: Any = field.json_schema_extra
-    return key(
-        extra["default"],
-        text or field.description or "",
-        unit=extra["unit"],
-        aeron=extra["aeron"],
-        section=section,
-        reloadable=reloadable,
-        **extra["bounds"],
-    )
+def same_key(model: type[BaseModel], field_name: str, *, reloadable: bool = False) -> Any:
+    """The key that another configuration has too: the same default and bounds."""
+    declared: Any = model.model_fields[field_name].json_schema_extra
+    return key(declared["default"], reloadable=reloadable, **declared["bounds"])
 
 
 def do_not_fit(text: str) -> PydanticCustomError:

@@ -19,7 +19,7 @@ from cluster.protocol.enums import ClusterBackupState
 from cluster.security.principals import put, token_digest
 from tests.backup.running import QUICK, await_copy
 from tests.cli.promtool import scrape
-from tests.node.config_files import backup_toml
+from tests.node.config_files import check_says_all
 from tests.node.processes import Process, Up, await_that, endpoints_of, keys_of, run, tool
 from tests.transport.authorities import Certificates
 from tests.tree import ROOT
@@ -247,7 +247,7 @@ def test_nothing_is_copied_from_a_member_whose_certificate_cannot_be_checked(
 
 
 def test_the_file_in_conf_is_the_configuration():
-    assert (ROOT / "conf" / "backup.toml").read_text() == backup_toml()
+    check_says_all("backup.toml", BackupConfig)
     loaded = load_backup_config(ROOT / "conf" / "backup.toml", {})
     assert loaded == BackupConfig()
 

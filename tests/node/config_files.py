@@ -1,68 +1,40 @@
-"""``conf/node.toml`` and ``conf/backup.toml``: every key at its default, with what the key says of itself.
+"""``conf/node.toml`` and ``conf/backup.toml``: what they say of each key, beside its value."""
 
-python -m tests.node.config_files node > conf/node.toml
-python -m tests.node.config_files backup > conf/backup.toml
-"""
+from __future__ import annotations
 
-import sys
-import textwrap
-from collections.abc import Mapping
+import re
+import tomllib
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from cluster.node.backup_config import BackupConfig
-from cluster.node.config import NodeConfig
 from cluster.node.config_text import to_toml
+from cluster.node.config_types import is_reloadable
+from tests.tree import ROOT
+
+KEY = re.compile(r"((?:# .+\n)+)# ((?:default: |required).*)\n([a-z_]+) = ")
 
 
-def node_toml() -> str:
-    """The whole of ``conf/node.toml``."""
-    return text_of(
-        NodeConfig,
-        "A member's configuration, complete: each key at its default, so that any of them may be left out. "
-        "The environment variable CLUSTER_KEY wins over the file, --member over both. "
-        "Durations take the suffixes ns, us, ms, s (a plain number is nanoseconds), sizes k, m, g. "
-        '"Aeron" is the property that means the same there. A running member takes a changed key that is '
-        '"reloadable" at SIGHUP, and any other at its next start.',
-        "cluster node --config conf/node.toml",
-        required={"members": "required for more than one member"},
-    )
+class Said(NamedTuple):
+    """Of a key: what it is for, and facts such as ``default: "10s"``, ``reloadable``."""
+
+    text: str
+    facts: list[str]
+    value: Any
 
 
-def backup_toml() -> str:
-    """The whole of ``conf/backup.toml``."""
-    return text_of(
-        BackupConfig,
-        "The configuration of a backup, complete: each key at its default, so that any but endpoints may be "
-        "left out. The environment variable CLUSTER_BACKUP_KEY wins over the file, --dir over both. "
-        'A running backup takes a changed key that is "reloadable" at SIGHUP. '
-        "docs/backup.md has the rest.",
-        "cluster backup --config conf/backup.toml",
-        required={"endpoints": "required, or CLUSTER_ENDPOINTS"},
-    )
+def said_in(name: str) -> dict[str, Said]:
+    """By key, in the order of the file."""
+    text = (ROOT / "conf" / name).read_text()
+    values = tomllib.loads(text)
+    return {key: Said(told, facts.split("; "), values[key]) for told, facts, key in KEY.findall(text)}
 
 
-def text_of(model: type[BaseModel], intro: str, command: str, required: Mapping[str, str]) -> str:
-    """Every key of a configuration with its text, unit, Aeron's name and default."""
-    lines = textwrap.wrap(intro, 100, initial_indent="# ", subsequent_indent="# ")
-    lines += ["#", f"#     {command}"]
-    for name, field in model.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        if extra["section"]:
-            title = f"# ---- {extra['section']} "
-            lines += ["", title + "-" * (102 - len(title))]
-        facts = [required.get(name, f"default: {to_toml(extra['default'])}")]
-        facts += [f"{what}: {extra[what]}" for what in ("unit", "aeron") if extra[what]]
-        facts += ["reloadable"] if extra["reloadable"] else []
-        lines += [
-            "",
-            *textwrap.wrap(field.description or "", 100, initial_indent="# ", subsequent_indent="# "),
-        ]
-        lines.append("# " + "; ".join(facts).replace("aeron:", "Aeron:"))
-        lines.append(f"{field.alias} = {to_toml(extra['default'])}")
-    return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print({"node": node_toml, "backup": backup_toml}[sys.argv[1]](), end="")
+def check_says_all(name: str, model: type[BaseModel]) -> None:
+    """Each key of the model stands there, in its order, with its default and whether it is reloadable."""
+    said = said_in(name)
+    assert list(said) == [field.alias for field in model.model_fields.values()]
+    for field in model.model_fields.values():
+        key = said[field.alias or ""]
+        assert key.facts[0] == f"default: {to_toml(key.value)}" or key.facts[0].startswith("required"), key
+        assert ("reloadable" in key.facts) == is_reloadable(field), key
