@@ -2,7 +2,7 @@
 
     from cluster.testing import SimulatedCluster
 
-    cluster.py        what a test uses; client.py  its clients; replay.py  the log once more, at once
+    cluster.py        what a test uses; client.py  its clients
     storm.py          one seed of ``cluster sim``; messages.py  what is sent; worker.py  a process of it
     world.py          virtual time, chance, and processes that take turns and may be killed
     network.py        sockets; disk.py  files; wire.py  what is said over them

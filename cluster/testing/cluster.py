@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from cluster.archive.recording import Recording
 from cluster.consensus.authentication import Security, open_security
@@ -16,14 +16,13 @@ from cluster.protocol.enums import ClusterControlToggle
 from cluster.protocol.frame import message_length_max
 from cluster.protocol.lane import Lane
 from cluster.service.clustered_service import ClusteredService
-from cluster.service.replay import SnapshotRecords
+from cluster.service.replay import Sent, SentKind, ServiceReplay, SnapshotRecords
 from cluster.service.service_context import ServiceContext
 from cluster.testing.client import SimulatedCaller, SimulatedClient
 from cluster.testing.diagnosis import Cause, MakeService, why_apart
 from cluster.testing.disk import Disk
 from cluster.testing.member import CLIENT_PORT, CLUSTER_ID, MemberProcess, Settings, host_of
 from cluster.testing.network import Network
-from cluster.testing.replay import Replay, replay_log
 from cluster.testing.wire import Happening, Wire
 from cluster.testing.world import MS, SECOND, Clock, VirtualWorld
 from cluster.transport.credentials import CredentialsSupplier
@@ -34,6 +33,13 @@ MESSAGE_LENGTH_MAX = message_length_max(TERM_LENGTH)
 ANSWERS_S = 0.1  # in which answers come when nothing is in their way
 TICK_NS = 20 * MS  # between two turns of a member that has nothing to do
 TIMEOUT_S = 60.0  # of virtual time, in which a cluster that can elect a leader does
+
+
+class Replay(NamedTuple):
+    """``state`` is what the service would write into a snapshot; ``answers`` are by session id."""
+
+    state: tuple[bytes, ...]
+    answers: dict[int, list[bytes]]
 
 
 class _Member(MemberProcess):
@@ -347,9 +353,15 @@ class SimulatedCluster:
         return tuple(records.records)
 
     def replay(self, service_id: int = 0) -> Replay:
-        """Process the whole committed log in a new instance of the service."""
-        context = self._replay_context(service_id)
-        return replay_log(self.make_services[service_id](), *self._committed_log(), context)
+        """Process the whole committed log in a new instance of the service, as of a leader that starts."""
+        log, end = self._committed_log()
+        replay = ServiceReplay(self.make_services[service_id](), log, self._replay_context(service_id))
+        answers: dict[int, list[bytes]] = {}
+        for sent in replay.run(end):
+            if isinstance(sent, Sent) and sent.kind is SentKind.EGRESS:
+                assert sent.cluster_session_id is not None and sent.payload is not None
+                answers.setdefault(sent.cluster_session_id, []).append(sent.payload)
+        return Replay(replay.state(), answers)
 
     def _replay_context(self, service_id: int) -> ServiceContext:
         return ServiceContext(service_id=service_id, client_id=1, max_message_length=MESSAGE_LENGTH_MAX)
