@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from llvmlite import ir
 from numba import config, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
@@ -107,36 +108,13 @@ class SystemCalls:
 SYSTEM_CALLS = SystemCalls()
 
 
-def _caller(count: int):  # type: ignore[no-untyped-def]
-    def call(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
-        def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
-            function_type = ir.FunctionType(_INT, [_INT] * count)
-            function = builder.inttoptr(values[0], function_type.as_pointer())
-            return builder.call(function, values[1 : count + 1])
+def _call(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
+        function_type = ir.FunctionType(_INT, [_INT] * len(arguments))
+        function = builder.inttoptr(values[0], function_type.as_pointer())
+        return builder.call(function, cgutils.unpack_tuple(builder, values[1]))
 
-        return types.int64(*[types.int64] * (count + 1)), codegen
-
-    return call
-
-
-def _call_0(typing_context, address):  # type: ignore[no-untyped-def]
-    return _caller(0)(typing_context, address)
-
-
-def _call_1(typing_context, address, a):  # type: ignore[no-untyped-def]
-    return _caller(1)(typing_context, address, a)
-
-
-def _call_2(typing_context, address, a, b):  # type: ignore[no-untyped-def]
-    return _caller(2)(typing_context, address, a, b)
-
-
-def _call_3(typing_context, address, a, b, c):  # type: ignore[no-untyped-def]
-    return _caller(3)(typing_context, address, a, b, c)
-
-
-def _call_4(typing_context, address, a, b, c, d):  # type: ignore[no-untyped-def]
-    return _caller(4)(typing_context, address, a, b, c, d)
+    return types.int64(types.int64, types.Tuple([types.int64] * len(arguments))), codegen
 
 
 def _address_of(typing_context, array, offset):  # type: ignore[no-untyped-def]
@@ -156,25 +134,22 @@ def _i32_at(typing_context, address):  # type: ignore[no-untyped-def]
 
 
 if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-    call_0: Any = intrinsic(_call_0)
-    call_1: Any = intrinsic(_call_1)
-    call_2: Any = intrinsic(_call_2)
-    call_3: Any = intrinsic(_call_3)
-    call_4: Any = intrinsic(_call_4)
+    _of_any: Any = intrinsic(_call)
     address_of: Any = intrinsic(_address_of)
     i32_at: Any = intrinsic(_i32_at)
 else:
 
-    def _call_plain(address, *arguments):  # type: ignore[no-untyped-def]
+    def _of_any(address, *arguments):  # type: ignore[no-untyped-def]
         return PLAIN[int(address)](*map(int, arguments))
-
-    call_0 = call_1 = call_2 = call_3 = call_4 = _call_plain
 
     def address_of(array, offset):  # type: ignore[no-untyped-def]
         return array.ctypes.data + int(offset) * array.itemsize
 
     def i32_at(address):  # type: ignore[no-untyped-def]
         return ctypes.c_int32.from_address(int(address)).value
+
+
+call_0 = call_1 = call_2 = call_3 = call_4 = _of_any  # by how many arguments follow the address
 
 
 @routine
