@@ -52,6 +52,7 @@ _OPENING: dict[int, type[sbe.Message]] = {  # first of who comes by the stream
     streams.CONSENSUS: BackupQuery,
 }
 DIALLED_WITHIN_NS = 3_000_000_000  # of the first message of a session that was opened elsewhere
+PASSED_OVER_NS = 30_000_000_000  # what comes of one that was not: then it is waited for again
 _TWO_IDS = struct.Struct("<qq")  # of each, after its header: of a term or request, and of its session
 
 
@@ -216,8 +217,10 @@ class AeronClients:
         if len(message) < sbe.HEADER_LENGTH + _TWO_IDS.size or sbe.kind_at(message) not in _OF_A_SESSION:
             return False
         _, session_id = _TWO_IDS.unpack_from(message, sbe.HEADER_LENGTH)
-        now_ns = time.monotonic_ns()
-        return now_ns < image.strangers.setdefault(session_id, now_ns + DIALLED_WITHIN_NS)
+        now_ns, strangers = time.monotonic_ns(), image.strangers
+        for known in [id_ for id_, until_ns in strangers.items() if now_ns > until_ns + PASSED_OVER_NS]:
+            del strangers[known]
+        return now_ns < strangers.setdefault(session_id, now_ns + DIALLED_WITHIN_NS)
 
     def _link_of(self, message: bytes, image: _IngressImage) -> AeronClientLink | None:
         """To whom a message goes; None where that is nobody. Raises RemoteProtocolError."""
@@ -230,6 +233,8 @@ class AeronClients:
             return None
         _, session_id = _TWO_IDS.unpack_from(message, sbe.HEADER_LENGTH)
         link = self._sessions.get(session_id)
+        if link is not None and image.strangers:
+            image.strangers.pop(session_id, None)
         if link is not None and len(message) > self._message_length_max:
             link.is_over = True
             raise RemoteProtocolError(

@@ -291,6 +291,37 @@ def test_who_is_not_dialled_in_time_is_passed_over_from_then_on(member, monkeypa
     member.turn_until(lambda: member.heard())
 
 
+def test_who_was_passed_over_for_long_is_forgotten_and_waited_for_again(member, monkeypatch):
+    monkeypatch.setattr(aeron_clients, "DIALLED_WITHIN_NS", 0)
+    monkeypatch.setattr(aeron_clients, "PASSED_OVER_NS", 0)
+    image = member.aeron.client()
+    for stranger in range(1000, 1100):
+        image.sends(a_message(b"lost", stranger))
+    image.sends(a_message(b"lost"))
+    image.sends(REQUEST.encode())
+    member.turn_until(lambda: member.heard())
+    (known,) = member.clients._images.values()
+    assert len(known.strangers) < 10
+
+    monkeypatch.setattr(aeron_clients, "DIALLED_WITHIN_NS", 10**12)
+    image.sends(a_message(b"kept"))
+    for _ in range(3):
+        member.turn()
+    member.clients.open(AeronClient(egress_channel(CHANNEL), 102, "10.0.0.7", SESSION))
+    member.turn_until(lambda: member.server.frames.get(2) and member.heard(2) == [a_message(b"kept")])
+
+
+def test_who_was_dialled_and_is_lost_is_waited_for_again(member):
+    image = member.aeron.client()
+    image.sends(a_message(b"first"))
+    member.turn()
+    (known,) = member.clients._images.values()
+    assert known.strangers
+    member.clients.open(AeronClient(egress_channel(CHANNEL), 102, "10.0.0.7", SESSION))
+    member.turn_until(lambda: member.server.frames.get(1) and member.heard() == [a_message(b"first")])
+    assert not known.strangers
+
+
 def test_a_client_of_a_member_whose_life_has_ended_is_let_go(member):
     member.port.shutdown()
     member.aeron.client().sends(REQUEST.encode())
