@@ -25,34 +25,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from enum import Enum
 from hashlib import blake2b
-from typing import Protocol
 
+from cluster.aeron.aeron_cluster import AeronCluster
 from cluster.aeron.lane_index import LaneAlias
 from cluster.aeron.session_entries import EntryKind, SessionEntry
 from cluster.errors import ClientClosed
 
 STALLED_NS = 20_000_000_000  # without progress for so long: another session is opened
 ENTRIES_MAX = 4096  # of the log, in one turn
-
-
-class IngressSession(Protocol):
-    """A session with the cluster (``AeronCluster``)."""
-
-    session_id: int
-    leadership_term_id: int
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it is over."""
-
-    def offer(self, payload: bytes, leadership_term_id: int) -> int:
-        """A position above 0, or a code of ``Offer``: NOT_CONNECTED unless the session is in that term."""
-
-    def follow_leader(self, leadership_term_id: int, member_id: int) -> None:
-        """The log says who leads."""
-
-    def close(self) -> None:
-        """Ask the cluster to close it."""
 
 
 class LaneState(Enum):
@@ -69,7 +49,7 @@ class LaneWriter:
     def __init__(
         self,
         alias: LaneAlias,
-        connect: Callable[[str], IngressSession],
+        connect: Callable[[str], AeronCluster],
         entries: Iterator[SessionEntry | None],
         now_ns: Callable[[], int],
     ) -> None:
@@ -87,7 +67,7 @@ class LaneWriter:
         self._connect = connect
         self._entries = entries
         self._now_ns = now_ns
-        self._session: IngressSession | None = None
+        self._session: AeronCluster | None = None
         self._term = -1  # of the log, as far as it was read
         self._since_ns = now_ns()  # when the session has done something last
         self._is_known = False  # an open of this attempt is in the log
@@ -227,7 +207,7 @@ class LaneWriter:
 
     # ---- the session
 
-    def _offer(self, session: IngressSession) -> int:
+    def _offer(self, session: AeronCluster) -> int:
         count = 0
         while self._unsent and session.offer(self._unsent[0], self._term) > 0:
             self._sent.append(self._unsent.popleft())
