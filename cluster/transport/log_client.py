@@ -17,10 +17,11 @@ import contextlib
 import ssl
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -68,11 +69,13 @@ class Unreachable(ClusterError):
     fix = "Check that the members run, and that their endpoints can be reached from here."
 
 
-class LogClient(Protocol):
+class LogClient(ABC):
     """Raises Unreachable, AuthenticationRejected, RemoteProtocolError, TlsFailed, ConfigurationError."""
 
+    @abstractmethod
     def status(self) -> link.LogStatus: ...
 
+    @abstractmethod
     def control(self, request: link.ControlRequest, timeout_s: float) -> link.ControlOutcome:
         """What came of it; the member may be silent as long as it is at work."""
 
@@ -80,11 +83,19 @@ class LogClient(Protocol):
         self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
     ) -> Iterator[Answer]:
         """What is not ``wanted`` may come as padding, from members that know of it."""
+        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
 
-    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]: ...
+    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
+        return self._stream(link.RecordingRequest(0, recording_id))
 
-    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]: ...
+    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
+        return self._stream(request)
 
+    @abstractmethod
+    def _stream(self, request: Message) -> Iterator[Any]:
+        """What a request for a stream is answered with."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
 
@@ -164,25 +175,7 @@ def _only(kind: type[Kind], endpoint: Endpoint, data: bytes) -> Kind:
     raise RemoteProtocolError(f"{endpoint}: answered with something else than a {kind.__name__}")
 
 
-class _ReadingClient:
-    """Each request for a stream has its message; ``_stream`` says how it is answered."""
-
-    def read(
-        self, from_position: int, to_position: int, max_bytes: int, wanted: tuple[link.Wanted, ...] = ()
-    ) -> Iterator[Answer]:
-        return self._stream(link.LogRequest(0, from_position, to_position, max_bytes, wanted))
-
-    def read_recording(self, recording_id: int) -> Iterator[RecordingAnswer]:
-        return self._stream(link.RecordingRequest(0, recording_id))
-
-    def read_events(self, request: link.EventsRequest) -> Iterator[EventsAnswer]:
-        return self._stream(request)
-
-    def _stream(self, request: Message) -> Iterator[Any]:
-        raise NotImplementedError
-
-
-class _GrpcLogClient(_ReadingClient):
+class _GrpcLogClient(LogClient):
     def __init__(
         self, endpoint: Endpoint, timeout_s: float, tls: TlsFiles | None, credentials: Callable[[], bytes]
     ) -> None:
@@ -317,7 +310,7 @@ class _Silence:
         self._is_over.set()
 
 
-class _SocketLogClient(_ReadingClient):
+class _SocketLogClient(LogClient):
     """Over ``tcp:`` and ``ipc:``, where the member hands readers' connections to its log server."""
 
     def __init__(
