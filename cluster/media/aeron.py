@@ -13,6 +13,7 @@ import contextlib
 import getpass
 import os
 import struct
+from collections.abc import Callable
 from typing import Self
 
 from cluster.errors import MediaDriverError
@@ -24,7 +25,9 @@ from cluster.media.log_buffers import LogBuffers
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.media.publication import Publication
 from cluster.media.subscription import Subscription
+from cluster.protocol import media
 from cluster.protocol.media import LOCAL_SOCKET_ADDRESS_TYPE, OnPublicationReady, OnSubscriptionReady
+from cluster.protocol.sbe import Composite
 
 ANSWER_TIMEOUT_S = 10.0
 _ADDRESS = struct.Struct("<ii")  # of a channel's socket: key of its counter, before the text
@@ -82,19 +85,21 @@ class Aeron:
 
     # ---- without waiting: ``conductor.answer`` of the id has the driver's answer
 
+    def _ask(self, type_id: int, kind: Callable[..., Composite], *fields: int | str) -> int:
+        correlation_id = self._proxy.command(type_id, kind, *fields)
+        self.conductor.expect(correlation_id)
+        return correlation_id
+
     def ask_for_subscription(self, channel: str, stream_id: int) -> Subscription:
         """It gets its images once the driver has it; its registration id is that of the command."""
-        registration_id = self._proxy.add_subscription(channel, stream_id)
+        registration_id = self._ask(media.ADD_SUBSCRIPTION, media.AddSubscription, -1, stream_id, channel)
         subscription = Subscription(registration_id, channel, stream_id)
-        self.conductor.expect(registration_id)
         self.conductor.follow(subscription)
         return subscription
 
     def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
         """The id to ask ``publication_of`` for."""
-        registration_id = self._proxy.add_exclusive_publication(channel, stream_id)
-        self.conductor.expect(registration_id)
-        return registration_id
+        return self._ask(media.ADD_EXCLUSIVE_PUBLICATION, media.AddPublication, stream_id, channel)
 
     def publication_of(self, registration_id: int) -> Publication | None:
         """The publication that was asked for, once the driver has it. Raises ChannelRefused."""
@@ -103,19 +108,21 @@ class Aeron:
 
     def add_destination(self, subscription: Subscription, channel: str) -> int:
         """Have a subscription of manual control listen at ``channel``; returns the id of the command."""
-        correlation_id = self._proxy.add_destination(subscription.registration_id, channel)
-        self.conductor.expect(correlation_id)
-        return correlation_id
+        return self._ask(
+            media.ADD_DESTINATION, media.DestinationCommand, subscription.registration_id, channel
+        )
 
     def add_sent_destination(self, publication: Publication, channel: str) -> int:
         """Have a publication of manual control send to ``channel``, too; returns the id of the command."""
-        correlation_id = self._proxy.add_sent_destination(publication.registration_id, channel)
-        self.conductor.expect(correlation_id)
-        return correlation_id
+        return self._ask(
+            media.ADD_SENT_DESTINATION, media.DestinationCommand, publication.registration_id, channel
+        )
 
     def remove_destination(self, subscription: Subscription, channel: str) -> None:
         """Have it listen there no more. Nobody waits for the answer."""
-        self._proxy.remove_destination(subscription.registration_id, channel)
+        self._proxy.command(
+            media.REMOVE_DESTINATION, media.DestinationCommand, subscription.registration_id, channel
+        )
 
     def has_socket_of(self, registration_id: int) -> bool:
         """Whether the driver still listens for a subscription, which may have been given back."""
@@ -129,7 +136,7 @@ class Aeron:
     def remove_subscription(self, subscription: Subscription) -> None:
         """Give it back; what its images held can be read no further."""
         self.conductor.forget(subscription)
-        self._proxy.remove_subscription(subscription.registration_id)
+        self._proxy.command(media.REMOVE_SUBSCRIPTION, media.RemoveSubscription, subscription.registration_id)
 
     def remove_publication(self, publication: Publication) -> None:
         """Give it back; the driver sends what was offered."""
@@ -138,7 +145,7 @@ class Aeron:
     def give_up_publication(self, registration_id: int) -> None:
         """The same by its id, also of one that the driver has not answered for."""
         self.conductor.expect_no_more(registration_id)
-        self._proxy.remove_publication(registration_id)
+        self._proxy.command(media.REMOVE_PUBLICATION, media.RemovePublication, registration_id)
 
     def local_address(self, subscription: Subscription) -> str:
         """``host:port`` that a subscription is bound to whose channel says port 0."""

@@ -12,33 +12,12 @@ from cluster.protocol.sbe import Composite
 
 
 class DriverProxy:
-    """Each command returns its correlation id. Raises MediaDriverError, LocalProtocolError (long channel)."""
+    """Raises MediaDriverError, LocalProtocolError (long channel)."""
 
     def __init__(self, ring: ManyToOneRingBuffer) -> None:
         self._ring = ring
         self._pid = os.getpid()
         self.client_id = ring.next_correlation_id()
-
-    def add_exclusive_publication(self, channel: str, stream_id: int) -> int:
-        return self._command(media.ADD_EXCLUSIVE_PUBLICATION, media.AddPublication, stream_id, channel)
-
-    def add_subscription(self, channel: str, stream_id: int) -> int:
-        return self._command(media.ADD_SUBSCRIPTION, media.AddSubscription, -1, stream_id, channel)
-
-    def remove_publication(self, registration_id: int) -> int:
-        return self._command(media.REMOVE_PUBLICATION, media.RemovePublication, registration_id)
-
-    def remove_subscription(self, registration_id: int) -> int:
-        return self._command(media.REMOVE_SUBSCRIPTION, media.RemoveSubscription, registration_id)
-
-    def add_destination(self, registration_id: int, channel: str) -> int:
-        return self._command(media.ADD_DESTINATION, media.DestinationCommand, registration_id, channel)
-
-    def add_sent_destination(self, registration_id: int, channel: str) -> int:
-        return self._command(media.ADD_SENT_DESTINATION, media.DestinationCommand, registration_id, channel)
-
-    def remove_destination(self, registration_id: int, channel: str) -> int:
-        return self._command(media.REMOVE_DESTINATION, media.DestinationCommand, registration_id, channel)
 
     def client_close(self) -> None:
         self._write(media.CLIENT_CLOSE, media.CorrelatedCommand(self.client_id, -1))
@@ -54,8 +33,8 @@ class DriverProxy:
                 f"this client of a media driver is of process {self._pid}: open another one here"
             )
 
-    def _command(self, type_id: int, kind: Callable[..., Composite], *fields: int | str) -> int:
-        """Each kind begins as ``CorrelatedCommand`` does."""
+    def command(self, type_id: int, kind: Callable[..., Composite], *fields: int | str) -> int:
+        """Send a command, whose kind begins as ``CorrelatedCommand`` does; returns its correlation id."""
         correlation_id = self._ring.next_correlation_id()
         self._write(type_id, kind(self.client_id, correlation_id, *fields))
         return correlation_id

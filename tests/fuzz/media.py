@@ -19,10 +19,8 @@ from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import CONTROL_STREAM
 from cluster.media.broadcast_receiver import BroadcastReceiver
 from cluster.media.cnc_file import CncFile
-from cluster.media.driver_proxy import DriverProxy
 from cluster.media.image import Image
 from cluster.media.log_buffers import LogBuffers
-from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.media.publication import Publication
 from cluster.protocol import archive_control as control
 from cluster.protocol.cnc import CncHeader, consumer_heartbeat_offset, decode_cnc_header
@@ -99,7 +97,7 @@ class MediaDriverFiles(Target):
         cnc.counters()
         publication = Publication(cnc, 1, 5, 0, LogBuffers(str(self._log)))
         heard += [str(min(publication.offer(bytes(length)), 0)) for length in (1, 5000)]
-        DriverProxy(ManyToOneRingBuffer(cnc.buffer, cnc.regions.to_driver)).add_subscription("aeron:ipc", 1)
+        Aeron(cnc).ask_for_subscription("aeron:ipc", 1)
         return " ".join(heard)
 
     def close(self) -> None:

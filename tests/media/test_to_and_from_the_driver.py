@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 
 from cluster.errors import LocalProtocolError, MediaDriverError, RemoteProtocolError
+from cluster.media.aeron import Aeron
 from cluster.media.broadcast_receiver import BroadcastReceiver
 from cluster.media.cnc_file import CncFile
-from cluster.media.driver_proxy import DriverProxy
 from cluster.media.many_to_one_ring_buffer import ManyToOneRingBuffer
 from cluster.protocol import media
 from tests.media.made_driver import BROADCAST, RING, MadeDriver
@@ -121,16 +122,16 @@ def test_no_two_commands_have_one_correlation_id(ring, cnc):
 
 
 @pytest.mark.conformance("M-10", "M-12", "M-32")
-def test_each_command_has_the_bytes_of_aeron_s(driver, ring):
-    proxy = DriverProxy(ring)
-    publication = proxy.add_exclusive_publication("aeron:ipc", 10)
-    subscription = proxy.add_subscription("aeron:udp?endpoint=localhost:0", 20)
-    proxy.remove_publication(publication)
-    proxy.remove_subscription(subscription)
-    proxy.add_destination(subscription, "aeron:udp?endpoint=localhost:7")
-    proxy.remove_destination(subscription, "aeron:udp?endpoint=localhost:7")
-    proxy.add_sent_destination(publication, "aeron:udp?endpoint=localhost:8")
-    proxy.client_close()
+def test_each_command_has_the_bytes_of_aeron_s(driver, cnc):
+    aeron = Aeron(cnc)
+    publication = aeron.ask_for_exclusive_publication("aeron:ipc", 10)
+    subscription = aeron.ask_for_subscription("aeron:udp?endpoint=localhost:0", 20)
+    aeron.give_up_publication(publication)
+    aeron.remove_subscription(subscription)
+    aeron.add_destination(subscription, "aeron:udp?endpoint=localhost:7")
+    aeron.remove_destination(subscription, "aeron:udp?endpoint=localhost:7")
+    aeron.add_sent_destination(SimpleNamespace(registration_id=publication), "aeron:udp?endpoint=localhost:8")
+    aeron.close()
     assert list(driver.commands()) == [
         (0x03, struct.pack("<qqii9s", 0, 1, 10, 9, b"aeron:ipc")),
         (0x04, struct.pack("<qqqii30s", 0, 2, -1, 20, 30, b"aeron:udp?endpoint=localhost:0")),
