@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from numba import config, njit, types
-
-    HAS_NUMBA: bool
 else:
     try:
         from numba import config, njit, types
-
-        HAS_NUMBA = True
     except ImportError:
-        HAS_NUMBA = False
 
         class _Uncompiled:
             """Of every type and every signature."""
@@ -28,7 +23,6 @@ else:
 
         class config:
             DISABLE_JIT = True
-            BOUNDSCHECK = None
 
         types = _Uncompiled()
 
@@ -36,4 +30,4 @@ else:
             return (lambda decorated: decorated) if function is None else function
 
 
-__all__ = ["HAS_NUMBA", "config", "njit", "types"]
+__all__ = ["config", "njit", "types"]

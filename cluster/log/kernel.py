@@ -36,26 +36,19 @@ SHARED_MODULES = (
 )
 
 
-def _fingerprint(modules: Sequence[str], fingerprint: int) -> int:
+def _fingerprint(modules: Sequence[str], fingerprint: int = 0) -> int:
     for package, _, module in (name.rpartition(".") for name in modules):
         fingerprint = zlib.crc32(pkgutil.get_data(package, f"{module}.py") or b"", fingerprint)
     return fingerprint
 
 
-_FINGERPRINT = _fingerprint(
-    SHARED_MODULES,
-    1 if config.BOUNDSCHECK else 0,  # type: ignore[attr-defined]  # untyped in numba
-)
+_FINGERPRINT = _fingerprint(SHARED_MODULES)
 
 # Kernels allocate nothing and outlive no argument, so they need no reference counts: counting costs atomic
 # operations for each array of each call, of the kernel and of all that was not inlined into it (three
 # quarters of the time of ``column_kernels.fill_rows``, a fifth of any kernel's dispatch).
-# The checked loads and stores of memory.py cut slices, which do count.
 # Nothing calls them as C functions.
-_OPTIONS: dict[str, Any] = {
-    "_nrt": bool(config.BOUNDSCHECK),  # type: ignore[attr-defined]
-    "no_cfunc_wrapper": True,
-}
+_OPTIONS: dict[str, Any] = {"_nrt": False, "no_cfunc_wrapper": True}
 
 
 def routine(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,9 +79,8 @@ def kernel(
             fingerprint = _fingerprint((function.__module__, *modules), _FINGERPRINT)
             from cluster.log.kernel_cache import KernelCache  # which needs numba
 
-            # Not numba's cache, whose reading prepares for compiling first: 0.2 s of CPU of each
-            # process. Code that counts references calls functions that are made known then.
-            cache = dispatcher._cache = KernelCache(function, fingerprint, _OPTIONS["_nrt"])  # type: ignore[attr-defined]
+            # Not numba's cache, whose reading prepares for compiling first: 0.2 s of CPU of each process.
+            cache = dispatcher._cache = KernelCache(function, fingerprint)  # type: ignore[attr-defined]
             try:
                 dispatcher.compile(signature)
             finally:

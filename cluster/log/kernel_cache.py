@@ -39,19 +39,14 @@ before_compiling: Callable[[str], None] | None = None
 
 
 class KernelCache(caching.NullCache):
-    """The cache of one kernel, in numba's place for it.
+    """The cache of one kernel, in numba's place for it; ``fingerprint`` is that of its sources."""
 
-    ``fingerprint`` is that of its sources. With ``counts_references`` numba's tables have to be loaded before
-    its code.
-    """
-
-    def __init__(self, function: Callable[..., Any], fingerprint: int, counts_references: bool) -> None:
+    def __init__(self, function: Callable[..., Any], fingerprint: int) -> None:
         self._name = (
             f"{function.__module__.rpartition('.')[2]}.{function.__name__}.{sys.implementation.cache_tag}"
         )
         self._folder = os.path.dirname(os.path.abspath(function.__code__.co_filename))
         self._compiled = fingerprint, function.__qualname__, function.__code__.co_firstlineno
-        self._counts_references = counts_references
         self._stamp = b""
         self._path = ""  # where the code goes that is compiled now,
         self._descriptor = -1  # and the locked file that becomes it
@@ -63,8 +58,6 @@ class KernelCache(caching.NullCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The kept code; None where this process is to compile it, after which comes ``save_overload``."""
-        if self._counts_references:
-            target_context.refresh()
         processor = target_context.codegen().magic_tuple()
         self._stamp = repr((numba.__version__, self._compiled, sig, processor)).encode()
         name = f"{self._name}.{hashlib.sha256(repr(processor).encode()).hexdigest()[:8]}.nbc"

@@ -2,11 +2,11 @@
 
 What was written before a release is seen by whoever acquires it: a frame before its length, a message
 before its ring's tail. Offsets are multiples of the word's size. **Nothing checks bounds**, as in
-``memory.py``, whose checked and plain twins stand in for these where it has them.
+``memory.py``, whose plain twins stand in for these where nothing is compiled.
 """
 
 from llvmlite import ir
-from numba import config, njit, types
+from numba import config, types
 from numba.extending import intrinsic
 
 from cluster.log.memory import get_i32, get_i64, put_i32, put_i64
@@ -65,20 +65,18 @@ def _exchanger():  # type: ignore[no-untyped-def]
     return intrinsic(exchange)
 
 
-if not config.DISABLE_JIT and not config.BOUNDSCHECK:  # type: ignore[attr-defined]
+if not config.DISABLE_JIT:  # type: ignore[attr-defined]
     load_i32, load_i64 = _acquiring(32), _acquiring(64)
     store_i32, store_i64 = _releasing(32), _releasing(64)
     get_and_add_i64, exchange_i64 = _adder(), _exchanger()
 else:
     load_i32, load_i64, store_i32, store_i64 = get_i32, get_i64, put_i32, put_i64
 
-    @njit
     def get_and_add_i64(buffer, offset, value):  # type: ignore[no-untyped-def]
         before = get_i64(buffer, offset)
         put_i64(buffer, offset, before + value)
         return before
 
-    @njit
     def exchange_i64(buffer, offset, expected, value):  # type: ignore[no-untyped-def]
         is_expected = get_i64(buffer, offset) == expected
         if is_expected:

@@ -96,7 +96,7 @@ def test_code_of_another_processor_is_not_used_under_this_ones_name(folder):
     assert hits() == 0
     path = the_file(folder)
     whole = path.read_bytes()
-    cache = kernel_cache.KernelCache(compile_one, 1, False)
+    cache = kernel_cache.KernelCache(compile_one, 1)
     cache._stamp = b"another processor"
     path.write_bytes(kernel_cache.hashlib.sha256(cache._stamp + whole[32:]).digest() + whole[32:])
     assert (hits(), hits()) == (0, 1)

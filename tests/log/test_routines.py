@@ -54,7 +54,6 @@ def test_what_is_stored_into_tables_is_read_again_within_a_kernel_and_after_it()
     assert (tables.words[0], tables.inner.words[0]) == (8, 8)
     count = sys.getrefcount(tables.words), sys.getrefcount(tables.inner.words)
     assert add_to_both(tables, 1) == 10011
-    # With NUMBA_BOUNDSCHECK=1 kernels count, too.
     assert count == (sys.getrefcount(tables.words), sys.getrefcount(tables.inner.words))
 
 
