@@ -1,7 +1,8 @@
 """Values of options, read from their texts: what is no such value is named with what was expected."""
 
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cluster.errors import ConfigurationError
@@ -31,24 +32,20 @@ def parse_flag(name: str, value: str) -> bool:
     return flag
 
 
-def parse_count(name: str, value: str) -> int:
-    return whole_number(name, value, 1, _MOST, f"a whole number from 1 to {_MOST}")
+def whole_number(least: int, most: int, expected: str) -> Parse:
+    def parse(name: str, value: str) -> int:
+        text = value.strip()
+        if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
+            raise wrong_value(name, value, expected)
+        return int(text)
+
+    return parse
 
 
-def parse_milliseconds(name: str, value: str) -> int:
-    """Of a time-out: no more than sockets take."""
-    return whole_number(name, value, 1, _MOST_MS, f"milliseconds, a whole number from 1 to {_MOST_MS}")
-
-
-def parse_version(name: str, value: str) -> int:
-    return whole_number(name, value, 0, 10**18 - 1, "a whole number from 0 on")
-
-
-def whole_number(name: str, value: str, least: int, most: int, expected: str) -> int:
-    text = value.strip()
-    if not re.fullmatch(r"[0-9]{1,19}", text) or not least <= int(text) <= most:
-        raise wrong_value(name, value, expected)
-    return int(text)
+parse_count = whole_number(1, _MOST, f"a whole number from 1 to {_MOST}")
+# Of a time-out: no more than sockets take.
+parse_milliseconds = whole_number(1, _MOST_MS, f"milliseconds, a whole number from 1 to {_MOST_MS}")
+parse_version = whole_number(0, 10**18 - 1, "a whole number from 0 on")
 
 
 def parse_size(name: str, value: str) -> int:
@@ -81,6 +78,25 @@ def one_of(*words: str) -> Parse:
     return parse
 
 
+def some_of(*words: str) -> Parse:
+    """A comma list of these, in whichever case: each once, in their order here."""
+
+    def parse(name: str, value: str) -> tuple[str, ...]:
+        wanted = [word.strip().upper() for word in value.split(",")]
+        for word in wanted:
+            if word not in words:
+                raise wrong_value(name, value, f"a comma list of {', '.join(words)}{hint(word, words)}")
+        return tuple(word for word in words if word in wanted)
+
+    return parse
+
+
+def hint(word: str, names: Iterable[str]) -> str:
+    by_folded_name = {name.lower(): name for name in names}
+    near = difflib.get_close_matches(word.lower(), by_folded_name, n=3, cutoff=0.6)
+    return f"; did you mean {', '.join(by_folded_name[name] for name in near)}?" if near else ""
+
+
 def checked_by(read: Callable[[str], Any]) -> Parse:
     """A text that is not empty and that ``read``, whose error is passed on under the option's name, takes."""
 
@@ -111,16 +127,17 @@ def parse_directories(name: str, value: str) -> tuple[str, ...]:
     return paths
 
 
-def parse_session_ids(name: str, value: str) -> tuple[int, ...]:
-    return _numbers(name, value, -(1 << 63), (1 << 63) - 1, "session ids")
+def numbers(least: int, most: int, what: str) -> Parse:
+    """A comma list of them: each once, ascending."""
+
+    def parse(name: str, value: str) -> tuple[int, ...]:
+        words = [word.strip() for word in value.split(",")]
+        if not all(re.fullmatch(r"-?[0-9]{1,19}", word) and least <= int(word) <= most for word in words):
+            raise wrong_value(name, value, f"a comma list of {what}")
+        return tuple(sorted({int(word) for word in words}))
+
+    return parse
 
 
-def parse_template_ids(name: str, value: str) -> tuple[int, ...]:
-    return _numbers(name, value, 0, (1 << 16) - 1, "template ids from 0 to 65535")
-
-
-def _numbers(name: str, value: str, least: int, most: int, what: str) -> tuple[int, ...]:
-    words = [word.strip() for word in value.split(",")]
-    if not all(re.fullmatch(r"-?[0-9]{1,19}", word) and least <= int(word) <= most for word in words):
-        raise wrong_value(name, value, f"a comma list of {what}")
-    return tuple(sorted({int(word) for word in words}))
+parse_session_ids = numbers(-(1 << 63), (1 << 63) - 1, "session ids")
+parse_template_ids = numbers(0, (1 << 16) - 1, "template ids from 0 to 65535")

@@ -16,7 +16,7 @@ from cluster.transport.preference import ReadPreference, parse_preference
 from spark_connector.decoding.decoded import DECODED
 from spark_connector.decoding.decoders import DECODE_MODES, PERMISSIVE, Decoding, parse_decode
 from spark_connector.options.aeron_options import AeronOptions, AeronSourceOptions
-from spark_connector.options.connection_options import hint, option_field, unknown_option
+from spark_connector.options.connection_options import option_field, unknown_option
 from spark_connector.options.places import (
     GROUP,
     Instant,
@@ -35,6 +35,7 @@ from spark_connector.options.replay_options import (
 from spark_connector.planning import PlanLimits
 from spark_connector.schema import FRAME_COLUMNS, ROW_COLUMNS, check_columns
 from spark_connector.values import (
+    checked_by,
     one_of,
     parse_count,
     parse_directories,
@@ -47,6 +48,7 @@ from spark_connector.values import (
     parse_template_ids,
     parse_text,
     parse_version,
+    some_of,
     wrong_value,
 )
 
@@ -92,24 +94,6 @@ def parse_read_preference(name: str, value: str) -> ReadPreference:
         return parse_preference(value)
     except ConfigurationError:
         raise wrong_value(name, value, "follower, leader, any or a member's id") from None
-
-
-def parse_at_least(name: str, value: str) -> str:
-    try:
-        parse_token(value)
-    except ConfigurationError as error:
-        raise ConfigurationError(f"option {name}: {error}") from None
-    return value
-
-
-def parse_entry_types(name: str, value: str) -> tuple[str, ...]:
-    """The wanted entry types, each once, in the order of ``ENTRY_TYPES``."""
-    wanted = [word.strip().upper() for word in value.split(",")]
-    for word in wanted:
-        if word not in ENTRY_TYPES:
-            expected = f"a comma list of {', '.join(ENTRY_TYPES)}"
-            raise wrong_value(name, value, f"{expected}{hint(word, ENTRY_TYPES)}")
-    return tuple(entry_type for entry_type in ENTRY_TYPES if entry_type in wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +165,7 @@ class SourceOptions(AeronSourceOptions):
     )
     at_least: str | None = option_field(
         "atLeast",
-        parse_at_least,
+        checked_by(parse_token),
         "a client's position token: wait up to 20 s until the log is committed that far",
     )
     consumer_group: str | None = option_field(
@@ -231,7 +215,7 @@ class SourceOptions(AeronSourceOptions):
     )
     entry_types: tuple[str, ...] = option_field(
         "entryTypes",
-        parse_entry_types,
+        some_of(*ENTRY_TYPES),
         "comma list of the entry types to read: " + ", ".join(f"`{name}`" for name in ENTRY_TYPES),
         ENTRY_TYPES,
         "all",

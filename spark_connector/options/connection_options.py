@@ -3,8 +3,7 @@
 Pure, as ``cluster_options.py``.
 """
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -13,7 +12,7 @@ from cluster.errors import ConfigurationError
 from cluster.transport.credentials import CredentialsSupplier, credentials_of
 from cluster.transport.endpoint import parse_endpoints
 from cluster.transport.tls import TlsFiles
-from spark_connector.values import Parse, checked_by, parse_text
+from spark_connector.values import Parse, checked_by, hint, parse_text
 
 # What options of Spark's Kafka source and sink are here, by their lower-cased names.
 _NO_TOPICS = "a log has no topics; entryTypes, sessions and templateIds say which of its entries are read"
@@ -157,9 +156,3 @@ def unknown_option(
         )
     known = f"known are {', '.join(sorted(names))}"
     return ConfigurationError(f"unknown {kind} option {name!r}{hint(name, names) or '; ' + known}")
-
-
-def hint(word: str, names: Iterable[str]) -> str:
-    by_folded_name = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(word.lower(), by_folded_name, n=3, cutoff=0.6)
-    return f"; did you mean {', '.join(by_folded_name[name] for name in near)}?" if near else ""

@@ -1,21 +1,14 @@
 """The options of the formats ``cluster-snapshot`` and ``cluster-replay``."""
 
-import re
 from dataclasses import dataclass
 
 from cluster.errors import ConfigurationError
 from spark_connector.options.cluster_options import SPARK_SOURCE_OPTIONS
 from spark_connector.options.connection_options import ConnectionOptions, option_field
 from spark_connector.options.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
-from spark_connector.values import parse_count, parse_flag, parse_text, wrong_value
+from spark_connector.values import numbers, parse_count, parse_flag, parse_text
 
-
-def parse_service_ids(name: str, value: str) -> tuple[int, ...]:
-    """Each once, ascending."""
-    words = [word.strip() for word in value.split(",")]
-    if not all(re.fullmatch(r"-1|[0-9]", word) for word in words):
-        raise wrong_value(name, value, "a comma list of service ids from 0 to 9, -1 for the consensus module")
-    return tuple(sorted({int(word) for word in words}))
+parse_service_ids = numbers(-1, 9, "service ids from 0 to 9, -1 for the consensus module")
 
 
 @dataclass(frozen=True, slots=True)

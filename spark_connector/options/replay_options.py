@@ -1,6 +1,6 @@
 """What options say of a replay: of a batch (``directory_options.py``) and of a stream."""
 
-from spark_connector.values import whole_number, wrong_value
+from spark_connector.values import some_of, whole_number, wrong_value
 
 # The rows of a replay: what the service sends, what it raises, what it saves, and how that compares.
 REPLAY_KINDS = (
@@ -35,20 +35,13 @@ NOT_OF_SERVICES = frozenset(
 )
 
 
-def parse_service_id(name: str, value: str) -> int:
-    return whole_number(name, value, 0, 9, "a service id from 0 to 9")
-
-
-def parse_kinds(name: str, value: str) -> tuple[str, ...]:
-    kinds = tuple(word.strip().upper() for word in value.split(","))
-    if not set(kinds) <= set(REPLAY_KINDS):
-        raise wrong_value(name, value, f"a comma list of {', '.join(REPLAY_KINDS)}")
-    return kinds
+parse_service_id = whole_number(0, 9, "a service id from 0 to 9")
+parse_kinds = some_of(*REPLAY_KINDS)
 
 
 def parse_stream_kinds(name: str, value: str) -> tuple[str, ...]:
     """Snapshots of members come later than what a stream reads: only a batch can compare with them."""
-    kinds = parse_kinds(name, value)
+    kinds: tuple[str, ...] = parse_kinds(name, value)
     if "SNAPSHOT" in kinds:
         raise wrong_value(name, value, "no SNAPSHOT: format cluster-replay compares snapshots, as a batch")
     return kinds
