@@ -6,40 +6,16 @@ kernel.
 """
 
 import numpy as np
-from llvmlite import ir
-from numba import config, types
-from numba.extending import intrinsic
+from numba import types
 
 from cluster.log.kernel import kernel
-from cluster.log.memory import I64, WORDS_OUT
+from cluster.log.memory import BYTES_OUT, I64
+from cluster.log.ordered import exchange_i64
 
 
-def _compare_exchange(typing_context, words, index, expected, value):  # type: ignore[no-untyped-def]
-    def codegen(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
-        array, index, expected, value = arguments
-        data = context.make_array(signature.args[0])(context, builder, array).data
-        address = builder.bitcast(builder.gep(data, [index]), ir.IntType(64).as_pointer())
-        exchanged = builder.cmpxchg(address, expected, value, "seq_cst", "seq_cst")
-        return builder.extract_value(exchanged, 1)
-
-    return types.boolean(words, I64, I64, I64), codegen
-
-
-if config.DISABLE_JIT:  # type: ignore[attr-defined]
-
-    def compare_exchange(words, index, expected, value):  # type: ignore[no-untyped-def]
-        is_expected = words[index] == expected
-        if is_expected:
-            words[index] = value
-        return is_expected
-
-else:
-    compare_exchange = intrinsic(_compare_exchange)  # type: ignore[assignment]
-
-
-@kernel(types.boolean(WORDS_OUT, I64, I64, I64))
-def _compare_and_set(words, index, expected, value):  # type: ignore[no-untyped-def]
-    return compare_exchange(words, index, expected, value)
+@kernel(types.boolean(BYTES_OUT, I64, I64, I64), modules=("cluster.log.ordered",))
+def _compare_and_set(buffer, offset, expected, value):  # type: ignore[no-untyped-def]
+    return exchange_i64(buffer, offset, expected, value)
 
 
 def compare_and_set(words: np.ndarray, index: int, expected: int, value: int) -> bool:
@@ -49,4 +25,4 @@ def compare_and_set(words: np.ndarray, index: int, expected: int, value: int) ->
     """
     assert 0 <= index < len(words)
     assert words.ctypes.data % 8 == 0
-    return bool(_compare_and_set(words, index, expected, value))
+    return bool(_compare_and_set(words.view(np.uint8), 8 * index, expected, value))
