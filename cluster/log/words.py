@@ -25,16 +25,10 @@ class Word:
         owner._words[self._place] = value
 
 
-class Flag:
+class Flag(Word):
     """A word that is 0 or 1."""
 
-    __slots__ = ("_place",)
-
-    def __init__(self, place: int) -> None:
-        self._place = place
+    __slots__ = ()
 
     def __get__(self, owner: Any, kind: type | None = None) -> bool:
         return bool(owner._words[self._place])
-
-    def __set__(self, owner: Any, value: bool) -> None:
-        owner._words[self._place] = value
