@@ -28,7 +28,7 @@ from cluster.log.deliver import DeliveredMessages, deliver
 from cluster.log.follow import follow_log
 from cluster.log.frames import DONE, LogParams
 from cluster.log.ingress import append_ingress
-from cluster.log.scan import check_run, scan, split
+from cluster.log.scan import check_run, last_message_end, split
 from cluster.log.session_frames import (
     EgressMessages,
     frame_egress,
@@ -90,9 +90,6 @@ class Batch:
     def parse_egress(self) -> tuple[int, int]:
         return parse_egress(self.egress, 0, self.egress_end, self.received)
 
-    def scan(self) -> int:
-        return scan(self.log, 0, self.log_end)
-
     def split(self) -> np.ndarray:
         return split(self.log, 0, self.log_end, [self.log_end // 2, self.log_end])
 
@@ -113,7 +110,7 @@ STEPS = (
         "frame_egress",
         "parse_egress",
     ),
-    *("scan", "split", "store_crc32c", "verify_crc32c"),
+    *("split", "store_crc32c", "verify_crc32c"),
 )
 
 
@@ -157,7 +154,7 @@ def _to_arrow(
     name: str, log: np.ndarray, columns: list[str] | None, checksum: Checksum | None, seconds: float
 ) -> dict[str, Any]:
     """Runs of frames to columns; with a checksum each run is verified, and its session ids are restored."""
-    end = scan(log, 0, log.size)
+    end = last_message_end(log, 0, log.size)
     stored = log.copy()
     if checksum is not None:
         assert store_checksums(checksum, stored, 0, end) == end

@@ -15,8 +15,8 @@ from cluster.archive.archive import Archive
 from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import ClusterMarkFile
 from cluster.archive.recording_log import RecordingLog
-from cluster.log.append import append_message, message_begin_position, message_end_position
-from cluster.log.frames import DONE, OUT_FULL, LogParams
+from cluster.log.append import append_message, message_end_position
+from cluster.log.frames import DONE, OUT_FULL, LogParams, framed_length
 from cluster.log.ingress import append_ingress
 from cluster.log.session_frames import frame_ingress, join_payloads
 from cluster.log.session_table import SessionTable
@@ -98,8 +98,11 @@ class LogWriter:
         """Begin the next leadership term; return the position of its first entry."""
         self.leadership_term_id += 1
         base = self.position
-        self._recording_log.append_term(
-            self._recording.recording_id, self.leadership_term_id, base, self.time
+        self._recording_log.ensure_coherent(
+            recording_id=self._recording.recording_id,
+            leadership_term_id=self.leadership_term_id,
+            term_base_log_position=base,
+            timestamp=self.time,
         )
         return self._append(
             NewLeadershipTermEvent(
@@ -184,7 +187,7 @@ class LogWriter:
         begin = self.position
         end = append_message(self._out, 0, begin, self._params, data)
         self._recording.append(begin, self._out[: end - begin])
-        return message_begin_position(begin, len(data), self._params)
+        return end - int(framed_length(len(data), self._params.mtu))
 
     def stop(self) -> None:
         """End in order: what is recorded is committed."""

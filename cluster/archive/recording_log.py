@@ -289,13 +289,6 @@ class RecordingLog:
 
     # ---- changing
 
-    def append_term(
-        self, recording_id: int, leadership_term_id: int, term_base_log_position: int, timestamp: int
-    ) -> None:
-        """Begin a term at a position, where the one before it closes. Raises LocalProtocolError."""
-        self._append_terms(recording_id, [(leadership_term_id, term_base_log_position)], timestamp)
-        self._sync()
-
     def commit_log_position(self, leadership_term_id: int, log_position: int) -> None:
         """Set the end of a term, known to be there."""
         self._commit_log_position(leadership_term_id, log_position)

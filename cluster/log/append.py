@@ -104,9 +104,3 @@ def message_end_position(position: int, length: int, params: LogParams) -> int:
     assert position % FRAME_ALIGNMENT == 0
     assert 0 < length <= params.message_length_max
     return _message_end_position(position, length, params.words)
-
-
-def message_begin_position(position: int, length: int, params: LogParams) -> int:
-    """Position of the first frame of that message: ``position``, or the next term's start after padding."""
-    end_position = message_end_position(position, length, params)
-    return end_position - int(framed_length(length, params.mtu))

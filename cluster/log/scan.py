@@ -52,26 +52,6 @@ from cluster.protocol.frame import (
 from cluster.protocol.sbe import SCHEMA_ID_AT, TEMPLATE_ID_AT
 
 
-@kernel(I64(BYTES, I64, I64))
-def _scan(buffer, offset, limit):  # type: ignore[no-untyped-def]
-    while limit - offset >= HEADER_LENGTH:
-        frame_length = get_i32(buffer, offset)
-        if frame_length < HEADER_LENGTH or align_frame(frame_length) > limit - offset:
-            break
-        offset += align_frame(frame_length)
-    return offset
-
-
-def scan(buffer: np.ndarray, offset: int, limit: int) -> int:
-    """End of the last whole frame in ``buffer[offset:limit]``, or ``offset`` if none.
-
-    A length below 32 ends the walk: nothing was written there.
-    """
-    assert offset % FRAME_ALIGNMENT == 0
-    assert 0 <= offset <= limit <= buffer.size
-    return _scan(buffer, offset, limit)
-
-
 def frame_starts(run: np.ndarray) -> np.ndarray:
     """Offset of each frame of a run that holds whole frames."""
     lengths = run.view(DATA_FRAME_HEADER)["frame_length"].astype(np.int64)

@@ -238,9 +238,3 @@ class SessionTable:
     def service_message_ids(self) -> np.ndarray:
         """By service id, the last id of a service message that follow_log saw; 0 for none."""
         return self.words[SERVICE_IDS_AT : SERVICE_IDS_AT + SERVICE_IDS]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """What append_ingress took and dropped, and frame_egress dropped, since ``clear``."""
-        names = ("messages", "keep_alives", "dropped_term", "dropped_session", "dropped_egress")
-        return {name: int(self.words[MESSAGES + i]) for i, name in enumerate(names)}

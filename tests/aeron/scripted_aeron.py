@@ -10,7 +10,7 @@ import numpy as np
 from cluster.aeron import aeron_log, aeron_survey
 from cluster.aeron.aeron_log import AeronLog
 from cluster.errors import LogPurged, MediaDriverError, TimedOut
-from cluster.log.scan import frame_starts, scan
+from cluster.log.scan import frame_starts
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.backup import BackupResponse, BackupSnapshotRecording
@@ -18,6 +18,7 @@ from cluster.protocol.catalog import RecordingDescriptor
 from cluster.protocol.frame import DATA_FRAME_HEADER
 from cluster.reader import LogReader
 from tests.aeron.recorded import SESSION
+from tests.log.naive import scan
 
 CHUNK = 8192
 REPLAYED = 100  # session and stream of a replay

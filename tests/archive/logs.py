@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from cluster.archive.recording_log import RecordingLog
 from cluster.log.append import append_message, message_end_position
 from cluster.log.frames import LogParams
 from cluster.protocol.catalog import RecordingDescriptor
@@ -151,3 +152,11 @@ def a_descriptor(recording_id: int, *, start_position: int = 0, stop_position: i
         "",
         "",
     )
+
+
+def append_term(
+    log: RecordingLog, recording_id: int, leadership_term_id: int, base_position: int, timestamp: int
+) -> None:
+    """Begin a term at a position, where the one before it closes. Raises LocalProtocolError."""
+    log._append_terms(recording_id, [(leadership_term_id, base_position)], timestamp)
+    log._sync()

@@ -23,7 +23,7 @@ from cluster.protocol.enums import (
 )
 from cluster.protocol.log import NewLeadershipTermEvent
 from cluster.transport.clock import epoch_ms
-from tests.archive.logs import SEGMENT_LENGTH, LogWriter
+from tests.archive.logs import SEGMENT_LENGTH, LogWriter, append_term
 
 MEMBER_ID = 0
 CLUSTER_ID = 3
@@ -123,7 +123,7 @@ class Member:
             for base, term_id in bases.items():
                 if position <= base < entry_end and term_id not in known:
                     self.node_state.propose(term_id, base, self.clock())
-                    self.recording_log.append_term(0, term_id, base, log.time)
+                    append_term(self.recording_log, 0, term_id, base, log.time)
             if entry_end > position:
                 self.recording.append(position, log.frames(position, entry_end))
                 self.recording.sync()

@@ -19,7 +19,7 @@ from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import ACTIVATING, TERMINATED
 from cluster.protocol.recording_log import SNAPSHOT, STANDBY_SNAPSHOT, TERM, encode_recording_log_entry
 from tests.archive.faulty_files import DIRECTORY, FaultyDisk, PowerCut
-from tests.archive.logs import T0, Clock, a_descriptor
+from tests.archive.logs import T0, Clock, a_descriptor, append_term
 from tests.archive.mark_files import leave_mark_of_another_process, mark
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -40,13 +40,13 @@ def terms(log: RecordingLog) -> list[tuple[int, int, int]]:
 def with_snapshots(directory: Path, *positions: int, services: int = 1) -> RecordingLog:
     """A log of two terms, and complete snapshots of term 0 at the positions."""
     log = a_recording_log(directory)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 0, 0, T0)
     recording_id = 1
     for position in positions:
         for service_id in [*range(services - 1, -1, -1), -1]:
             log.append_snapshot(recording_id, 0, 0, position, T0 + position, service_id)
             recording_id += 1
-    log.append_term(0, 1, 4096, T0 + 5000)
+    append_term(log, 0, 1, 4096, T0 + 5000)
     return log
 
 
@@ -56,8 +56,8 @@ def with_snapshots(directory: Path, *positions: int, services: int = 1) -> Recor
 @pytest.mark.conformance("C-323", "C-324")
 def test_appending_a_term_closes_the_one_before_at_its_base(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(3, 0, 0, T0)
-    log.append_term(3, 1, 6144, T0 + 9)
+    append_term(log, 3, 0, 0, T0)
+    append_term(log, 3, 1, 6144, T0 + 9)
     assert terms(log) == [(0, 0, 6144), (1, 6144, -1)]
     data = (tmp_path / "recording.log").read_bytes()
     assert len(data) == 128
@@ -71,23 +71,23 @@ def test_appending_a_term_closes_the_one_before_at_its_base(tmp_path):
 @pytest.mark.conformance("C-325")
 def test_a_second_entry_for_a_term_is_refused(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 0, 0, T0)
     with pytest.raises(LocalProtocolError, match="term 0 is already in"):
-        log.append_term(0, 0, 96, T0)
+        append_term(log, 0, 0, 96, T0)
 
 
 @pytest.mark.conformance("C-326")
 def test_a_term_of_another_recording_is_refused(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 0, 0, T0)
     with pytest.raises(LocalProtocolError, match="term 1 of recording 5: the log is recording 0"):
-        log.append_term(5, 1, 96, T0)
+        append_term(log, 5, 1, 96, T0)
 
 
 @pytest.mark.conformance("C-327")
 def test_terms_that_were_missed_are_filled_in_empty(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 0, 0, T0)
     log.ensure_coherent(
         recording_id=0,
         leadership_term_id=4,
@@ -110,7 +110,7 @@ def test_a_log_without_terms_is_filled_unless_a_snapshot_stands_before_it(tmp_pa
 
 def test_an_open_term_needs_a_base_to_be_closed_at(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 0, 0, T0)
     with pytest.raises(LocalProtocolError, match="term 0 is open and the base of term 2 is not known"):
         log.ensure_coherent(
             recording_id=0,
@@ -135,8 +135,8 @@ def test_a_known_term_only_gets_its_end(tmp_path):
 
 def test_a_term_before_a_known_one_ends_where_that_begins(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 3, 960, T0)
-    log.append_term(0, 2, 640, T0)
+    append_term(log, 0, 3, 960, T0)
+    append_term(log, 0, 2, 640, T0)
     assert terms(log) == [(2, 640, 960), (3, 960, -1)]
 
 
@@ -231,8 +231,8 @@ def test_a_removed_entry_is_skipped_and_keeps_its_index(tmp_path):
 @pytest.mark.conformance("S-141")
 def test_sorting_rewrites_a_file_that_is_out_of_order_and_leaves_invalid_entries_invalid(tmp_path):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 1, 640, T0)
-    log.append_term(0, 0, 0, T0)
+    append_term(log, 0, 1, 640, T0)
+    append_term(log, 0, 0, 0, T0)
     log.append_snapshot(1, 0, 0, 96, T0, -1)
     log.invalidate(log.latest_snapshot())
     before = [(e.leadership_term_id, e.entry_type, e.is_valid) for e in log.entries]
@@ -281,7 +281,7 @@ def test_garbage_in_the_recording_log_is_named_and_what_is_before_it_is_read(tmp
 @pytest.mark.parametrize("kept", [1, 8, 31, 42, 63])
 def test_a_part_of_an_entry_that_a_crash_left_never_becomes_one(tmp_path, kept):
     log = a_recording_log(tmp_path)
-    log.append_term(0, 0, 0, 1)
+    append_term(log, 0, 0, 0, 1)
     log.close()
     lost = log.entries[0]._replace(leadership_term_id=1, term_base_log_position=96)
     with (tmp_path / "recording.log").open("ab") as file:
@@ -289,7 +289,7 @@ def test_a_part_of_an_entry_that_a_crash_left_never_becomes_one(tmp_path, kept):
 
     log = a_recording_log(tmp_path)
     assert terms(log) == [(0, 0, -1)]
-    log.append_term(0, 1, 128, 2)
+    append_term(log, 0, 1, 128, 2)
 
     assert terms(a_recording_log(tmp_path)) == [(0, 0, 128), (1, 128, -1)]
 
@@ -300,7 +300,7 @@ def test_zeros_that_a_power_cut_left_are_no_entry_and_never_become_one(tmp_path)
         file.write(bytes(64))
     log = a_recording_log(tmp_path)
     assert len(log.entries) == 2
-    log.append_term(0, 2, 9600, T0)
+    append_term(log, 0, 2, 9600, T0)
     again = a_recording_log(tmp_path)
     assert terms(again) == [(0, 0, 4096), (1, 4096, 9600), (2, 9600, -1)]
     assert (tmp_path / "recording.log").read_bytes()[128 + 44 : 128 + 48] == b"\xff" * 4

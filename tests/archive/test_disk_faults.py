@@ -13,7 +13,7 @@ import pytest
 from cluster.archive import NodeStateFile, RecordingLog
 from cluster.errors import LogDamaged, StorageError
 from tests.archive.faulty_files import DIRECTORY, FaultyDisk, PowerCut, io_error, open_archive
-from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, LogWriter, a_log
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, LogWriter, a_log, append_term
 from tests.archive.promises import Promises, append, check
 
 
@@ -172,7 +172,7 @@ def test_a_term_entry_is_durable_when_it_was_appended():
             try:
                 log = RecordingLog.open("/member/cluster", files=disk)
                 for term in range(4):
-                    log.append_term(0, term, 96 * term, 1000)
+                    append_term(log, 0, term, 96 * term, 1000)
                     told.append(term)
                 is_over = True
             except PowerCut:

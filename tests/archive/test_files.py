@@ -11,6 +11,7 @@ from cluster.archive import RecordingLog
 from cluster.archive.files import OsFiles, replace
 from cluster.errors import StorageError
 from tests.archive.faulty_files import FaultyDisk, PowerCut, io_error
+from tests.archive.logs import append_term
 
 PATH = "/member/cluster/note"
 OLD = b"old" * 1000
@@ -79,8 +80,8 @@ def test_a_recording_log_that_cannot_be_rewritten_is_the_old_one_or_the_new_one_
     for at in range(1, 7):
         disk = FaultyDisk()
         log = RecordingLog.open("/member/cluster", files=disk)
-        log.append_term(0, 0, 0, timestamp=1)
-        log.append_term(0, 1, 64, timestamp=2)
+        append_term(log, 0, 0, 0, timestamp=1)
+        append_term(log, 0, 1, 64, timestamp=2)
         disk.fail(at, io_error())
         with pytest.raises(StorageError):
             log.rewrite(log.entries[1:])

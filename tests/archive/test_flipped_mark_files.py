@@ -11,7 +11,7 @@ from cluster.archive.directory_lock import read_mark_header
 from cluster.errors import ConfigurationError
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import OWNER_SEAL_OFFSET, ClusterMarkFileHeader, field_offset
-from tests.archive.logs import T0, Clock
+from tests.archive.logs import T0, Clock, append_term
 
 OWNER = 3, 2  # cluster, member
 MODULE, SERVICE = ClusterComponentType.CONSENSUS_MODULE, ClusterComponentType.CONTAINER
@@ -31,7 +31,7 @@ def a_directory(directory: Path, *, is_killed: bool) -> None:
     """Of a member that has had a term, so that its log must not become another's."""
     marks = [a_mark_file(directory, kind) for kind in (MODULE, SERVICE)]
     recording_log = RecordingLog.open(str(directory), files=OsFiles())
-    recording_log.append_term(0, 0, 0, T0)
+    append_term(recording_log, 0, 0, 0, T0)
     recording_log.close()
     for mark in marks:
         mark.abandon() if is_killed else mark.close()

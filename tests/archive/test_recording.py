@@ -12,9 +12,9 @@ from cluster.archive import Archive, OsFiles
 from cluster.archive.recording import Recording
 from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums
-from cluster.log.scan import scan
 from cluster.protocol.frame import align
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, LogWriter, a_log
+from tests.log.naive import scan
 
 
 def open_archive(directory: Path, **options: object) -> Archive:

@@ -12,7 +12,7 @@ from cluster.archive import OsFiles, RecordingLog
 from cluster.errors import LogDamaged, StorageError
 from cluster.member.disk.recovery import leadership_terms
 from tests.archive.faulty_files import SECTOR, FaultyDisk, PowerCut, io_error
-from tests.archive.logs import a_descriptor
+from tests.archive.logs import a_descriptor, append_term
 
 DIRECTORY = "/member/cluster"
 ENTRY = 64
@@ -27,7 +27,7 @@ def a_log(path, *terms: tuple[int, int], snapshot_at: int | None = None) -> None
     """A file with these terms (id, base), each synced, and a snapshot of the module and one service."""
     log = RecordingLog.open(str(path), files=OsFiles())
     for term_id, base in terms:
-        log.append_term(0, term_id, base, 1000 + term_id)
+        append_term(log, 0, term_id, base, 1000 + term_id)
     if snapshot_at is not None:
         for service_id in (0, -1):
             log.append_snapshot(7 - service_id, terms[0][0], terms[0][1], snapshot_at, 1500, service_id)
@@ -103,10 +103,10 @@ def test_what_a_start_reads_after_a_failed_sync_is_there_after_a_power_cut(level
     """The cache has what the device has not, and the kernel takes it for clean."""
     disk = FaultyDisk(seed)
     log = RecordingLog.open(DIRECTORY, files=disk, file_sync_level=level)
-    log.append_term(0, 0, 0, 1000)
+    append_term(log, 0, 0, 0, 1000)
     disk.fail(3, io_error())  # the end of term 0, the entry of term 1, the sync
     with pytest.raises(StorageError, match="syncing failed"):
-        log.append_term(0, 1, 960, 2000)
+        append_term(log, 0, 1, 960, 2000)
     disk.restart()
 
     read = RecordingLog.open(DIRECTORY, files=disk, file_sync_level=level, find_recording=find_recording(960))
@@ -122,7 +122,7 @@ def test_any_subset_of_the_sectors_of_a_term_and_of_the_end_before_it_can_be_rea
     path = tmp_path / "recording.log"
     before = path.read_bytes().ljust(9 * ENTRY, b"\0")
     log = RecordingLog.open(str(tmp_path), files=OsFiles())
-    log.append_term(0, 8, 960, 2000)
+    append_term(log, 0, 8, 960, 2000)
     log.close()
     after = path.read_bytes()
     assert len(before) == len(after) == SECTOR + ENTRY

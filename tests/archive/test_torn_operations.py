@@ -24,7 +24,7 @@ from cluster.errors import ClusterError
 from cluster.protocol import streams
 from cluster.protocol.counter_types import CounterTypeId
 from tests.archive.faulty_files import PAGE, SECTOR, FaultyDisk, PowerCut, open_archive
-from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, T0, TERM_LENGTH, a_log
+from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, T0, TERM_LENGTH, a_log, append_term
 
 CLUSTER = "/member/cluster"
 LOG = a_log(420)
@@ -197,7 +197,7 @@ def test_a_snapshot_counts_when_all_of_its_recordings_are_whole(checksum):
     def prepare(disk: FaultyDisk) -> tuple[Archive, RecordingLog]:
         archive = a_recording(disk, FIRST_END, checksum)
         recording_log = RecordingLog.open(CLUSTER, files=disk)
-        recording_log.append_term(0, 0, 0, T0)
+        append_term(recording_log, 0, 0, 0, T0)
         return archive, recording_log
 
     def act(files: tuple[Archive, RecordingLog]) -> None:

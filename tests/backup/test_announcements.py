@@ -9,6 +9,7 @@ from cluster.backup.announcements import Announcements
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionEvent
 from cluster.transport.log_client import Unreachable
+from tests.archive.logs import append_term
 
 CONTEXT = BackupContext(response_timeout_ns=1_000 * MS, cool_down_interval_ns=300 * MS)
 ENDPOINT = "standby:9100"
@@ -70,7 +71,7 @@ def told(member):
 @pytest.fixture
 def standby(tmp_path):
     standby = Standby(str(tmp_path / "cluster"))
-    standby.recording_log.append_term(0, 1, 0, 0)
+    append_term(standby.recording_log, 0, 1, 0, 0)
     return standby
 
 

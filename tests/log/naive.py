@@ -6,7 +6,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from cluster.log.frames import LogParams
+from cluster.log.session_table import DROPPED_EGRESS, MESSAGES, SessionTable
 from cluster.protocol.frame import align, frame, frame_header, position_bits, term_id_at, term_offset_at
 
 SBE_HEADER = struct.Struct("<HHHH")
@@ -117,6 +120,22 @@ def walk(data: bytes, start: int, limit: int) -> Walk:
             builder = None
         offset = end
     return Walk(messages, offset if builder is None else begin, False)
+
+
+def scan(data: np.ndarray, offset: int, limit: int) -> int:
+    """End of the last whole frame in ``data[offset:limit]``, or ``offset`` if none."""
+    while limit - offset >= 32:
+        length = int.from_bytes(bytes(data[offset : offset + 4]), "little", signed=True)
+        if length < 32 or offset + align(length) > limit:
+            break
+        offset += align(length)
+    return offset
+
+
+def counts(table: SessionTable) -> dict[str, int]:
+    """What append_ingress took and dropped, and frame_egress dropped."""
+    names = ("messages", "keep_alives", "dropped_term", "dropped_session", "dropped_egress")
+    return dict(zip(names, table.words[MESSAGES : DROPPED_EGRESS + 1].tolist(), strict=True))
 
 
 def is_session_message(message: bytes) -> bool:

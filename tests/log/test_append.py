@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cluster.log.append import BACK_PRESSURED, append_message, message_begin_position, message_end_position
+from cluster.log.append import BACK_PRESSURED, append_message, message_end_position
 from cluster.log.deliver import read_message
 from cluster.log.frames import LogParams, framed_length
 from cluster.log.scan import check_run
@@ -114,7 +114,7 @@ def test_frames_are_those_of_the_slow_twin(seed):
 
         assert run == naive.append(position, message, geometry)
         assert message_end_position(position, len(message), geometry) == position + len(run)
-        begin = message_begin_position(position, len(message), geometry) - position
+        begin = len(run) - framed_length(len(message), geometry.mtu)
         assert read_message(array(run), begin, len(run)) == (message, len(run))
 
 
@@ -133,7 +133,7 @@ def test_the_end_position_is_known_before_the_message_is_written(slots_to_term_e
     assert end_position == position + len(
         appended(bytes(length), position, geometry, geometry.batch_length_min)
     )
-    begin_position = message_begin_position(position, length, geometry)
+    begin_position = end_position - framed_length(length, geometry.mtu)
     assert begin_position // TERM == (end_position - 1) // TERM, "crosses a term"
 
 

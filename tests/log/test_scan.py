@@ -15,7 +15,6 @@ from cluster.log.scan import (
     fault_at,
     find_fault,
     last_message_end,
-    scan,
     split,
 )
 from tests.log import logs, naive
@@ -24,15 +23,6 @@ from tests.log.naive import session_message
 
 SMALL, LARGE = session_message(b"small"), session_message(b"L" * 5000)
 LOG = naive.log_of([SMALL, LARGE, SMALL], PARAMS)  # begins at 0, 96, 5280; ends at 5376
-
-
-def test_a_scan_ends_behind_the_last_whole_frame():
-    run = array(LOG + bytes(64))
-
-    assert scan(run, 0, run.size) == len(LOG), "zeros: nothing was written there"
-    assert scan(run, 0, 96 + 1408 + 32) == 96 + 1408
-    assert scan(run, 0, 95) == 0
-    assert scan(run, 96, 96) == 96
 
 
 def test_the_last_whole_message_never_ends_within_a_fragmented_one():

@@ -16,6 +16,7 @@ from cluster.protocol.enums import ClusterControlToggle, EventCode
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 from tests.archive.faulty_files import FaultyDisk
+from tests.archive.logs import append_term
 from tests.member.asker import Asker
 from tests.member.challenges import Challenges
 from tests.member.cluster_steps import a_busy_cluster, entries, take_snapshot, toggle
@@ -118,7 +119,7 @@ def test_the_newest_complete_snapshot_up_to_the_asked_position_is_chosen_else_th
     asked_position, found
 ):
     log = RecordingLog.open("cluster", files=FaultyDisk(), file_sync_level=0)
-    log.append_term(0, 0, 0, 0)
+    append_term(log, 0, 0, 0, 0)
     for recording_id, position in enumerate((100, 500, 900)):
         log.append_snapshot(10 + recording_id, 0, 0, position, 0, 0)
         log.append_snapshot(20 + recording_id, 0, 0, position, 0, -1)

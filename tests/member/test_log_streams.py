@@ -6,9 +6,9 @@ import pytest
 from cluster.errors import AgentTermination
 from cluster.log.append import append_message
 from cluster.log.frames import LogParams
-from cluster.log.scan import scan
 from cluster.member.log.publication import LogPublication
 from cluster.member.log.streams import CHUNKS_PER_TURN, LogStreams
+from tests.log.naive import scan
 
 PARAMS = LogParams(64 * 1024, 1408, 0, 7)
 

@@ -26,7 +26,6 @@ from cluster.consensus.service_messages import PendingServiceMessageTracker
 from cluster.consensus.sessions import SessionManager
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import StorageError
-from cluster.log.scan import scan
 from cluster.log.session_table import SessionTable
 from cluster.member.clients.client_requests import ClientRequests
 from cluster.member.clocks import MemberClocks
@@ -45,6 +44,7 @@ from cluster.reader.extent import Extent, MemberState
 from cluster.service.agent import ClusteredServiceAgent
 from cluster.service.bounded_log_adapter import BoundedLogAdapter
 from cluster.service.channel import RecoveryState
+from tests.log.naive import scan
 
 Patch = Callable[[Any, str, Any], None]
 
