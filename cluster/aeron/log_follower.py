@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -73,8 +74,7 @@ class LogFollower:
 
     def _run(self) -> None:
         try:
-            log = self._open_log()
-            try:
+            with closing(self._open_log()) as log:
                 for block in log.follow(self._from_position):
                     if self._is_over:
                         return
@@ -83,8 +83,6 @@ class LogFollower:
                     elif found := list(self.find(*block)):
                         self.found.extend(found)
                         self._tell()
-            finally:
-                log.close()
         except (ClusterError, OSError) as error:
             self.found.append(FoundEnd(str(error)))
             self._tell()

@@ -177,10 +177,9 @@ class Archive:
     ) -> None:
         """Give a recording that never stopped its end, or take note of the damage that hides it."""
         recording_id = descriptor.recording_id
-        segments = Segments(self.files, self.directory, descriptor)
         checksum = self.checksum_of(descriptor)
         proof = None
-        try:
+        with closing(Segments(self.files, self.directory, descriptor)) as segments:
             try:
                 proof = read_sync_proof(self.files, self.directory, recording_id, descriptor.session_id)
                 found = find_end(segments, descriptor, proof, checksum, file_sync_level=self._sync_level)
@@ -193,8 +192,6 @@ class Archive:
                 return
             if self._sync_level > 0 and found.unsynced_from >= 0 and not is_after_failure:
                 segments.write_again(found.unsynced_from, found.stop_position)
-        finally:
-            segments.close()
         self._catalog.stop(recording_id, found.stop_position, self._epoch_ms())
         if self._cut_tail(recording_id, may_be_damaged, into_new_file=is_after_failure):
             self.recovered.append(found)
@@ -229,20 +226,18 @@ class Archive:
         if start % descriptor.term_buffer_length:
             what = f"no frame begins at its start position {start}"
             raise self._catalog.damage_of(recording_id, "start_position", what)
-        segments = Segments(self.files, self.directory, descriptor)
         try:
-            is_one_there = next_frame_after(segments, log_params(descriptor), start, stop) is not None
-            if segments.bases() and not is_one_there:
-                what = (
-                    f"no frame is of terms of {descriptor.term_buffer_length} bytes from id "
-                    f"{descriptor.initial_term_id} on, of stream {descriptor.stream_id}"
-                )
-                raise self._catalog.damage_of(recording_id, "initial_term_id", what)
+            with closing(Segments(self.files, self.directory, descriptor)) as segments:
+                is_one_there = next_frame_after(segments, log_params(descriptor), start, stop) is not None
+                if segments.bases() and not is_one_there:
+                    what = (
+                        f"no frame is of terms of {descriptor.term_buffer_length} bytes from id "
+                        f"{descriptor.initial_term_id} on, of stream {descriptor.stream_id}"
+                    )
+                    raise self._catalog.damage_of(recording_id, "initial_term_id", what)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise  # else it is reported when it is read
-        finally:
-            segments.close()
 
     def find_damage(self, recording_id: int, from_position: int | None = None) -> Damage | None:
         """The first place from ``from_position`` (or its start) on where a stopped recording is not whole.
@@ -266,18 +261,16 @@ class Archive:
 
     def _reads_at_end(self, descriptor: RecordingDescriptor) -> bool:
         """Whether the page can be read in which the next frame goes after the last one."""
-        segments = Segments(self.files, self.directory, descriptor)
         end = descriptor.stop_position
-        base = segments.base_of(end)
         try:
-            if base in segments.bases():
-                segments.read(max(base, end - (end - base) % PAGE), end)
+            with closing(Segments(self.files, self.directory, descriptor)) as segments:
+                base = segments.base_of(end)
+                if base in segments.bases():
+                    segments.read(max(base, end - (end - base) % PAGE), end)
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
             return False
-        finally:
-            segments.close()
         return True
 
     def revive(self, recording_id: int) -> bool:

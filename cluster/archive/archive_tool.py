@@ -123,9 +123,8 @@ def add_checksums(
 ) -> int:
     """Write the checksums of the frames over their session ids; the bytes covered. Raises LogDamaged."""
     descriptor = entry.descriptor
-    segments = Segments(files, directory, descriptor)
     covered = 0
-    try:
+    with closing(Segments(files, directory, descriptor)) as segments:
         bases = segments.bases()
         if bases:
             end = descriptor.stop_position
@@ -144,8 +143,6 @@ def add_checksums(
                 covered += len(run)
             if walk.position < end:
                 raise walk.damage()
-    finally:
-        segments.close()
     value = descriptor_checksum(checksum, catalog.descriptor_bytes(entry))
     catalog.set_checksum(descriptor.recording_id, value)
     return covered

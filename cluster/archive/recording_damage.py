@@ -8,6 +8,7 @@ Damage is a missing or short segment file, a sector that cannot be read, a frame
 a checksum that is wrong. A torn end is none: that is what a crash leaves, and recording_end.py cuts it off.
 """
 
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -151,9 +152,8 @@ def checksum_mismatch(
 
 def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescriptor) -> None:
     """Move segments with anything after a recording's end, which the catalog has, into a folder."""
-    segments = Segments(files, directory, descriptor)
     folder = f"{directory}/{SET_ASIDE_FOLDER}"
-    try:
+    with closing(Segments(files, directory, descriptor)) as segments:
         files.make_directory(folder)
         end = descriptor.stop_position
         last = segments.base_of(end)
@@ -161,8 +161,6 @@ def set_aside_segments(files: Files, directory: str, descriptor: RecordingDescri
             set_aside(files, segments.path(base), folder)
         segments.renew(last, end, old_to=folder)
         files.sync_directory(folder)
-    finally:
-        segments.close()
 
 
 def set_aside(files: Files, path: str, folder: str) -> None:
