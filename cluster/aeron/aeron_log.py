@@ -108,8 +108,9 @@ class AeronLog(LogOfOthers):
         self._commit_position = 0
         self._identity: LogIdentity | None = None
         try:
-            self._recording = self._with_a_source(methodcaller("recording"))
-            least, given = self._recording.mtu_length, file_io_max_length
+            # What the archive of the member that was asked last says of the log's recording.
+            self.recording: RecordingDescriptor = self._with_a_source(methodcaller("recording"))
+            least, given = self.recording.mtu_length, file_io_max_length
             if given is not None and not least <= given < 2**31:
                 raise ConfigurationError(
                     f"aeronFileIoMax is {given}; expected from {least}, the MTU of the log, to {2**31 - 1}"
@@ -150,7 +151,7 @@ class AeronLog(LogOfOthers):
             is_over = now_ns > deadline_ns
             if purged and (is_over or len(purged) == len(failures)):
                 start = min(error.start_position for error in purged)
-                self._recording = self._recording.replace(start_position=start)
+                self.recording = self.recording.replace(start_position=start)
                 raise LogPurged(_describe(failures), start)
             if is_over:
                 raise failures.get(DRIVER) or TimedOut(
@@ -272,13 +273,8 @@ class AeronLog(LogOfOthers):
         return True
 
     @property
-    def recording(self) -> RecordingDescriptor:
-        """What the archive of the member that was asked last says of the log's recording."""
-        return self._recording
-
-    @property
     def start_position(self) -> int:
-        return self._recording.start_position
+        return self.recording.start_position
 
     def await_start(self) -> int:
         """Asks all members that answer: what one has purged another may still have."""
@@ -287,7 +283,7 @@ class AeronLog(LogOfOthers):
             for member in list(self._members.values())[1:]:
                 with contextlib.suppress(ClusterError):
                     recordings.append(member.recording())
-        self._recording = min(recordings, key=lambda recording: recording.start_position)
+        self.recording = min(recordings, key=lambda recording: recording.start_position)
         return self.start_position
 
     def term_before(self, position: int) -> str | None:
@@ -295,7 +291,7 @@ class AeronLog(LogOfOthers):
 
     @property
     def term_length(self) -> int:
-        return self._recording.term_buffer_length
+        return self.recording.term_buffer_length
 
     @cached_property
     def time_unit(self) -> ClusterTimeUnit:
@@ -348,7 +344,7 @@ class AeronLog(LogOfOthers):
         """How far the member has recorded; its commit position is followed from now on."""
         recorded = member.recorded_end()
         if self._tip is None:
-            self._recording = member.recording()
+            self.recording = member.recording()
             self._tip = _Tip(self._open_tip(member, recorded), self._silence_of(member, QUIET_S))
         return recorded
 

@@ -129,7 +129,7 @@ class AeronRecording(AeronLog):
         """Of a cluster's log as everywhere; else the recording's id, start timestamp and initial term id."""
         if self.has_messages:
             return super().identity
-        recording = self._recording
+        recording = self.recording
         began = recording.start_timestamp, recording.initial_term_id
         return LogIdentity(recording.recording_id, *began) if self._is_known else None
 
@@ -145,7 +145,7 @@ class AeronRecording(AeronLog):
     @property
     def is_live(self) -> bool:
         """Whether it was written when it was last asked for."""
-        return self._recording.stop_position == NULL_POSITION
+        return self.recording.stop_position == NULL_POSITION
 
     def commit_position(self) -> int:
         """End of what is recorded: of a cluster's log the end of a message."""
@@ -157,8 +157,8 @@ class AeronRecording(AeronLog):
         return self._with_a_source(lambda source: source.recorded_end())
 
     def _follow(self, source: RecordingSource) -> int:
-        self._recording = source.recording()
-        if not self.is_live and self._recording.stop_position <= self._commit_position:
+        self.recording = source.recording()
+        if not self.is_live and self.recording.stop_position <= self._commit_position:
             return self._commit_position  # there is nothing to replay
         return super()._follow(source)
 

@@ -99,7 +99,7 @@ class ClusterBackupAgent:
         self._counters = counters
         self._on_event = on_event
         self._on_error = on_error
-        self._state = ClusterBackupState.BACKUP_QUERY
+        self.state = ClusterBackupState.BACKUP_QUERY
         self._supplier: Supplier | None = None  # the present one
         self._unsuited = 0  # members in a row that did not answer, or are not of the source type
         self._correlation_id = 0
@@ -111,10 +111,6 @@ class ClusterBackupAgent:
         self._source: RecordingStatus | None = None  # the log of the supplier
         self._frames: Iterator[np.ndarray] | None = None  # of the log, on their way
         self._show_position()
-
-    @property
-    def state(self) -> ClusterBackupState:
-        return self._state
 
     @property
     def is_retrieving(self) -> bool:
@@ -129,7 +125,7 @@ class ClusterBackupAgent:
     def do_work(self, now_ns: int, now_ms: int) -> int:
         """Take one turn; returns how much was done. ``now_ms`` is epoch time."""
         try:
-            match self._state:
+            match self.state:
                 case ClusterBackupState.BACKUP_QUERY:
                     return self._query(now_ns)
                 case ClusterBackupState.SNAPSHOT_RETRIEVE:
@@ -152,7 +148,7 @@ class ClusterBackupAgent:
 
     def _enter(self, state: ClusterBackupState) -> int:
         """The only place where the state changes."""
-        self._state = state
+        self.state = state
         self._counters.state.set(state)
         return 1
 

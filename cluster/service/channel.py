@@ -142,18 +142,18 @@ class ServiceChannel:
         self._to_service: deque[bytes | LogJoined | LogClosed] = deque()
         self._to_consensus_module: deque[tuple[bytes, int]] = deque()
         self._egress: deque[ServiceEgress] = deque()
-        self._is_closed = False
+        self.is_closed = False
 
     # -- the consensus module's half --
 
     def send_to_service(self, message: bytes) -> None:
         """Queue one encoded message of stream 104 that names no log."""
-        assert not self._is_closed
+        assert not self.is_closed
         self._to_service.append(message)
 
     def join_log(self, message: bytes, log: LogSource) -> None:
         """Queue an encoded JoinLog with the log to read from its ``logPosition`` on."""
-        assert not self._is_closed
+        assert not self.is_closed
         self._to_service.append(LogJoined(message, log))
 
     def close_log(self, position: int) -> None:
@@ -227,10 +227,6 @@ class ServiceChannel:
         """Whether the consensus module has taken all that the service has sent."""
         return not self._egress and not self._to_consensus_module
 
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
-
     def close(self) -> None:
         """No more messages either way: a container ends, or its module does."""
-        self._is_closed = True
+        self.is_closed = True
