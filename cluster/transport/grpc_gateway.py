@@ -31,16 +31,7 @@ from cluster.transport.frames_service import FRAMES_SERVICE, frames_handlers
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_credentials import server_credentials
 from cluster.transport.grpc_guard import ResetGuard, abort, address_of
-from cluster.transport.grpc_service import (
-    CHANNEL_OPTIONS,
-    CONTROL_METHOD,
-    CREDENTIALS_KEY,
-    MESSAGE_BYTES_MAX,
-    READ_LOG_METHOD,
-    SERVICE,
-    SESSION_METHOD,
-    STATUS_METHOD,
-)
+from cluster.transport.grpc_service import CHANNEL_OPTIONS, CREDENTIALS_KEY, MESSAGE_BYTES_MAX, SERVICE
 from cluster.transport.handed_over import HandedOver
 from cluster.transport.listener import bind_first
 from cluster.transport.log_server import (
@@ -167,7 +158,7 @@ class GrpcGateway:
             ("grpc.max_connection_idle_ms", bounds.session_open_timeout_ns // MS),  # without a call
         )
         server = grpc.aio.server(interceptors=(ResetGuard(self._report),), options=options)
-        server.add_generic_rpc_handlers((_Handlers(self), frames_handlers(self)))
+        server.add_generic_rpc_handlers((_handlers(self), frames_handlers(self)))
         _add_standard_services(server, self.log)
         # Before gRPC writes its own words to standard error about what the address does not allow.
         bind_first(self._listen, Names(), partial(socket.socket, type=socket.SOCK_STREAM)).close()
@@ -295,19 +286,15 @@ class GrpcGateway:
             await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 
 
-class _Handlers(grpc.GenericRpcHandler):
+def _handlers(gateway: GrpcGateway) -> grpc.GenericRpcHandler:
     """Method names to the gateway's coroutines; requests and responses are bytes as they came."""
-
-    def __init__(self, gateway: GrpcGateway) -> None:
-        self._handlers = {
-            SESSION_METHOD: grpc.stream_stream_rpc_method_handler(gateway.session),
-            READ_LOG_METHOD: grpc.unary_stream_rpc_method_handler(gateway.read_log),
-            STATUS_METHOD: grpc.unary_unary_rpc_method_handler(gateway.status),
-            CONTROL_METHOD: grpc.unary_unary_rpc_method_handler(gateway.control),
-        }
-
-    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
-        return self._handlers.get(details.method)
+    makers = {
+        "Session": grpc.stream_stream_rpc_method_handler(gateway.session),
+        "ReadLog": grpc.unary_stream_rpc_method_handler(gateway.read_log),
+        "Status": grpc.unary_unary_rpc_method_handler(gateway.status),
+        "Control": grpc.unary_unary_rpc_method_handler(gateway.control),
+    }
+    return grpc.method_handlers_generic_handler(SERVICE, makers)
 
 
 def _identity(context: grpc.aio.ServicerContext) -> ReaderIdentity:
