@@ -1,8 +1,6 @@
 """One request to one member, over a client's connection that is made for it."""
 
-from typing import Protocol
-
-from cluster.client.ingress_publication import IngressPublication, MemberConnection
+from cluster.client.ingress_publication import IngressPublication, World
 from cluster.protocol.backup import BackupQuery, BackupResponse, StandbySnapshot
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
@@ -11,22 +9,13 @@ from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Unreachable
 
 
-class ConnectionMaker(Protocol):
-    """What connects to members (``cluster.transport.dialler.Dialler``)."""
-
-    def dial(self, endpoint: Endpoint) -> MemberConnection: ...
-
-    def poll(self) -> None:
-        """Mark the connections that are ready; never waits."""
-
-
 class MemberRequest:
     """``poll`` takes it on; a challenge of the member's authenticator is answered."""
 
     def __init__(
         self,
         endpoint: Endpoint,
-        world: ConnectionMaker,
+        world: World,
         credentials: CredentialsSupplier,
         cluster_id: int,
         request: BackupQuery | StandbySnapshot,
