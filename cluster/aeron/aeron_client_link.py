@@ -17,7 +17,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cluster.media.aeron import Aeron
-from cluster.media.publication import ADMIN_ACTION
 from cluster.protocol import decode, link, streams
 from cluster.protocol.arrays import np
 from cluster.protocol.enums import EventCode
@@ -135,12 +134,7 @@ class AeronClientLink:
 
     def _offer_egress(self) -> int:
         work_count = 0
-        while self._egress:
-            result = self._publication.offer(self._egress[0])
-            if result == ADMIN_ACTION:
-                continue
-            if result < 0:
-                break
+        while self._egress and self._publication.offer(self._egress[0]) > 0:
             self._egress.popleft()
             work_count += 1
         self._read(not self._egress and not self._has_ended)

@@ -320,10 +320,7 @@ class AeronCluster:
             self._end(f"no leader took the session up within {self._leader_timeout_ns / 1e9:g} s")
 
     def _offer(self, message: bytes) -> int:
-        publication = self._publications[self.leader_member_id]
-        result = publication.offer(message)
-        if result == Offer.ADMIN_ACTION:  # a new term of the log buffer begins
-            result = publication.offer(message)
+        result = self._publications[self.leader_member_id].offer(message)
         if result > 0:
             self._sent_ns = self._now_ns()
         return result

@@ -26,7 +26,7 @@ from cluster.media.aeron import Aeron, default_aeron_dir
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.image import Image
 from cluster.media.message_reader import MessageReader
-from cluster.media.publication import ADMIN_ACTION, Publication
+from cluster.media.publication import Publication
 from cluster.protocol import consensus, decode, streams
 from cluster.protocol.catalog import NULL_POSITION
 from cluster.protocol.consensus import (
@@ -207,7 +207,7 @@ class AeronLinks:
                         message = self._catch_up(peer, message)
                     elif kind_at(message) == CanvassPosition.KIND:
                         self._close_log()  # who looks for a leader follows none
-                    if (result := _offer(publication, message)) < 0:
+                    if (result := publication.offer(message)) < 0:
                         return result
                 elif kind_at(message) == ReplicationRequest.KIND:
                     self._replicate(peer, message)
@@ -354,7 +354,7 @@ class AeronLinks:
                 except (LocalProtocolError, RemoteProtocolError) as error:
                     self._on_error(error)
             case AppendPosition() if (stop := publisher.stop_of(message)) is not None:
-                if peer.publication is not None and _offer(peer.publication, stop.encode()) > 0:
+                if peer.publication is not None and peer.publication.offer(stop.encode()) > 0:
                     publisher.end_catchup(member_id)
 
     def _publish(self) -> int:
@@ -460,11 +460,6 @@ class AeronLinks:
         if self._aeron is not None:
             self._aeron.close()
         self._aeron = None
-
-
-def _offer(publication: Publication, message: bytes) -> int:
-    result = publication.offer(message)
-    return publication.offer(message) if result == ADMIN_ACTION else result
 
 
 def _give(handler: LinksHandler, member_id: int, frames: bytes) -> None:

@@ -16,7 +16,6 @@ from concurrent.futures import Future
 from cluster.aeron.asked_publication import AskedPublication
 from cluster.errors import LocalProtocolError
 from cluster.media.aeron import Aeron
-from cluster.media.publication import ADMIN_ACTION
 from cluster.protocol.archive_control import (
     ARCHIVE_CONTROL_VERSION,
     ArchiveErrorCode,
@@ -80,15 +79,10 @@ class ControlSession:
                 return 0
             self._decide(self._judged.result())
         work_count = 0
-        while self._answers:
-            result = publication.offer(self._answers[0])
-            if result == ADMIN_ACTION:
-                continue
-            if result < 0:
-                return work_count
+        while self._answers and publication.offer(self._answers[0]) > 0:
             self._answers.popleft()
             work_count += 1
-        self.is_over |= self._ends
+        self.is_over |= self._ends and not self._answers
         return work_count
 
     def _decide(self, judged: Judged) -> None:

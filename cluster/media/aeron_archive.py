@@ -25,7 +25,7 @@ from cluster.errors import (
 from cluster.media.aeron import Aeron
 from cluster.media.frame_wait import await_frames
 from cluster.media.image import Image
-from cluster.media.publication import ADMIN_ACTION, BACK_PRESSURED, Publication
+from cluster.media.publication import BACK_PRESSURED, Publication
 from cluster.media.response_channel import Answers
 from cluster.protocol.archive_control import (
     ARCHIVE_CONTROL_VERSION,
@@ -245,7 +245,7 @@ class AeronArchive:
 
         def is_sent() -> bool:
             result = self._requests.offer(data)
-            if result in (BACK_PRESSURED, ADMIN_ACTION) or result >= 0:
+            if result == BACK_PRESSURED or result >= 0:
                 return result >= 0
             if self._session_id >= 0:
                 raise TimedOut(f"archive {self.endpoint} has gone")

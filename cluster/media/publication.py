@@ -1,8 +1,8 @@
 """A publication that one writer has alone (Aeron: ExclusivePublication).
 
 Of the tail only its owner writes, so nothing is claimed: frames are written, then their lengths, then they
-are seen. Where a message does not fit into what is left of a term, that is filled with padding, and the next
-offer begins the next term.
+are seen. Where a message does not fit into what is left of a term, that is filled with padding, and the
+message begins the next term.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from cluster.protocol.frame import (
 )
 from cluster.protocol.media import DEFAULT_HEADER_OFFSET
 
-NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION = -1, -2, -3  # Publication of Aeron
-MAX_POSITION_EXCEEDED = -5
+NOT_CONNECTED, BACK_PRESSURED, MAX_POSITION_EXCEEDED = -1, -2, -5  # Publication of Aeron
+_NEXT_TERM = -3  # ADMIN_ACTION of Aeron, whose callers offer again then
 _ACTIVE_TERM_COUNT, _IS_CONNECTED = 24, 136  # in the metadata
 _TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
 _MODULES = ("cluster.log.ordered", "cluster.protocol.media")
@@ -56,7 +56,7 @@ def _rotate(log, metadata, term_length, count, state):  # type: ignore[no-untype
     store_i32(log, metadata + _ACTIVE_TERM_COUNT, next_count)
     state[_TERM_ID], state[_TERM_OFFSET] = next_term_id, 0
     state[_TERM_BEGIN] += term_length
-    return ADMIN_ACTION
+    return _NEXT_TERM
 
 
 @routine
@@ -107,7 +107,10 @@ def _append(log, metadata, term_length, initial_term_id, mtu, state, limit, buff
 
 @kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64), modules=_MODULES)
 def _offer(log, metadata, term_length, initial_term_id, mtu, state, limit, message, length):  # type: ignore[no-untyped-def]
-    return _append(log, metadata, term_length, initial_term_id, mtu, state, limit, message, 0, length)
+    while True:
+        result = _append(log, metadata, term_length, initial_term_id, mtu, state, limit, message, 0, length)
+        if result != _NEXT_TERM:
+            return result
 
 
 @kernel(I64(BYTES_OUT, I64, I64, I64, I64, WORDS_OUT, I64, BYTES, I64, I64, I64), modules=_MODULES)
@@ -121,7 +124,7 @@ def _offer_frames(log, metadata, term_length, initial_term_id, mtu, state, limit
         result = _append(log, metadata, term_length, initial_term_id, mtu, state, limit, run, message, length)
         if result >= 0:
             at = message + (length + FRAME_ALIGNMENT - 1) // FRAME_ALIGNMENT * FRAME_ALIGNMENT
-        elif result != ADMIN_ACTION:
+        elif result != _NEXT_TERM:
             break
     return at
 
@@ -206,8 +209,8 @@ class Publication:
     def offer(self, message: bytes) -> int:
         """Append one message; returns the position after it.
 
-        Below 0 nothing was appended: NOT_CONNECTED, BACK_PRESSURED, ADMIN_ACTION (offer again: a new term
-        begins), MAX_POSITION_EXCEEDED. Raises LocalProtocolError for a message that is too long.
+        Below 0 nothing was appended: NOT_CONNECTED, BACK_PRESSURED, MAX_POSITION_EXCEEDED. Raises
+        LocalProtocolError for a message that is too long.
         """
         if len(message) > self.message_length_max:
             raise LocalProtocolError(

@@ -204,9 +204,9 @@ def test_a_session_that_no_leader_takes_up_is_given_up_after_a_while(members):
     assert session.offer(b"x") == Offer.CLOSED
 
 
-def test_back_pressure_is_returned_and_the_end_of_a_buffer_s_term_is_passed(members):
+def test_back_pressure_is_returned(members):
     session = members.open_session()
-    members.to(0).results = [Offer.BACK_PRESSURED, Offer.ADMIN_ACTION]
+    members.to(0).results = [Offer.BACK_PRESSURED]
     assert session.offer(b"x") == Offer.BACK_PRESSURED
     assert session.offer(b"x") > 0
     assert members.to(0).payloads == [(3, b"x")]
