@@ -13,7 +13,7 @@ from cluster.log.memory import BYTES_OUT, I64
 from cluster.log.ordered import exchange_i64
 
 
-@kernel(types.boolean(BYTES_OUT, I64, I64, I64), modules=("cluster.log.ordered",))
+@kernel(types.boolean(BYTES_OUT, I64, I64, I64))
 def _compare_and_set(buffer, offset, expected, value):  # type: ignore[no-untyped-def]
     return exchange_i64(buffer, offset, expected, value)
 

@@ -20,6 +20,7 @@ SHARED_MODULES = (
     "cluster.log.tables",
     "cluster.log.memory",
     "cluster.log.memory_instructions",
+    "cluster.log.ordered",
     "cluster.log.crc",
     "cluster.log.frames",
     "cluster.log.append",

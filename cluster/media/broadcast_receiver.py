@@ -22,7 +22,7 @@ _HEADER_LENGTH = 8
 _TAIL_INTENT, _TAIL, _LATEST = 0, 8, 16  # from the capacity on
 _NOTHING, _MESSAGE, _LAPPED, _DAMAGED = range(4)
 _NEXT, _TYPE, _LENGTH = range(3)  # in the state
-_MODULES = ("cluster.log.ordered", "cluster.protocol.media")
+_MODULES = ("cluster.protocol.media",)
 
 
 @kernel(I64(BYTES, I64, I64, WORDS_OUT, BYTES_OUT), modules=_MODULES)

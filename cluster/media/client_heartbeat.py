@@ -23,11 +23,7 @@ _ALLOCATED = int(CounterState.ALLOCATED)
 _STOPPED, _LOST = 0, 1
 
 
-@kernel(
-    I64(BYTES_OUT, I64, I64, I64, I64, BYTES_OUT, WORDS_OUT, I64, I64),
-    modules=("cluster.log.ordered",),
-    nogil=True,
-)
+@kernel(I64(BYTES_OUT, I64, I64, I64, I64, BYTES_OUT, WORDS_OUT, I64, I64), nogil=True)
 def _beat(counters, state, key, value, client_id, stop, now, clock, sleep):  # type: ignore[no-untyped-def]
     while load_i64(stop, 0) == 0:
         if load_i32(counters, state) != _ALLOCATED or get_i64(counters, key) != client_id:

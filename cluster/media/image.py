@@ -13,10 +13,9 @@ from cluster.media.log_buffers import LogBuffers
 from cluster.protocol.frame import FRAME_ALIGNMENT, HEADER_LENGTH
 
 _DAMAGED = -1
-_MODULES = ("cluster.log.ordered",)
 
 
-@kernel(I64(BYTES, I64, I64, BYTES_OUT, I64), modules=_MODULES)
+@kernel(I64(BYTES, I64, I64, BYTES_OUT, I64))
 def _poll(log, term_length, position, out, at):  # type: ignore[no-untyped-def]
     """Copy whole frames of one term to ``out`` from ``at`` on, as many as fit; returns their length."""
     offset = position & (term_length - 1)
@@ -36,7 +35,7 @@ def _poll(log, term_length, position, out, at):  # type: ignore[no-untyped-def]
     return offset - start
 
 
-@kernel(I64(BYTES_OUT, I64, I64), modules=_MODULES)
+@kernel(I64(BYTES_OUT, I64, I64))
 def _store(buffer, at, value):  # type: ignore[no-untyped-def]
     store_i64(buffer, at, value)
     return value

@@ -19,10 +19,9 @@ from cluster.protocol.cnc import RING_TRAILER_LENGTH, Region
 _HEADER_LENGTH = 8
 _TAIL, _HEAD, _CORRELATION = 128, 384, 512  # from the capacity on
 _FULL = -1
-_MODULES = ("cluster.log.ordered",)
 
 
-@kernel(I64(BYTES_OUT, I64, I64, I64, BYTES, I64), modules=_MODULES)
+@kernel(I64(BYTES_OUT, I64, I64, I64, BYTES, I64))
 def _write(buffer, begin, capacity, type_id, message, length):  # type: ignore[no-untyped-def]
     trailer = begin + capacity
     record = length + _HEADER_LENGTH
@@ -50,7 +49,7 @@ def _write(buffer, begin, capacity, type_id, message, length):  # type: ignore[n
     return index
 
 
-@kernel(I64(BYTES_OUT, I64), modules=_MODULES)
+@kernel(I64(BYTES_OUT, I64))
 def _next_id(buffer, at):  # type: ignore[no-untyped-def]
     return get_and_add_i64(buffer, at, 1)
 

@@ -42,7 +42,7 @@ NOT_CONNECTED, BACK_PRESSURED, MAX_POSITION_EXCEEDED = -1, -2, -5  # Publication
 _NEXT_TERM = -3  # ADMIN_ACTION of Aeron, whose callers offer again then
 _ACTIVE_TERM_COUNT, _IS_CONNECTED = 24, 136  # in the metadata
 _TERM_ID, _TERM_OFFSET, _TERM_BEGIN = range(3)  # in the state
-_MODULES = ("cluster.log.ordered", "cluster.protocol.media")
+_MODULES = ("cluster.protocol.media",)
 
 
 @routine
