@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Callable, Generator, Mapping
-from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from cluster.client.cluster_client import AsyncConnect, ClusterClient
@@ -233,12 +232,7 @@ class AsyncClusterClient(ClientStanding):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
 
@@ -269,11 +263,6 @@ class Connecting:
         self._client = await self._connect()
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._client is not None:
             await self._client.close()
