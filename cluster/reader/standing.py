@@ -16,9 +16,6 @@ from cluster.protocol.enums import ClusterTimeUnit, RefusedCertificate, Role
 from cluster.protocol.recording_log import SNAPSHOT
 from cluster.reader.directory import DirectoryLog
 
-UNITS_PER_SECOND = {
-    ClusterTimeUnit.MILLIS: 10**3, ClusterTimeUnit.MICROS: 10**6, ClusterTimeUnit.NANOS: 10**9
-}  # fmt: skip
 LINK_COUNTERS = (Id.LINK_IS_UP, Id.LINK_QUEUED_BYTES, Id.LINK_REFUSED)  # as ``by_links`` takes them
 REFUSED: dict[int, str] = {RefusedCertificate.THEIRS: "theirs", RefusedCertificate.OURS: "ours"}
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
@@ -125,7 +122,7 @@ def by_log(log: DirectoryLog, end: int, now_ms: int) -> dict[str, Any]:
 
 def _bytes_per_day(log: DirectoryLog, end: int, now_ms: int) -> int | None:
     """How fast the log grows: since the newest term or snapshot of at least an hour ago, else the oldest."""
-    per_second = UNITS_PER_SECOND[log.time_unit]
+    per_second = log.time_unit.per_second
     marks = sorted(
         (
             entry.timestamp * 1_000 // per_second,
@@ -176,5 +173,5 @@ def _is_well_formed(key: str, value: Any) -> bool:
 
 def _iso(timestamp: int, unit: ClusterTimeUnit) -> str:
     """A cluster time in ISO 8601."""
-    at = datetime.fromtimestamp(timestamp / UNITS_PER_SECOND[unit], UTC)
+    at = datetime.fromtimestamp(timestamp / unit.per_second, UTC)
     return at.isoformat(timespec="milliseconds")
