@@ -120,5 +120,5 @@ def test_a_log_whose_head_a_real_archive_purged_fits_by_its_cluster_id():
 
 
 def test_a_wrong_option_is_named():
-    with pytest.raises(ConfigurationError, match="option atLeast: '12' is no position token"):
+    with pytest.raises(ConfigurationError, match="option atLeast is '12': '12' is no position token"):
         SourceOptions.parse({"endpoints": "127.0.0.1:9000", "atLeast": "12"})
