@@ -1,10 +1,11 @@
 """One request to one member, over a client's connection that is made for it."""
 
-from cluster.client.ingress_publication import IngressPublication, World
+from cluster.client.ingress_publication import IngressPublication
 from cluster.protocol.backup import BackupQuery, BackupResponse, StandbySnapshot
 from cluster.protocol.sbe import Message
 from cluster.protocol.session import Challenge, ChallengeResponse, SessionEvent
 from cluster.transport.credentials import CredentialsSupplier
+from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Unreachable
 
@@ -15,7 +16,7 @@ class MemberRequest:
     def __init__(
         self,
         endpoint: Endpoint,
-        world: World,
+        world: Dialler,
         credentials: CredentialsSupplier,
         cluster_id: int,
         request: BackupQuery | StandbySnapshot,

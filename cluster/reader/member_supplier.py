@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cluster.client.ingress_publication import World
 from cluster.protocol import link
 from cluster.protocol.backup import BackupQuery, BackupResponse
 from cluster.protocol.session import SessionEvent
 from cluster.reader.member_request import MemberRequest
 from cluster.transport.credentials import CredentialsSupplier
+from cluster.transport.dialler import Dialler
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Answer, LogClient, RecordingAnswer
 
@@ -21,7 +21,7 @@ class MemberSupplier:
 
     _endpoint: Endpoint
     _client: LogClient
-    _world: World
+    _world: Dialler
     _credentials: CredentialsSupplier
     _cluster_id: int
     _request: MemberRequest | None = None
