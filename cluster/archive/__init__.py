@@ -21,24 +21,3 @@ the sync proof (``recording-*.proof``) and the segment prepared ahead (``recordi
 which Aeron's tools ignore. The folder decides nothing about consensus and never imports it; it reads no
 clock: whoever calls hands in the time.
 """
-
-from cluster.archive.archive import Archive
-from cluster.archive.files import Files, OsFiles
-from cluster.archive.mark_files import ArchiveMarkFile, ClusterMarkFile
-from cluster.archive.node_state_file import NodeStateFile
-from cluster.archive.recording import Recording
-from cluster.archive.recording_end import RecordingEnd
-from cluster.archive.recording_log import RecordingLog, RecoveryPlan
-
-__all__ = [
-    "Archive",
-    "ArchiveMarkFile",
-    "ClusterMarkFile",
-    "Files",
-    "NodeStateFile",
-    "OsFiles",
-    "Recording",
-    "RecordingLog",
-    "RecordingEnd",
-    "RecoveryPlan",
-]

@@ -3,7 +3,7 @@
 import errno
 import os
 
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, Clock, a_log
 

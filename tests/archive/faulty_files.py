@@ -15,7 +15,7 @@ import os
 from random import Random
 from typing import Any
 
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.testing.python_calls import FileCalls
 from tests.archive.logs import SEGMENT_LENGTH, Clock
 

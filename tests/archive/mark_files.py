@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cluster.archive import ClusterMarkFile, OsFiles
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
 from cluster.protocol.enums import ClusterComponentType
 from tests.archive.logs import T0
 

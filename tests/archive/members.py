@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.consensus.module_snapshot import CONSENSUS_MODULE_TYPE_ID, SnapshotPlace
 from cluster.counters import Counter, CountersFile

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest.mock import patch
 
-from cluster.archive import Archive, sync_proof
+from cluster.archive import sync_proof
+from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from tests.archive.faulty_files import DIRECTORY, FaultyDisk, open_archive
 from tests.archive.logs import SESSION_ID, TERM_LENGTH, LogWriter

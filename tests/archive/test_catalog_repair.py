@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles, catalog_repair
+from cluster.archive import catalog_repair
 from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.catalog_repair import put_back_flips
+from cluster.archive.files import OsFiles
 from cluster.archive.flipped_bit import LENGTH_MAX
 from cluster.errors import LogDamaged
 from cluster.log.checksum import Checksum

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import Archive, ClusterMarkFile, NodeStateFile, OsFiles, RecordingLog
+from cluster.archive.archive import Archive
 from cluster.archive.directory_lock import read_mark_header
-from cluster.archive.files import OsFile
+from cluster.archive.files import OsFile, OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
 from cluster.errors import DirectoryInUse, LocalProtocolError, LogDamaged, NotAClusterDirectory
 from cluster.protocol.enums import ClusterComponentType

@@ -10,7 +10,8 @@ import errno
 
 import pytest
 
-from cluster.archive import NodeStateFile, RecordingLog
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.errors import LogDamaged, StorageError
 from tests.archive.faulty_files import DIRECTORY, FaultyDisk, PowerCut, io_error, open_archive
 from tests.archive.logs import SEGMENT_LENGTH, SESSION_ID, TERM_LENGTH, LogWriter, a_log, append_term

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from cluster.archive import RecordingLog
 from cluster.archive.files import OsFiles, replace
+from cluster.archive.recording_log import RecordingLog
 from cluster.errors import StorageError
 from tests.archive.faulty_files import FaultyDisk, PowerCut, io_error
 from tests.archive.logs import append_term

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import Archive, ClusterMarkFile, OsFiles, RecordingLog
+from cluster.archive.archive import Archive
 from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import OsFiles
+from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.errors import ConfigurationError
 from cluster.protocol.enums import ClusterComponentType
 from cluster.protocol.mark_file import OWNER_SEAL_OFFSET, ClusterMarkFileHeader, field_offset

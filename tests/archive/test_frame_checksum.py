@@ -2,9 +2,10 @@
 
 import pytest
 
-from cluster.archive import OsFiles, recording_words
+from cluster.archive import recording_words
 from cluster.archive.archive_tool import add_checksums
 from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.files import OsFiles
 from cluster.archive.recording_verification import verify_recording
 from cluster.log.checksum import Checksum, verify_checksums
 from tests.archive.damaged import LOG, damage_of, entry_at, flip, opened

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cluster.archive import NodeStateFile, OsFiles
+from cluster.archive.files import OsFiles
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.errors import LogDamaged
 from cluster.protocol.node_state import NODE_STATE_FILE_LENGTH, CandidateTerm, encode_node_state
 from tests.archive.logs import T0

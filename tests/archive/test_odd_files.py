@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import Archive, NodeStateFile, OsFiles, RecordingLog
+from cluster.archive.archive import Archive
 from cluster.archive.export_watermark import FILE_NAME, read_export_watermark
-from cluster.archive.files import replace
+from cluster.archive.files import OsFiles, replace
 from cluster.archive.mark_files import ClusterMarkFile
+from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import StorageError
 from cluster.protocol.enums import ClusterComponentType

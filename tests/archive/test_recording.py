@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cluster.archive import Archive, OsFiles
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFiles
 from cluster.archive.recording import Recording
 from cluster.errors import ConfigurationError, DirectoryInUse, LogDamaged
 from cluster.log.checksum import Checksum, verify_checksums

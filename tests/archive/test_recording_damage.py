@@ -5,8 +5,8 @@ import errno
 import numpy as np
 import pytest
 
-from cluster.archive import Archive, OsFiles
-from cluster.archive.files import OsFile
+from cluster.archive.archive import Archive
+from cluster.archive.files import OsFile, OsFiles
 from cluster.archive.recording_damage import SET_ASIDE_FOLDER
 from cluster.errors import LogDamaged
 from cluster.testing.python_calls import FileCalls

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.files import OsFiles
 from cluster.errors import LogDamaged

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles, RecordingLog
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
 from cluster.errors import LogDamaged, StorageError
 from cluster.member.disk.recovery import leadership_terms
 from tests.archive.faulty_files import SECTOR, FaultyDisk, PowerCut, io_error

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import NodeStateFile, OsFiles
 from cluster.archive.catalog_file import CatalogFile
+from cluster.archive.files import OsFiles
+from cluster.archive.node_state_file import NodeStateFile
 from cluster.archive.proof_slots import MAGIC, MARK_OFFSET, PAGE
 from cluster.archive.sync_proof import (
     _DONE,

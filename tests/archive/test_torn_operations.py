@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cluster.archive import Archive, RecordingLog
+from cluster.archive.archive import Archive
+from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.counters import CountersFile, CountersReader
 from cluster.errors import ClusterError

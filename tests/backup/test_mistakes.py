@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from cluster.archive import OsFiles
 from cluster.archive.directory_lock import read_mark_header
+from cluster.archive.files import OsFiles
 from cluster.archive.mark_files import TERMINATED
 from cluster.backup.agent import ClusterBackupAgent
 from cluster.errors import StorageError, UnexpectedError

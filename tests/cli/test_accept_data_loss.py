@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles
+from cluster.archive.files import OsFiles
 from cluster.archive.identity_file import read_identity
 from cluster.archive.promises_file import read_promises, write_promises
 from cluster.protocol.identity import ANY_MEMBER_ID

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile
 from tests.archive.logs import SEGMENT_LENGTH, Clock, LogWriter, a_log
 from tests.archive.members import Member, live_counters, write_member

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles
+from cluster.archive.files import OsFiles
 from cluster.archive.identity_file import read_identity, write_identity
 from cluster.archive.node_state_file import NodeStateFile
 from cluster.protocol.identity import ClusterIdentity

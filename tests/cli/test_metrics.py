@@ -9,8 +9,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import OsFiles
 from cluster.cli import status_document
 from cluster.cli.http_port import HttpRequest
 from cluster.cli.metrics import OF_MEMBER, metrics_text

@@ -10,8 +10,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import OsFiles
 from cluster.archive.identity_file import write_identity
 from cluster.cli import running_member, status, status_document
 from cluster.cli.status_document import with_missing_entries

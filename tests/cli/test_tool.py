@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 import typer
 
-from cluster.archive import OsFiles, RecordingLog
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
 from cluster.cli import tool
 from cluster.cli.main import main
 from cluster.counters import CountersReader

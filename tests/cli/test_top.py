@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console
 
-from cluster.archive import OsFiles
 from cluster.archive.directory_lock import DirectoryLock
+from cluster.archive.files import OsFiles
 from cluster.cli.events import LastEvents, last_logs
 from cluster.cli.top import Directories, _ask
 from cluster.cli.top_screen import BARS, LOOKS_MAX, History, _header, _screen, draw, watch_screen

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from cluster import ClusterClient, LogReader
-from cluster.archive import OsFiles, RecordingLog
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
 from cluster.errors import ClusterError
 from cluster.protocol.frame import header_at
 from cluster.protocol.recording_log import SNAPSHOT

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles, RecordingLog
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
 from cluster.protocol.frame import align
 from tests.archive.logs import LogWriter
 from tests.archive.members import CLUSTER_ID, live_counters

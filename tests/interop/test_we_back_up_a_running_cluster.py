@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.archive import OsFiles, RecordingLog
+from cluster.archive.files import OsFiles
+from cluster.archive.recording_log import RecordingLog
 from cluster.node.backup_config import BackupConfig
 from cluster.node.backup_process import BackupProcess
 from cluster.reader import LogReader

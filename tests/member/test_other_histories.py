@@ -2,8 +2,9 @@
 
 import pytest
 
-from cluster.archive import Archive, RecordingLog
+from cluster.archive.archive import Archive
 from cluster.archive.node_state_file import NodeStateFile
+from cluster.archive.recording_log import RecordingLog
 from cluster.member.disk.identity_keeper import IdentityKeeper
 from cluster.member.disk.member_files import MemberFiles
 from cluster.protocol.log import NewLeadershipTermEvent

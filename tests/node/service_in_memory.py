@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cluster import ClusteredService
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.archive.files import OsFile, OsFiles
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.errors import AgentTermination, ClusterError

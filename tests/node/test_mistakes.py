@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from cluster import ClusterClient, LogReader
-from cluster.archive import OsFiles
+from cluster.archive.files import OsFiles
 from cluster.archive.message_file import read_stored_message
 from cluster.errors import UnexpectedError
 from cluster.member.busy import lend

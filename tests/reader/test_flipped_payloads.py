@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from cluster.archive import Archive
+from cluster.archive.archive import Archive
 from cluster.cli.main import main
 from cluster.errors import LogDamaged
 from cluster.protocol import decode, link
