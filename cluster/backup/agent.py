@@ -26,7 +26,7 @@ from cluster.member.disk.fetched_recording import FetchedSnapshot
 from cluster.protocol.backup import BackupQuery, BackupResponse, BackupSnapshotRecording
 from cluster.protocol.enums import ClusterBackupState, ClusterTimeUnit, Role
 from cluster.protocol.link import LogStatus, RecordingStatus
-from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
+from cluster.protocol.recording_log import RecordingLogEntry
 from cluster.protocol.session import SessionEvent
 from cluster.protocol.streams import CONSENSUS
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
@@ -67,11 +67,7 @@ class _Retrieval(NamedTuple):
     @property
     def entries(self) -> tuple[RecordingLogEntry, ...]:
         """Once it is here, as recording.log is to have them, the module's first."""
-        entries = (
-            RecordingLogEntry.of(offered, SNAPSHOT)._replace(recording_id=made.recording_id)
-            for offered, made in zip(self.offered, self.copy.recordings, strict=True)
-        )
-        return tuple(sorted(entries, key=lambda entry: entry.service_id))
+        return self.copy.entries(self.offered)
 
 
 class ClusterBackupAgent:

@@ -24,9 +24,9 @@ from cluster.log.checksum import SESSION_ID_OFFSET
 from cluster.log.columns import log_to_record_batch
 from cluster.log.runs import headers
 from cluster.member.disk.fetched_recording import append_checked
-from cluster.member.disk.recovery import create_log_at, replace_log
+from cluster.member.disk.recovery import create_log_like, replace_log
 from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD
-from cluster.protocol.link import LogGeometry, RecordingStatus, TermEntry
+from cluster.protocol.link import RecordingStatus, TermEntry
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 
 OTHER_LOG = "it is of another cluster, or of another history; begin a new backup in an empty directory"
@@ -83,8 +83,7 @@ class CopiedLog:
     def _create(self, status: RecordingStatus) -> Recording:
         if self.recording is not None:
             self._archive.stop_recording(self.recording.recording_id)
-        geometry = LogGeometry(status.initial_term_id, status.term_length, status.mtu)
-        return create_log_at(self._archive, geometry, status.start_position, bytes(status.first_frame))
+        return create_log_like(self._archive, status)
 
     def check_terms(self, name: str, terms: Iterable[TermEntry]) -> None:
         """Raise ConfigurationError for other terms than those here; empty ones are not compared."""

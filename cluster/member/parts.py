@@ -273,7 +273,7 @@ class Parts:
             self._on_snapshot_done,
         )
         self.replication_ports = ReplicationPorts(
-            context, self.files.archive, archive, self.log, self.links, self.turn, reporter
+            context, self.files.archive, self.log, self.links, self.turn, reporter
         )
         self.missed_snapshots = MissedSnapshots(self.room, self.status, self.replication_ports)
         self.processing = LogProcessing(

@@ -3,7 +3,8 @@
 RecordingStatus ──▶ frames, frames, … ──▶ EndOfStream, of each recording of a snapshot in turn
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -14,23 +15,23 @@ from cluster.archive.recording import Recording
 from cluster.errors import ClusterError, DataLoss, RemoteProtocolError
 from cluster.log.checksum import Checksum, restore_session_ids, verify_checksums
 from cluster.log.scan import check_run, fault_at
-from cluster.protocol.link import EndOfStream, LinkErrorCode, OfferedRecording, RecordingStatus
+from cluster.member.disk.recovery import create_log_like
+from cluster.protocol import streams
+from cluster.protocol.link import EndOfStream, LinkErrorCode, RecordingStatus
+from cluster.protocol.recording_log import SNAPSHOT, RecordingLogEntry
 from cluster.transport.log_client import RecordingAnswer
 
 SYNC_BYTES = 32 * 1024 * 1024  # fetched bytes that a sync may have to move
 
 
-def create_snapshot(
-    archive: Archive, stream_id: int, session_id: int, like: RecordingStatus | OfferedRecording
-) -> Recording:
-    """Begin one recording of a snapshot, with the geometry of another one. Raises StorageError."""
+def _create_snapshot(archive: Archive, like: RecordingStatus) -> Recording:
     return archive.create_recording(
-        stream_id=stream_id,
-        session_id=session_id,
+        stream_id=like.stream_id,
+        session_id=like.session_id,
         initial_term_id=like.initial_term_id,
         term_length=like.term_length,
         mtu=like.mtu,
-        channel=f"aeron:ipc?session-id={session_id}|alias=snapshot",
+        channel=f"aeron:ipc?session-id={like.session_id}|alias=snapshot",
         is_sparse=True,
     )
 
@@ -68,7 +69,10 @@ def _check(name: str, recording: Recording, checksum: Checksum | None, frames: n
 
 
 class FetchedSnapshot:
-    """A snapshot on its way, fed with answers of who has it. Raises ClusterError when it cannot be had."""
+    """A snapshot on its way, fed with answers of who has it. Raises ClusterError when it cannot be had.
+
+    A log may come after it; it begins where it begins there.
+    """
 
     def __init__(
         self, name: str, recording_ids: Sequence[int], archive: Archive, stream_ids: Sequence[int] = ()
@@ -79,13 +83,31 @@ class FetchedSnapshot:
         self._recording_ids = recording_ids
         self._archive = archive
         self._stream_ids = stream_ids
+        self._statuses: list[RecordingStatus] = []  # of the recordings that are begun
         self._ended = 0
-        self._status: RecordingStatus | None = None  # of the recording that is not ended
         self._answers: Iterator[RecordingAnswer] | None = None  # about it
 
     @property
     def is_complete(self) -> bool:
         return self._ended == len(self._recording_ids)
+
+    @property
+    def _status(self) -> RecordingStatus | None:
+        """Of the first recording that is not ended."""
+        return self._statuses[self._ended] if self._ended < len(self._statuses) else None
+
+    @property
+    def position(self) -> int:
+        """To here that recording has come."""
+        return self.recordings[self._ended].append_position
+
+    def entries(self, described: Iterable[Any]) -> tuple[RecordingLogEntry, ...]:
+        """What recording.log is to say of it, the module's first; ``described`` is said of it there."""
+        entries = (
+            RecordingLogEntry.of(theirs, SNAPSHOT)._replace(recording_id=ours.recording_id)
+            for theirs, ours in zip(described, self.recordings, strict=False)
+        )
+        return tuple(sorted(entries, key=lambda entry: entry.service_id))
 
     def go_on(self, read: Callable[[int], Iterator[RecordingAnswer]]) -> None:
         """Take the next answer of a member whose recordings are ``read`` by their ids."""
@@ -102,7 +124,7 @@ class FetchedSnapshot:
         """Take what is said next. Raises DataLoss for a recording that is not there, StorageError."""
         match answer:
             case RecordingStatus() if self._status is None:
-                self._create(answer)
+                self.begin(answer)
             case np.ndarray() if self._status is not None:
                 self._append(answer, self._status)
             case EndOfStream(code=LinkErrorCode.OK) if self._status is not None:
@@ -113,20 +135,23 @@ class FetchedSnapshot:
             case _:
                 raise RemoteProtocolError(f"{self._name}: unexpected {type(answer).__name__}")
 
-    def _create(self, status: RecordingStatus) -> None:
+    def begin(self, status: RecordingStatus) -> None:
+        """Begin the next recording. Raises StorageError."""
         number = len(self.recordings)
         expected = self._stream_ids[number] if self._stream_ids else status.stream_id
-        if (status.stream_id, status.start_position) != (expected, 0) or status.stop_position < 0:
+        is_log = status.stream_id == streams.LOG
+        begin = 0 if is_log else status.start_position
+        if (status.stream_id, begin) != (expected, 0) or status.stop_position < 0:
             raise RemoteProtocolError(
                 f"{self._name}: recording {self._recording_ids[number]} is of stream {status.stream_id} from "
                 f"{status.start_position} to {status.stop_position}, expected {expected} from 0 to its end"
             )
-        made = create_snapshot(self._archive, status.stream_id, status.session_id, status)
-        self.recordings.append(made)
-        self._status = status
+        create = create_log_like if is_log else _create_snapshot
+        self.recordings.append(create(self._archive, status))
+        self._statuses.append(status)
 
     def _append(self, frames: np.ndarray, status: RecordingStatus) -> None:
-        recording = self.recordings[-1]
+        recording = self.recordings[self._ended]
         if recording.append_position + len(frames) > status.stop_position:
             raise RemoteProtocolError(
                 f"{self._name}: frames after the end of a recording, {status.stop_position}"
@@ -134,14 +159,11 @@ class FetchedSnapshot:
         append_fetched(self._name, recording, checksum_named(status.checksum), frames)
 
     def _end(self, status: RecordingStatus) -> None:
-        recording = self.recordings[-1]
-        if recording.append_position != status.stop_position:
+        if self.position != status.stop_position:
             raise RemoteProtocolError(
-                f"{self._name}: a recording ended at {recording.append_position}, expected "
-                f"{status.stop_position}"
+                f"{self._name}: a recording ended at {self.position}, expected {status.stop_position}"
             )
-        self._archive.stop_recording(recording.recording_id)
-        self._status = None
+        self._archive.stop_recording(self.recordings[self._ended].recording_id)
         self._ended += 1
 
     def discard(self) -> None:

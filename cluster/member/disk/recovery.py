@@ -20,7 +20,7 @@ from cluster.consensus.leadership_terms import LeadershipTerm, LeadershipTerms
 from cluster.errors import DataLoss
 from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot
 from cluster.protocol import streams
-from cluster.protocol.link import LogGeometry
+from cluster.protocol.link import LogGeometry, RecordingStatus
 from cluster.protocol.recording_log import TERM, RecordingLogEntry
 
 LOG_CHANNEL = "aeron:ipc?alias=log"
@@ -132,6 +132,12 @@ def create_log_at(
     if first_frame and start_position > 0:
         keep_first_frame(archive.files, archive.directory, recording.recording_id, first_frame)
     return recording
+
+
+def create_log_like(archive: Archive, status: RecordingStatus) -> Recording:
+    """A new, empty recording of the log that another member has. Raises StorageError."""
+    geometry = LogGeometry(status.initial_term_id, status.term_length, status.mtu)
+    return create_log_at(archive, geometry, status.start_position, bytes(status.first_frame))
 
 
 def begin_log_at(

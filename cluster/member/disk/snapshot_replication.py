@@ -13,36 +13,42 @@ Source: SnapshotReplication and RecordingReplication of Aeron; there a member's 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
-from cluster.archive.snapshot_archive import STREAM_IDS, SnapshotArchive, snapshot_session_id
+from cluster.archive.snapshot_archive import STREAM_IDS, snapshot_session_id
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.errors import AgentTermination, ClusterError, DataLoss, MemberRestart, StorageError
-from cluster.member.disk.fetched_recording import append_fetched, create_snapshot
-from cluster.member.disk.recovery import create_log_at, replace_log
-from cluster.member.disk.snapshots import read_snapshot
+from cluster.member.disk.fetched_recording import FetchedSnapshot
+from cluster.member.disk.recovery import replace_log
+from cluster.member.disk.snapshots import read_fetched
 from cluster.member.log.member_log import MemberLog
 from cluster.member.ports import Links
 from cluster.member.reporter import Reporter
 from cluster.member.turn import Turn
+from cluster.protocol import streams
 from cluster.protocol.link import (
+    EndOfStream,
     LinkError,
-    LogGeometry,
+    LinkErrorCode,
     OfferedRecording,
     RecordingBlock,
     RecordingFetch,
+    RecordingStatus,
     SnapshotOffer,
     SnapshotRequest,
 )
-from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, SNAPSHOT, TERM, RecordingLogEntry
+from cluster.protocol.recording_log import CONSENSUS_MODULE_SERVICE_ID, TERM, RecordingLogEntry
 from cluster.protocol.sbe import Message
 from cluster.transport.message_frames import link_frame
 
 Answer = SnapshotOffer | RecordingBlock | LinkError
+
+_Entries = tuple[RecordingLogEntry, ...]  # of a snapshot, the module's first
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,6 @@ class ReplicationPorts:
 
     context: ConsensusModuleContext
     archive: Archive
-    snapshots: SnapshotArchive
     log: MemberLog
     links: Links
     turn: Turn
@@ -68,26 +73,25 @@ class SnapshotReplication(ABC):
         self.member_id = member_id
         self.is_over = False
         self.error: ClusterError | None = None
+        self._name = f"member {member_id}"
         self._ports = ports
         self._correlation_id = ports.turn.now_ns  # unlike any before it: a replication takes time
         self._progress_ns = ports.turn.now_ns
-        self._is_sent = False  # the request that is due
-        self._offer: SnapshotOffer | None = None
-        self._targets: list[tuple[int, int, Recording]] = []  # (source's id, end, ours), those to come
-        self._done: dict[int, Recording] = {}  # by service, snapshots that are complete
-        self._created: list[int] = []
+        self._due: SnapshotRequest | RecordingFetch | None = SnapshotRequest(self._correlation_id)
+        self._copy: FetchedSnapshot | None = None
+        self._fetching: Generator[None, RecordingBlock] | None = None
 
     @abstractmethod
     def _is_wanted(self, offer: SnapshotOffer) -> bool:
         """Whether a whole snapshot helps."""
 
     @abstractmethod
-    def _fetch(self, offer: SnapshotOffer) -> None:
-        """Say what is wanted of it, by ``_fetch_snapshots`` and more."""
-
-    @abstractmethod
-    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
+    def _install(self, offer: SnapshotOffer, snapshot: _Entries, last: Recording) -> None:
         """Everything is here and checked: let recording.log say so. Raises MemberRestart."""
+
+    def _log_of(self, offer: SnapshotOffer) -> tuple[RecordingStatus, ...]:
+        """The log, where it is fetched after the snapshot."""
+        return ()
 
     def _on_unwanted(self, offer: SnapshotOffer) -> None:
         self.is_over = True
@@ -95,17 +99,13 @@ class SnapshotReplication(ABC):
     def do_work(self) -> int:
         """Send what is due; fail when nothing came for the heartbeat timeout. Returns how much was done."""
         if self._ports.turn.now_ns - self._progress_ns >= self._ports.context.leader_heartbeat_timeout_ns:
-            self.fail(ClusterError(f"member {self.member_id} does not send its snapshot"))
+            self.fail(ClusterError(f"{self._name} does not send its snapshot"))
             return 1
-        if self._is_sent or not self._ports.links.is_up(self.member_id):
+        links, due = self._ports.links, self._due
+        if due is None or not links.is_up(self.member_id) or links.send(self.member_id, link_frame(due)) <= 0:
             return 0
-        if self._offer is None:
-            request: SnapshotRequest | RecordingFetch = SnapshotRequest(self._correlation_id)
-        else:
-            source_id, end, target = self._targets[0]
-            request = RecordingFetch(self._correlation_id, source_id, target.append_position, end)
-        self._is_sent = self._ports.links.send(self.member_id, link_frame(request)) > 0
-        return int(self._is_sent)
+        self._due = None
+        return 1
 
     def fail(self, error: ClusterError) -> None:
         """It cannot go on."""
@@ -122,11 +122,11 @@ class SnapshotReplication(ABC):
         try:
             match message:
                 case LinkError():
-                    raise ClusterError(f"member {member_id} sends no snapshot: {message.text}")
-                case SnapshotOffer() if self._offer is None:
+                    raise ClusterError(f"{self._name} sends no snapshot: {message.text}")
+                case SnapshotOffer() if self._fetching is None:
                     self._on_offer(message)
-                case RecordingBlock() if self._offer is not None:
-                    self._on_block(message)
+                case RecordingBlock() if self._fetching is not None:
+                    self._fetching.send(message)
         except (StorageError, DataLoss, AgentTermination):
             raise
         except ClusterError as error:  # of what was fetched
@@ -138,61 +138,46 @@ class SnapshotReplication(ABC):
         if not is_whole or not self._is_wanted(offer):
             self._on_unwanted(offer)
             return
-        self._offer = offer
-        self._fetch(offer)
-        self._go_on()
+        logs = self._log_of(offer)
+        what = "".join(f" and the log from {log.start_position}" for log in logs)
+        self._ports.reporter.event(f"fetches the snapshot at {offer.log_position}{what} of {self._name}")
+        self._fetching = self._fetch(offer, [*(_described(held, offer) for held in offer.recordings), *logs])
+        next(self._fetching)
 
-    def _fetch_snapshots(self, offer: SnapshotOffer, what: str) -> None:
-        self._ports.reporter.event(f"fetches {what} of member {self.member_id}")
-        for held in offer.recordings:
-            self._targets.append((held.recording_id, held.length, self._create_snapshot(held, offer)))
-
-    def _create_snapshot(self, held: OfferedRecording, offer: SnapshotOffer) -> Recording:
-        stream_id = STREAM_IDS[held.service_id == CONSENSUS_MODULE_SERVICE_ID]
-        session_id = held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position)
-        recording = create_snapshot(self._ports.archive, stream_id, session_id, held)
-        self._created.append(recording.recording_id)
-        self._done[held.service_id] = recording
-        return recording
-
-    def _on_block(self, block: RecordingBlock) -> None:
-        if not self._targets:
-            return
-        _, _, target = self._targets[0]
-        if block.position != target.append_position:
-            return  # of the request before
-        frames = np.frombuffer(bytearray(block.frames), np.uint8)
-        append_fetched(f"member {self.member_id}", target, None, frames)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Ask for the next recording when one is complete; after the last, put them in place."""
-        while self._targets and self._targets[0][2].append_position >= self._targets[0][1]:
-            target = self._targets.pop(0)[2]
-            self._ports.archive.stop_recording(target.recording_id)
-            self._is_sent = False
-            if not self._targets:
-                self._on_complete()
-        if self._targets and self._targets[0][2].append_position == self._targets[0][2].start_position:
-            self._is_sent = False
-
-    def _on_complete(self) -> None:
-        offer = self._offer
-        assert offer is not None
+    def _fetch(
+        self, offer: SnapshotOffer, described: Sequence[RecordingStatus]
+    ) -> Generator[None, RecordingBlock]:
+        """Ask for one recording after the other, and take its blocks; then put all in place."""
+        recording_ids, archive = [status.recording_id for status in described], self._ports.archive
+        copy = self._copy = FetchedSnapshot(self._name, recording_ids, archive)
+        for status in described:
+            copy.begin(status)
+        for status in described:
+            if copy.position < status.stop_position:
+                place = status.recording_id, copy.position, status.stop_position
+                self._due = RecordingFetch(self._correlation_id, *place)
+            while copy.position < status.stop_position:
+                block = yield
+                if block.position == copy.position:  # else it is of the request before
+                    copy.take(np.frombuffer(bytearray(block.frames), np.uint8))
+            copy.take(EndOfStream(self._correlation_id, status.stop_position, LinkErrorCode.OK))
         base = offer.terms[-1].term_base_log_position
-        place = offer.leadership_term_id, base, offer.log_position, offer.timestamp
-        entries = tuple(
-            RecordingLogEntry(recording.recording_id, *place, service_id, SNAPSHOT)
-            for service_id, recording in sorted(self._done.items())
-        )
-        read_snapshot(self._ports.snapshots, entries)
-        self._install(offer, entries)
+        term = offer.leadership_term_id, base, offer.log_position, offer.timestamp
+        entries = copy.entries((held.recording_id, *term, held.service_id) for held in offer.recordings)
+        read_fetched(self._name, archive, entries)
+        self._install(offer, entries, copy.recordings[-1])
 
     def discard(self) -> None:
         """It failed: what was fetched goes."""
-        for recording_id in self._created:
-            if self._ports.archive.has_recording(recording_id):
-                self._ports.archive.purge_recording(recording_id)
+        if self._copy is not None:
+            self._copy.discard()
+
+
+def _described(held: OfferedRecording, offer: SnapshotOffer) -> RecordingStatus:
+    stream_id = STREAM_IDS[held.service_id == CONSENSUS_MODULE_SERVICE_ID]
+    session_id = held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position)
+    place = offer.correlation_id, held.recording_id, 0, held.length
+    return RecordingStatus(*place, session_id, stream_id, held.initial_term_id, held.term_length, held.mtu)
 
 
 class SnapshotAndLog(SnapshotReplication):
@@ -201,7 +186,6 @@ class SnapshotAndLog(SnapshotReplication):
     def __init__(self, member_id: int, ports: ReplicationPorts, *, is_needed: bool) -> None:
         super().__init__(member_id, ports)
         self._is_needed = is_needed
-        self._log: Recording | None = None
         self._ports.reporter.event(f"asks member {member_id} for its snapshot")
 
     @property
@@ -215,37 +199,30 @@ class SnapshotAndLog(SnapshotReplication):
     def _on_unwanted(self, offer: SnapshotOffer) -> None:
         """Where one is needed it is asked for again when its time is up: the member may have one then."""
         if not self._is_needed:
-            self._ports.reporter.event(f"member {self.member_id} has no snapshot")
+            self._ports.reporter.event(f"{self._name} has no snapshot")
             super()._on_unwanted(offer)
             return
         error = ClusterError(
-            f"the log of member {self.member_id} begins at {offer.log_start_position}, ours "
-            f"ends at {self._own_end}, and member {self.member_id} has no snapshot after that"
+            f"the log of {self._name} begins at {offer.log_start_position}, ours "
+            f"ends at {self._own_end}, and {self._name} has no snapshot after that"
         )
         if offer.log_start_position <= self._own_end:
             raise error  # the log is there after all
         self._ports.reporter.error(error)
 
-    def _fetch(self, offer: SnapshotOffer) -> None:
-        what = f"the snapshot at {offer.log_position} and the log from {offer.log_start_position}"
-        self._fetch_snapshots(offer, what)
-        geometry = LogGeometry(offer.initial_term_id, offer.term_length, offer.mtu)
-        self._log = create_log_at(
-            self._ports.archive, geometry, offer.log_start_position, bytes(offer.first_frame)
-        )
-        self._created.append(self._log.recording_id)
-        self._targets.append((offer.log_recording_id, offer.log_position, self._log))
+    def _log_of(self, offer: SnapshotOffer) -> tuple[RecordingStatus, ...]:
+        place = offer.correlation_id, offer.log_recording_id, offer.log_start_position, offer.log_position
+        geometry = offer.initial_term_id, offer.term_length, offer.mtu
+        return (RecordingStatus(*place, 0, streams.LOG, *geometry, first_frame=offer.first_frame),)
 
-    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
-        log = self._log
-        assert log is not None
+    def _install(self, offer: SnapshotOffer, snapshot: _Entries, last: Recording) -> None:
         terms = [
-            RecordingLogEntry.of((log.recording_id, *term, CONSENSUS_MODULE_SERVICE_ID), TERM)
+            RecordingLogEntry.of((last.recording_id, *term, CONSENSUS_MODULE_SERVICE_ID), TERM)
             for term in offer.terms
         ]
-        replace_log(self._ports.archive, self._ports.log.recording_log, terms, snapshots)
+        replace_log(self._ports.archive, self._ports.log.recording_log, terms, snapshot)
         raise MemberRestart(
-            f"has the snapshot at {offer.log_position} and the log before it from member {self.member_id}"
+            f"has the snapshot at {offer.log_position} and the log before it from {self._name}"
         )
 
 
@@ -264,10 +241,7 @@ class SnapshotBesideLog(SnapshotReplication):
             and term.term_base_log_position == offer.terms[-1].term_base_log_position
         )
 
-    def _fetch(self, offer: SnapshotOffer) -> None:
-        self._fetch_snapshots(offer, f"the snapshot at {offer.log_position}")
-
-    def _install(self, offer: SnapshotOffer, snapshots: tuple[RecordingLogEntry, ...]) -> None:
-        for entry in reversed(snapshots):
+    def _install(self, offer: SnapshotOffer, snapshot: _Entries, last: Recording) -> None:
+        for entry in reversed(snapshot):
             self._ports.log.recording_log.append_snapshot(*entry[:6])
-        raise MemberRestart(f"has the snapshot at {offer.log_position} of member {self.member_id}")
+        raise MemberRestart(f"has the snapshot at {offer.log_position} of {self._name}")

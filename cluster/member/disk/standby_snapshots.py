@@ -26,7 +26,6 @@ from cluster.protocol.recording_log import (
     CONSENSUS_MODULE_SERVICE_ID,
     ENDPOINT_LENGTH_MAX,
     NULL_POSITION,
-    SNAPSHOT,
     STANDBY_SNAPSHOT,
     RecordingLogEntry,
 )
@@ -208,10 +207,7 @@ class StandbySnapshots:
     def _install(self, fetched: "_Fetched") -> None:
         """Let recording.log name what is whole. Raises RemoteProtocolError."""
         copy = fetched.copy
-        snapshot = tuple(
-            entry._replace(recording_id=recording.recording_id, entry_type=SNAPSHOT, archive_endpoint="")
-            for entry, recording in zip(fetched.snapshot, copy.recordings, strict=True)
-        )
+        snapshot = copy.entries(fetched.snapshot)
         module = snapshot[0]
         name = fetched.snapshot[0].archive_endpoint
         place, context = read_fetched(name, self._archive, snapshot).place, self._context
