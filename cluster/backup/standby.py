@@ -9,7 +9,7 @@ shows as committed, and no further. A standby has no vote, no clients and no lin
 dropped, or kept as every follower keeps it. Where the log is replaced by a later one, they begin again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import partial
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ from cluster.backup.directory import BackupDirectory
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.replica import ReplicatedState
 from cluster.errors import AgentTermination
-from cluster.member.clients.supervision import Supervision
+from cluster.member.clients.supervision import drain_egress
 from cluster.member.disk.snapshots import LoadedSnapshot, find_snapshot
 from cluster.member.log.processing import LogProcessing
 from cluster.member.reporter import Reporter
@@ -38,16 +38,16 @@ from cluster.service.channel import RecoveryState, ServiceChannel
 BYTES_PER_TURN = 4 * 1024 * 1024
 
 
-class StandbyHost(Protocol):
-    """Runs the services of one life, which are on the other ends of its channels."""
+class StandbyService(Protocol):
+    """A service of one life, on the other end of its channel."""
 
-    def do_work(self, now_ns: int, cluster_time: int) -> int: ...
+    def turn(self, now_ns: int, cluster_time: int) -> int: ...
 
     def close(self) -> None: ...
 
 
-# Makes the host of one life.
-HostServices = Callable[["StandbyLife"], StandbyHost]
+# Makes the services of one life, by their ids.
+HostServices = Callable[["StandbyLife"], Sequence[StandbyService]]
 # Told of a snapshot that was taken: its position.
 OnSnapshotTaken = Callable[[int], None]
 
@@ -133,10 +133,7 @@ class StandbyLife:
         nobody: Any = None  # no session here has a connection, and nothing is appended
         self.replica = ReplicatedState(context, nobody)
         self._turn = Turn()
-        self._supervision = Supervision(context, self.replica, nobody, nobody)
-        self._services = ServiceAdapter(
-            context, self.replica, self.channels, _Requests(self.replica), self._keep_answers
-        )
+        self._services = ServiceAdapter(context, self.replica, self.channels, self, self._keep_answers)
         self._snapshots = SnapshotTaker(
             context,
             self.archive,
@@ -159,7 +156,7 @@ class StandbyLife:
         recovery = self._load(snapshot)
         self._processing.start(recovery.log_position)
         self._services.start(recovery, self._on_started)
-        self._host = host(self)
+        self._hosted = host(self)
 
     def _load(self, snapshot: LoadedSnapshot | None) -> RecoveryState:
         if snapshot is None:
@@ -199,7 +196,7 @@ class StandbyLife:
         """Process what is committed, and let the services follow. Returns how much was done."""
         self._turn.begin(now_ns, 0)
         work_count = self._processing.process(committed, BYTES_PER_TURN)
-        work_count += self._host.do_work(now_ns, self.replica.cluster_time)
+        work_count += sum(service.turn(now_ns, self.replica.cluster_time) for service in self._hosted)
         work_count += self._keep_answers()
         work_count += self._services.poll(self.position)
         return work_count + self._snapshots.do_work()
@@ -210,13 +207,16 @@ class StandbyLife:
 
     def _keep_answers(self) -> int:
         """Nobody is answered; answers to supervised sessions are kept, as every member does."""
-        count = 0
-        for channel in self.channels:
-            while (batch := channel.poll_egress()) is not None:
-                count += 1
-                if batch.answer_ids is not None:
-                    self._supervision.keep(batch)
-        return count
+        return sum(1 for _ in drain_egress(self.channels, self.replica.answers))
+
+    # ---- what services ask of the sessions (``ServiceRequests``)
+
+    def on_service_close_session(self, session_id: int) -> None:
+        """Remembered, as on a follower (C-235)."""
+        self.replica.sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
+
+    def on_service_failed(self, session_id: int, detail: str) -> None:
+        """Its client hears it from the leader, whose service fails in the same way."""
 
     # ---- snapshots
 
@@ -226,17 +226,5 @@ class StandbyLife:
 
     def close(self) -> None:
         """End the services, in order."""
-        self._host.close()
-
-
-class _Requests:
-    """What services ask of the sessions: to close one is remembered, as on a follower (C-235)."""
-
-    def __init__(self, replica: ReplicatedState) -> None:
-        self._sessions = replica.sessions
-
-    def on_service_close_session(self, session_id: int) -> None:
-        self._sessions.mark_closing(session_id, CloseReason.SERVICE_ACTION)
-
-    def on_service_failed(self, session_id: int, detail: str) -> None:
-        """Its client hears it from the leader, whose service fails in the same way."""
+        for service in self._hosted:
+            service.close()

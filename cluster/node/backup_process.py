@@ -29,7 +29,7 @@ from cluster.node.disk_failures import DiskFailures, unexpected
 from cluster.node.hosted_service import ServiceCounters
 from cluster.node.node_log import NodeLog
 from cluster.node.reload import reload
-from cluster.node.standby_hosts import HostedServices
+from cluster.node.standby_hosts import host_standby
 from cluster.protocol.backup import StandbySnapshot
 from cluster.reader.member_request import MemberRequest
 from cluster.reader.member_supplier import MemberSupplier
@@ -199,7 +199,7 @@ class BackupProcess:
             self._config.module_context,
             self._directory,
             StandbyCounters(counters, self._config.cluster_id),
-            partial(HostedServices, self._config, of_services, mark_file, self._world.poller, self._log),
+            partial(host_standby, self._config, of_services, mark_file, self._world.poller, self._log),
             on_event=self._log.info,
             on_error=self._on_error,
             on_snapshot=lambda position: None if announcements is None else announcements.announce(),

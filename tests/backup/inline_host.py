@@ -11,29 +11,26 @@ from cluster.service.container_snapshot import ArchivedSnapshots
 from cluster.service.service_context import ServiceContext
 
 
-class InlineHost:
-    """A ``StandbyHost`` of services that are made of a function of their id."""
+class InlineService(ClusteredServiceAgent):
+    """A ``StandbyService``; what goes wrong in it ends its standby."""
 
-    def __init__(self, life: StandbyLife, make_service: Callable[[int], ClusteredService]) -> None:
-        self.agents = [
-            ClusteredServiceAgent(
-                make_service(service_id),
-                channel,
-                lambda: life.position,
-                ServiceContext(
-                    service_id=service_id,
-                    client_id=service_id + 1,
-                    member_id=life.context.member_id,
-                    app_version=life.context.app_version,
-                ),
-                snapshots=ArchivedSnapshots(service_id, life.archive, channel),
-            )
-            for service_id, channel in enumerate(life.channels)
-        ]
+    turn = ClusteredServiceAgent.do_work
 
-    def do_work(self, now_ns: int, cluster_time: int) -> int:
-        return sum(agent.do_work(now_ns, cluster_time) for agent in self.agents)
 
-    def close(self) -> None:
-        for agent in self.agents:
-            agent.close()
+def host_inline(life: StandbyLife, make_service: Callable[[int], ClusteredService]) -> list[InlineService]:
+    """Services that are made of a function of their id."""
+    return [
+        InlineService(
+            make_service(service_id),
+            channel,
+            lambda: life.position,
+            ServiceContext(
+                service_id=service_id,
+                client_id=service_id + 1,
+                member_id=life.context.member_id,
+                app_version=life.context.app_version,
+            ),
+            snapshots=ArchivedSnapshots(service_id, life.archive, channel),
+        )
+        for service_id, channel in enumerate(life.channels)
+    ]

@@ -9,7 +9,7 @@ from cluster.backup.standby import Standby
 from cluster.member.disk.snapshots import read_snapshot
 from cluster.protocol.enums import ClusterControlToggle
 from tests.backup.in_memory import Backup
-from tests.backup.inline_host import InlineHost
+from tests.backup.inline_host import host_inline
 from tests.member.cluster_steps import toggle
 from tests.member.in_memory.member import HashingEcho
 
@@ -30,7 +30,7 @@ class StandbyInMemory(Backup):
             replace(context, member_id=NULL, member_ids=(NULL,), is_standby=True),
             self.directory,
             StandbyCounters(self.counters, context.cluster_id),
-            lambda life: InlineHost(life, self.make_service),
+            lambda life: host_inline(life, self.make_service),
             on_event=self.events.append,
             on_error=self.errors.append,
             on_snapshot=self.taken.append,

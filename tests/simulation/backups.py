@@ -33,7 +33,7 @@ from cluster.testing.world import MS, SECOND
 from cluster.transport.credentials import FixedCredentials
 from cluster.transport.endpoint import Endpoint
 from cluster.transport.log_client import Answer, RecordingAnswer, Unreachable
-from tests.backup.inline_host import InlineHost
+from tests.backup.inline_host import host_inline
 from tests.backup.served_log import ServedLog
 from tests.simulation.disk import FaultyDisk
 from tests.simulation.service import ChainService
@@ -209,7 +209,7 @@ class BackupLife(Mortal):
                 backup.standby_context,
                 self.directory,
                 StandbyCounters(self.counters, CLUSTER_ID),
-                lambda life: InlineHost(life, self._service),
+                lambda life: host_inline(life, self._service),
                 on_event=self.tell,
                 on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
                 on_snapshot=lambda position: self._announce(),

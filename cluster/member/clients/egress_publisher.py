@@ -9,7 +9,7 @@ import numpy as np
 from cluster.consensus.replica import ReplicatedState
 from cluster.log.session_frames import ACK_LENGTH, frame_egress
 from cluster.log.session_table import COMMITTED, COMMITTED_POSITION, CONNECTION_ID, TOUCHED_COUNT
-from cluster.member.clients.supervision import Supervision
+from cluster.member.clients.supervision import Supervision, drain_egress
 from cluster.member.ports import Clients
 from cluster.member.status import MemberStatus
 from cluster.protocol.link import CommitAck
@@ -45,13 +45,10 @@ class EgressPublisher:
         """Take what services answered since the last turn, and send it with the acks that are due."""
         is_leader = self._status.is_leading
         work_count = 0
-        for channel in self._channels:
-            while (batch := channel.poll_egress()) is not None:
-                work_count += 1
-                if batch.answer_ids is not None:
-                    self.supervision.keep(batch)
-                if is_leader and len(batch):
-                    self._send(batch)
+        for batch in drain_egress(self._channels, self._replica.answers):
+            work_count += 1
+            if is_leader and len(batch):
+                self._send(batch)
         if is_leader:
             work_count += self.supervision.send()
             if self._table.words[TOUCHED_COUNT]:

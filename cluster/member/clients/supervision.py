@@ -1,6 +1,6 @@
 """Supervised sessions: every member keeps their answers, the leader sends them, until the clients have them.
 
-services ── keep ──▶ KeptAnswers ── send ──▶ client       on the leader, once the client has asked
+services ── drain_egress ──▶ KeptAnswers ── send ──▶ client       on the leader, once the client has asked
 client ── AnswersTaken ──▶ leader ── TakenAnswers ──▶ followers
 
 The leader suspends a session that is full: it drops the session's messages and sends SessionRetained. The
@@ -8,20 +8,42 @@ client stops and reports which answers it has. Once there is room again, the lea
 messages are in the log (SessionResumed), and the client goes on from there.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
-from cluster.consensus.kept_answers import AnswerColumns
+from cluster.consensus.kept_answers import AnswerColumns, KeptAnswers
 from cluster.consensus.replica import ReplicatedState
 from cluster.member.ports import Clients, Peers
 from cluster.protocol.link import AnswersTaken, SessionRetained, TakenAnswer, TakenAnswers
-from cluster.service.channel import ServiceEgress
+from cluster.service.channel import ServiceChannel, ServiceEgress
 from cluster.transport.message_frames import link_frame
 
 REPORT_ALL_INTERVAL_NS = 1_000_000_000  # all is sent to followers again: some of it may have been lost
 REPORTED_AT_ONCE = 1000  # numbers in one message
+
+
+def drain_egress(channels: Iterable[ServiceChannel], answers: KeptAnswers) -> Iterator[ServiceEgress]:
+    """What services have answered since; answers to supervised sessions are kept.
+
+    Raises LocalProtocolError for what no answer can be.
+    """
+    for channel in channels:
+        while (batch := channel.poll_egress()) is not None:
+            if batch.answer_ids is not None:
+                answers.keep(
+                    AnswerColumns(
+                        batch.session_ids,
+                        batch.timestamps,
+                        batch.offsets,
+                        batch.lengths,
+                        batch.numbers,
+                        batch.answer_ids,
+                        batch.buffer,
+                    )
+                )
+            yield batch
 
 
 class Supervision:
@@ -49,21 +71,6 @@ class Supervision:
         return self._table.slot_of(session_id) >= 0
 
     # ---- answers
-
-    def keep(self, batch: ServiceEgress) -> None:
-        """Keep the answers to supervised sessions. Raises LocalProtocolError for what no answer can be."""
-        assert batch.answer_ids is not None
-        self._answers.keep(
-            AnswerColumns(
-                batch.session_ids,
-                batch.timestamps,
-                batch.offsets,
-                batch.lengths,
-                batch.numbers,
-                batch.answer_ids,
-                batch.buffer,
-            )
-        )
 
     def send(self) -> int:
         """Send what clients wait for, and hold the sessions that are full; returns to how many."""
