@@ -10,12 +10,10 @@ dropped, or kept as every follower keeps it. Where the log is replaced by a late
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any, Protocol
 
 from cluster.archive.recording import Recording
-from cluster.archive.recording_log import RecordingLog
 from cluster.archive.snapshot_archive import SnapshotArchive
 from cluster.backup.counters import StandbyCounters
 from cluster.backup.directory import BackupDirectory
@@ -69,28 +67,25 @@ class Standby:
         """``context`` is as the members', but for ``is_standby``."""
         assert context.is_standby
         self.life: StandbyLife | None = None
+        self.directory = directory
+        self.counters = counters
+        self.host = host
+        self.on_snapshot = on_snapshot
+        self.reporter = Reporter(counters.errors, on_event, on_error)
         self._context = context
-        self._directory = directory
-        self._reporter = Reporter(counters.errors, on_event, on_error)
-        self._make_life = partial(
-            StandbyLife, directory.recording_log, counters, host, self._reporter, on_snapshot
-        )
 
     def do_work(self, now_ns: int, *, is_retrieving: bool) -> int:
         """Take one turn. Raises LogDamaged, StorageError, and AgentTermination of services."""
-        life, log = self.life, self._directory.log
-        if life is not None and (log.is_replacement or log.recording is not life.recording):
-            self._reporter.event("the services begin again: the log is another one")
+        log = self.directory.log
+        if self.life is not None and (log.is_replacement or log.recording is not self.life.recording):
+            self.reporter.event("the services begin again: the log is another one")
             self.close()
-            life = None
-        if life is None:
-            if log.recording is None or log.is_replacement:
-                return 0
-            life = self._begin(log.recording, is_retrieving=is_retrieving)
-        return 0 if life is None else life.do_work(now_ns, log.synced_position)
+        if self.life is None and log.recording is not None and not log.is_replacement:
+            self._begin(log.recording, is_retrieving=is_retrieving)
+        return 0 if self.life is None else self.life.do_work(now_ns, log.synced_position)
 
-    def _begin(self, recording: Recording, *, is_retrieving: bool) -> "StandbyLife | None":
-        directory, context = self._directory, self._context
+    def _begin(self, recording: Recording, *, is_retrieving: bool) -> None:
+        directory, context = self.directory, self._context
         archive = SnapshotArchive(directory.archive, term_length=recording.term_length, mtu=recording.mtu)
         snapshot = find_snapshot(
             directory.recording_log,
@@ -98,13 +93,12 @@ class Standby:
             context,
             from_position=recording.start_position,
             to_position=recording.synced_position,
-            tell=self._reporter.event,
+            tell=self.reporter.event,
         )
         if snapshot is None and (is_retrieving or recording.start_position > 0):
-            return None
+            return
         context = replace(context, log_term_length=recording.term_length, log_mtu=recording.mtu)
-        self.life = self._make_life(context, recording, archive, snapshot)
-        return self.life
+        self.life = StandbyLife(self, context, recording, archive, snapshot)
 
     def close(self) -> None:
         """End the services, in order."""
@@ -113,22 +107,22 @@ class Standby:
             life.close()
 
 
-@dataclass(eq=False)
 class StandbyLife:
     """The services on one recording of the log, from one snapshot or from its beginning."""
 
-    recording_log: RecordingLog
-    _counters: StandbyCounters
-    host: InitVar[HostServices]
-    _reporter: Reporter
-    _on_snapshot: OnSnapshotTaken
-    context: ConsensusModuleContext
-    recording: Recording
-    archive: SnapshotArchive
-    snapshot: InitVar[LoadedSnapshot | None]
-
-    def __post_init__(self, host: HostServices, snapshot: LoadedSnapshot | None) -> None:
-        context = self.context
+    def __init__(
+        self,
+        standby: Standby,
+        context: ConsensusModuleContext,
+        recording: Recording,
+        archive: SnapshotArchive,
+        snapshot: LoadedSnapshot | None,
+    ) -> None:
+        self.context = context
+        self.recording = recording
+        self.recording_log = standby.directory.recording_log
+        self.archive = archive
+        self._standby = standby
         self.channels = tuple(ServiceChannel() for _ in range(context.service_count))
         nobody: Any = None  # no session here has a connection, and nothing is appended
         self.replica = ReplicatedState(context, nobody)
@@ -136,35 +130,35 @@ class StandbyLife:
         self._services = ServiceAdapter(context, self.replica, self.channels, self, self._keep_answers)
         self._snapshots = SnapshotTaker(
             context,
-            self.archive,
+            archive,
             self,
             self.replica,
             self._services,
-            self._counters,
+            standby.counters,
             self._turn,
-            self._reporter,
+            standby.reporter,
             self._be_active,
             self._on_taken,
         )
         self._processing = LogProcessing(
             self,
             self.replica,
-            self._counters.leadership_term_id,
+            standby.counters.leadership_term_id,
             lambda before: None,
             self._snapshots.on_read,
         )
         recovery = self._load(snapshot)
         self._processing.start(recovery.log_position)
         self._services.start(recovery, self._on_started)
-        self._hosted = host(self)
+        self._hosted = standby.host(self)
 
     def _load(self, snapshot: LoadedSnapshot | None) -> RecoveryState:
         if snapshot is None:
-            self._reporter.event(f"the services begin at {self.recording.start_position}")
+            self._standby.reporter.event(f"the services begin at {self.recording.start_position}")
             return RecoveryState()
-        self._reporter.event(f"the services begin with the snapshot at {snapshot.log_position}")
+        self._standby.reporter.event(f"the services begin with the snapshot at {snapshot.log_position}")
         recovery = snapshot.load_into(self.replica)
-        self._counters.leadership_term_id.set(recovery.leadership_term_id)
+        self._standby.counters.leadership_term_id.set(recovery.leadership_term_id)
         return recovery
 
     def _on_started(self, acks: list[ServiceAck]) -> None:
@@ -222,7 +216,7 @@ class StandbyLife:
 
     def _on_taken(self, log_position: int, digests: tuple[PartDigest, ...] | None) -> None:
         if digests is not None:
-            self._on_snapshot(log_position)
+            self._standby.on_snapshot(log_position)
 
     def close(self) -> None:
         """End the services, in order."""
