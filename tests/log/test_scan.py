@@ -133,6 +133,14 @@ def test_a_padding_frame_is_zero_and_ends_with_the_term():
     assert find_fault(array(bytes(log)), 0, 288, position, PARAMS) == (0, scanning.FRAME_TYPE)
 
 
+def test_a_message_that_has_begun_is_followed_by_its_rest_or_by_a_new_term():
+    begun = naive.log_of([LARGE], PARAMS)[:1408]
+    run = array(begun + naive.log_of([SMALL], PARAMS, 1408))
+    assert find_fault(run, 0, run.size, 0, PARAMS) == (0, scanning.FRAGMENT)
+    run = array(begun + naive.log_of([logs.entry(random.Random(1), "term")], PARAMS, 1408))
+    assert find_fault(run, 0, run.size, 0, PARAMS) == (run.size, scanning.FINE)
+
+
 def test_a_recording_holds_the_sessions_of_all_its_leaders():
     other = LogParams(PARAMS.term_length, 1408, 0, session_id=99)
     log = naive.log_of([SMALL], PARAMS) + naive.log_of([SMALL], other, 96)
