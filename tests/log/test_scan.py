@@ -140,6 +140,10 @@ def test_a_message_that_has_begun_is_followed_by_its_rest_or_by_a_new_term():
     run = array(begun + naive.log_of([logs.entry(random.Random(1), "term")], PARAMS, 1408))
     assert find_fault(run, 0, run.size, 0, PARAMS) == (run.size, scanning.FINE)
 
+    rest = naive.log_of([LARGE], PARAMS)[1408:]
+    run = array(naive.log_of([SMALL], PARAMS, 1408 - 96) + rest)
+    assert find_fault(run, 0, run.size, 1408 - 96, PARAMS) == (0, scanning.FRAGMENT), "nor one of another"
+
 
 def test_a_recording_holds_the_sessions_of_all_its_leaders():
     other = LogParams(PARAMS.term_length, 1408, 0, session_id=99)
