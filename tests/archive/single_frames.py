@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 from cluster.archive import sync_proof
 from cluster.archive.archive import Archive
+from cluster.archive.proof_slots import CHECKSUM, MARK_OFFSET, PAGE, SLOT_LENGTH
 from cluster.archive.recording import Recording
 from tests.archive.faulty_files import DIRECTORY, FaultyDisk, open_archive
 from tests.archive.logs import SESSION_ID, TERM_LENGTH, LogWriter
@@ -56,12 +57,19 @@ def after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more(
     with patch.object(sync_proof, "SINGLE_FRAMES_MIN", MIN):
         disk = FaultyDisk()
         recording = recording_in(open_archive(disk, 1, "crc32c"))
-        one_by_one(recording, 0, MIN)
+        proof = recording.proof
+        assert proof is not None
+        one_by_one(recording, 0, MIN - 1)
+        assert not proof.words[CHECKSUM]
+        one_by_one(recording, MIN - 1, MIN)
+        assert proof.words[CHECKSUM]
         operations(disk)
         one_by_one(recording, MIN, MIN + 1)
         assert operations(disk) == HANDED_OVER
         one_by_one(recording, MIN + 1, MIN + 2)
         assert operations(disk) == ["pwrite", "sync", "pwrite proof"]
+        for page in (0, PAGE):
+            assert not any(proof.file.pread(MARK_OFFSET - SLOT_LENGTH, page + SLOT_LENGTH))
         recording.append(ENDS[MIN + 1], LOG.frames(ENDS[MIN + 1], ENDS[MIN + 3]))
         recording.sync()
         before = ["pwrite proof", "push proof", "sync proof", "pwrite proof"]
