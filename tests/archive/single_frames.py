@@ -63,6 +63,7 @@ def after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more(
         assert not proof.words[CHECKSUM]
         one_by_one(recording, MIN - 1, MIN)
         assert proof.words[CHECKSUM]
+        assert all(slot.is_done for slot in sync_proof.decode_slots(proof.file.pread(sync_proof.LENGTH, 0)))
         operations(disk)
         one_by_one(recording, MIN, MIN + 1)
         assert operations(disk) == HANDED_OVER
