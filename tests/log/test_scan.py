@@ -145,6 +145,14 @@ def test_a_message_that_has_begun_is_followed_by_its_rest_or_by_a_new_term():
     assert find_fault(run, 0, run.size, 1408 - 96, PARAMS) == (0, scanning.FRAGMENT), "nor one of another"
 
 
+def test_the_lowest_term_id_follows_the_highest():
+    params = LogParams(PARAMS.term_length, 1408, 2**31 - 1, session_id=1)
+    run = array(naive.log_of([SMALL], params, params.term_length))
+
+    assert int.from_bytes(run[20:24].tobytes(), "little", signed=True) == -(2**31)
+    assert check_run(run, 0, run.size, params.term_length, params) == run.size
+
+
 def test_a_recording_holds_the_sessions_of_all_its_leaders():
     other = LogParams(PARAMS.term_length, 1408, 0, session_id=99)
     log = naive.log_of([SMALL], PARAMS) + naive.log_of([SMALL], other, 96)
