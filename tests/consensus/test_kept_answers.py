@@ -5,6 +5,7 @@ import pytest
 
 from cluster.consensus.kept_answers import BUFFER_BYTES, LOST_FACTOR, PIECE_LENGTH, AnswerColumns, KeptAnswers
 from cluster.errors import LocalProtocolError
+from cluster.log import kept_frames
 from cluster.log.session_frames import EgressMessages, parse_egress
 from cluster.log.session_table import SessionTable
 from cluster.protocol import decode
@@ -233,3 +234,18 @@ def test_an_answer_that_does_not_lie_in_its_buffer_is_refused():
         answers.keep(
             AnswerColumns(SESSION * column, column, column, 9 * column, column, column, np.zeros(9, np.uint8))
         )
+
+
+@pytest.mark.parametrize(("begin", "has_room"), [(192, True), (160, False)])
+def test_answers_move_to_the_begin_of_their_buffer_where_they_do_not_move_over_themselves(
+    monkeypatch, begin, has_room
+):
+    words, moved = np.zeros(kept_frames.ROW_WORDS, np.int64), []
+    words[[kept_frames.SIZE, kept_frames.BEGIN, kept_frames.SENT, kept_frames.END]] = 400, begin, 256, 384
+    monkeypatch.setattr(kept_frames, "copy_bytes", lambda *given: moved.append(given[-2:]))
+    room = getattr(kept_frames._has_room, "py_func", kept_frames._has_room)
+
+    assert room(words, 0, None, 96) == has_room
+    assert moved == [(192, 192)] * has_room
+    places = words[[kept_frames.BEGIN, kept_frames.SENT, kept_frames.END]].tolist()
+    assert places == ([0, 64, 192] if has_room else [160, 256, 384])

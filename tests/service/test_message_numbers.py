@@ -98,10 +98,11 @@ def test_more_sessions_than_there_was_room_for_at_first_are_counted_on():
         numbers.open(session_id, count=session_id)
     numbers.close(2)
     numbers.close(1_000_000)
+    numbers.open(unknown := 1_000_001, count=None)
 
-    assert numbers.number(np.array([5, 5, 2, 9, 5])).tolist() == [6, 7, 0, 10, 8]
-    numbers.take_back(np.array([9, 5]))
-    assert [numbers.count_of(session_id) for session_id in (5, 9, 2)] == [7, 9, None]
+    assert numbers.number(np.array([5, 5, 2, 9, 5, unknown])).tolist() == [6, 7, 0, 10, 8, 0]
+    numbers.take_back(np.array([9, 5, unknown]))
+    assert [numbers.count_of(session_id) for session_id in (5, 9, 2, unknown)] == [7, 9, None, None]
     assert numbers.count_of(many[-1]) == many[-1]
 
 
