@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from unittest.mock import patch
+from zlib import crc32
 
 from cluster.archive import sync_proof
 from cluster.archive.archive import Archive
@@ -75,6 +76,9 @@ def after_some_single_frames_a_sync_is_one_sync_and_what_differs_costs_one_more(
         recording.sync()
         before = ["pwrite proof", "push proof", "sync proof", "pwrite proof"]
         assert operations(disk) == before + HANDED_OVER
+        for slot in sync_proof.decode_slots(proof.file.pread(sync_proof.LENGTH, 0)):
+            proven = recording.read(slot.from_position, slot.to_position - slot.from_position)
+            assert slot.data_crc == crc32(proven)
         one_by_one(recording, MIN + 4, MIN + 5)
         assert operations(disk) == HANDED_OVER
 

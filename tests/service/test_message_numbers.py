@@ -5,6 +5,7 @@ import pytest
 
 from cluster.errors import LocalProtocolError, ServiceError
 from cluster.log.message_numbers import SESSIONS_AT_FIRST, MessageNumbers, _number
+from cluster.protocol.session import answer_id_of
 from cluster.service.clustered_service import ClusteredService
 from tests.service.harness import Container, a_leader
 
@@ -112,3 +113,13 @@ def test_a_message_of_a_session_that_is_not_known_has_number_0():
     _number(table.words, np.array([8, 7, 8]), numbers)
 
     assert numbers.tolist() == [0, 5, 0]
+
+
+def test_the_id_of_an_answer_is_of_its_service():
+    numbers = MessageNumbers()
+    numbers.open(5, is_supervised=True, answered=7)
+    numbers.open(6)
+    session_ids = np.array([5, 6, 5])
+
+    assert numbers.next_answer_ids(session_ids, 3).tolist() == [answer_id_of(3, 8), 0, answer_id_of(3, 9)]
+    assert numbers.answered_of(5) == 7, "they are not given yet"
