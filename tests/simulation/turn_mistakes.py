@@ -1,15 +1,17 @@
-"""Mistakes of a line each in compiled turns, whose functions run as Python where one is made."""
+"""Mistakes of a line each in compiled turns and what they share, whose functions run as Python where one is made."""
 
 from __future__ import annotations
 
 from tests.simulation.line_mistakes import LineMistake
 
 BUSY, TURN, SERVICE = "cluster.member.busy", "member/busy/test_one_turn.py", "member/busy/test_one_service.py"
+WAITS = "member/busy/test_waits.py"
 SUPERVISED, SEVERAL = "member/busy/test_one_supervised.py", "member/busy/test_several_services.py"
 
 
 def _of_a_turn(module: str, right: str, wrong: str, test: str) -> LineMistake:
-    return LineMistake(f"{BUSY}.{module}", right, wrong, test, is_compiled=True)
+    name = module if module.startswith("cluster.") else f"{BUSY}.{module}"
+    return LineMistake(name, right, wrong, test, is_compiled=True)
 
 
 TURN_MISTAKES = {
@@ -65,7 +67,31 @@ TURN_MISTAKES = {
         "        if t.log_end[BASE] == base:\n",
         f"{TURN}::test_a_log_without_room_is_written_and_the_rest_of_what_came_is_pythons",
     ),
+    "commit_held_back_by_idle_spin": _of_a_turn(
+        "turn",
+        "if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and is_commit_due(t)):",
+        "if found != 0:",
+        f"{WAITS}::test_with_idle_spin_a_commit_position_is_told_when_it_is_due",
+    ),
+    "follower_heard_a_turn_too_early": _of_a_turn(
+        "leading",
+        "            t.words[at.NOW_NS],\n        )\n        begin +=",
+        "            t.words[at.LAST_NS],\n        )\n        begin +=",
+        f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
+    ),
     # what a follower takes and reports
+    "log_of_another_session_taken": _of_a_turn(
+        "following",
+        "t.params, False)",
+        "t.params, True)",
+        f"{TURN}::test_what_a_follower_does_not_take_is_pythons_and_nothing_was_done",
+    ),
+    "log_is_a_sign_of_life": _of_a_turn(
+        "following",
+        "            begin = log_end\n            continue\n        t.follower[quorum.LAST_LEADER",
+        "            begin = log_end\n        t.follower[quorum.LAST_LEADER",
+        f"{TURN}::test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_is_committed",
+    ),
     "reported_before_the_sync": _of_a_turn(
         "following",
         "    if not sync(t):\n        return\n",
@@ -134,7 +160,32 @@ TURN_MISTAKES = {
         "= descriptor, begin, end",
         f"{TURN}::test_what_comes_before_an_envelope_for_python_is_done_and_what_follows_is_not",
     ),
+    "fragment_taken_for_a_position": _of_a_turn(
+        "envelopes",
+        "        and get_i32(buffer, offset + VERSION_AT) == DATA_UNFRAGMENTED\n",
+        "",
+        f"{TURN}::test_what_a_follower_does_not_take_is_pythons_and_nothing_was_done",
+    ),
+    "no_frame_waits_for_its_rest": _of_a_turn(
+        "receiving",
+        "begin == end and follows != NOT_A_FRAME and max",
+        "begin == end and max",
+        "member/busy/test_routines.py::test_half_a_frame_is_waited_for_where_it_can_be_one",
+    ),
     # the service
+    "answers_of_the_run_before_kept_again": _of_a_turn(
+        "turn",
+        " = w[at.UNKEPT] = 0",
+        " = 0",
+        "member/busy/test_routines.py::"
+        "test_a_run_begins_with_nothing_unsent_or_unkept_and_sends_the_limit_that_is_due",
+    ),
+    "one_run_of_kept_answers_sent": _of_a_turn(
+        "egress",
+        "begin, end - begin, frames, 0, 0)\n",
+        "begin, end - begin, frames, 0, 0)\n        break\n",
+        f"{SUPERVISED}::test_a_client_that_asks_is_sent_what_is_kept_of_each_service",
+    ),
     "messages_of_a_supervised_session_passed_over": _of_a_turn(
         "serving",
         "        count = kept\n",
@@ -165,5 +216,24 @@ TURN_MISTAKES = {
         "        t.services[row + ANSWERED] += unsupervised\n"
         "        t.words[at.SERVICE_LEADERSHIP_TERM_ID] = get_i64(t.received, frame + TERM_OF_ANSWERS_AT)\n",
         f"{SEVERAL}::test_the_one_in_line_answers_in_its_own_term_whatever_a_process_says_of_another",
+    ),
+    # what turns share with Python
+    "report_of_this_term_outlives_one_of_an_older": _of_a_turn(
+        "cluster.consensus.quorum",
+        "and term_id <= leadership[LEADERSHIP_TERM_ID]:",
+        "and term_id == leadership[LEADERSHIP_TERM_ID]:",
+        "consensus/test_established.py::test_who_reports_of_an_older_term_has_lost_what_it_said_of_this_one",
+    ),
+    "marks_of_both_slots_in_one_page": _of_a_turn(
+        "cluster.archive.proof_slots",
+        "return (proof[SEQUENCE] & 1) * PAGE + MARK_OFFSET",
+        "return MARK_OFFSET",
+        "archive/test_single_frames.py::test_what_is_asked_of_the_disk_in_which_order",
+    ),
+    "slot_said_again_with_another_checksum": _of_a_turn(
+        "cluster.archive.proof_slots",
+        "    proof[DATA_CRC] = crc\n",
+        "",
+        "archive/test_single_frames.py::test_what_is_asked_of_the_disk_in_which_order",
     ),
 }
