@@ -1,4 +1,4 @@
-"""Mistakes of a line each in compiled turns and what they share, whose functions run as Python where one is made."""
+"""Mistakes of a line each in compiled turns and what they share: it runs as Python where one is made."""
 
 from __future__ import annotations
 

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from cluster.archive import recording_words as of_recording
 from cluster.archive.recording_words import RECORDING_TABLES, RecordingTables
+from cluster.log.connection_table import KIND, OWNER, ROW_WORDS
 from cluster.member.busy import words
 
 
@@ -18,6 +20,20 @@ def plain(routine: Any) -> Any:
 def tables(**given: Any) -> SimpleNamespace:
     """For one that is called as Python: words, and what is given."""
     return SimpleNamespace(words=[0] * words.WORDS, **given)
+
+
+def recorded(scratch_bytes: int = 0) -> SimpleNamespace:
+    """The end of a recording."""
+    words = [0] * of_recording.RECORDING_WORDS
+    return SimpleNamespace(words=words, scratch=SimpleNamespace(size=scratch_bytes))
+
+
+def connections(*rows: tuple[int, int]) -> np.ndarray:
+    """Kind and owner, by descriptor."""
+    words = np.zeros(len(rows) * ROW_WORDS, np.int64)
+    for descriptor, (kind, owner) in enumerate(rows):
+        words[descriptor * ROW_WORDS + KIND], words[descriptor * ROW_WORDS + OWNER] = kind, owner
+    return words
 
 
 def tables_of(**given: Any) -> words.Tables:

@@ -13,9 +13,7 @@ from cluster.log.connection_table import (
     INDEX_LENGTH,
     IS_KEPT,
     IS_PART_NEW,
-    KIND,
     LINK_OUT,
-    OWNER,
     PART_BYTES,
     PART_LENGTH,
     PART_ROW,
@@ -23,7 +21,7 @@ from cluster.log.connection_table import (
     STATE,
     STRANGER,
 )
-from cluster.log.frames import DONE, MALFORMED, OUT_FULL
+from cluster.log.frames import MALFORMED
 from cluster.member.busy import (
     buffer,
     egress,
@@ -39,22 +37,7 @@ from cluster.member.busy import words as at
 from cluster.member.log import log_words
 from cluster.member.services import service_table
 from cluster.member.services.service_table import ServiceTable
-from tests.member.busy.tables import plain, tables
-
-
-def recorded(scratch_bytes=0):
-    """The end of a recording."""
-    words = [0] * of_recording.RECORDING_WORDS
-    return SimpleNamespace(words=words, scratch=SimpleNamespace(size=scratch_bytes))
-
-
-def connections(*rows):
-    """Kind and owner, by descriptor."""
-    words = np.zeros(len(rows) * ROW_WORDS, np.int64)
-    for descriptor, (kind, owner) in enumerate(rows):
-        words[descriptor * ROW_WORDS + KIND], words[descriptor * ROW_WORDS + OWNER] = kind, owner
-    return words
-
+from tests.member.busy.tables import connections, plain, recorded, tables
 
 # ---- the leader
 
@@ -470,31 +453,6 @@ def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
 
 
 # ---- the log in memory
-
-
-@pytest.mark.parametrize(("module", "work"), [(leading, "leader_work"), (following, "follower_work")])
-def test_each_turn_ends_with_a_look_whether_the_log_is_to_move(monkeypatch, module, work):
-    t, moved = tables(recording=recorded(), follower=[0] * quorum.FOLLOWER_WORDS, cursor=[0, 0]), []
-    names = {"flush", "sync", "update_leader_position", "is_commit_due", "send_commit_position"}
-    for name in names & vars(module).keys():
-        monkeypatch.setattr(module, name, lambda t: True)
-    monkeypatch.setattr(module, "make_room", moved.append)
-    plain(getattr(module, work))(t)
-    assert moved == [t]
-
-
-@pytest.mark.parametrize(("base", "appended", "reason"), [(64, [0, 32], 0), (0, [0], at.ROOM)])
-def test_a_log_that_is_full_amid_what_came_moves_and_goes_on(monkeypatch, base, appended, reason):
-    runs, begins = iter([(OUT_FULL, 96, 32), (DONE, 128, 64)]), []
-    t = tables(log_end=[0] * 3, connections=connections((CLIENT, 5)), leadership=[0], left=[])
-    t.log = t.params = t.received = t.sessions = None
-    monkeypatch.setattr(leading, "receive_frames", lambda *_: (64, 64, 0))
-    monkeypatch.setattr(leading, "append_run", lambda *given: begins.append(given[5]) or next(runs))
-    monkeypatch.setattr(leading, "flush", lambda t: True)
-    monkeypatch.setattr(leading, "make_room", lambda t: t.log_end.__setitem__(log_words.BASE, base))
-    monkeypatch.setattr(leading, "leave", lambda t, descriptor, begin, *_: t.left.append(begin))
-    plain(leading.receive_ingress)(t, 0)
-    assert (begins, t.left, t.words[at.REASON]) == (appended, [32 * len(appended)], reason)
 
 
 @pytest.mark.parametrize(
