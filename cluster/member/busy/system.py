@@ -110,7 +110,4 @@ def _write(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-
     put_i64(t.scratch, at.PIECES_AT + 8, a_length)
     put_i64(t.scratch, at.PIECES_AT + 16, b)
     put_i64(t.scratch, at.PIECES_AT + 24, b_length)
-    taken = call_3(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
-    if taken < 0:
-        return -error_number(t.calls)
-    return taken
+    return call_3(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
