@@ -141,6 +141,17 @@ def test_how_far_followers_are_sent_the_log_in_compiled_turns_is_known(monkeypat
     assert parts.log_sender.streams.has_laggards, "whom Python sends what is recorded"
 
 
+def test_a_leader_takes_back_what_is_committed_and_when_the_turn_before_was(monkeypatch):
+    border, given = Border(monkeypatch, leads=True), []
+    monkeypatch.setattr(border.agent.phase, "take_back", lambda *of_turns: given.append(of_turns))
+
+    def turn(tables):
+        tables.words[[at.COMMIT_POSITION, at.LAST_NS, at.NOW_NS]] = 640, 7_000, 8_000
+
+    border.run(turn)
+    assert given == [(640, 7_000)]
+
+
 def test_a_leader_counts_no_report_of_an_unrelated_member_in_compiled_turns(monkeypatch):
     border, heard = Border(monkeypatch, leads=True), set()
     parts = border.agent.parts
