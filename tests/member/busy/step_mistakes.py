@@ -56,6 +56,9 @@ MISTAKES = (
     Mistake("leading", "    w[at.COMMIT_POSITION] = position\n", ""),
     Mistake("following", "        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]\n", ""),
     Mistake("following", "            t.follower[quorum.SENT_NS] = w[at.NOW_NS]\n", ""),
+    Mistake("leading", "commit(t.leadership, position, w[at.NOW_NS])", "commit(t.leadership, position, 0)"),
+    Mistake("receiving", "    t.connections[row + HEARD_NS] = t.words[at.NOW_NS]\n", ""),
+    Mistake("egress", "        kept[head + IS_TOUCHED] = 0\n", ""),
     # services in processes of their own
     Mistake("serving", "    give_log(t)\n", ""),
     Mistake("remote", "    t.counters[service[POSITION_COUNTER]] = position\n", ""),
