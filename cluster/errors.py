@@ -341,7 +341,7 @@ class ExtraNeeded(ModuleNotFoundError):
     """A part of the package needs an extra that is not installed; the text says how to install it."""
 
 
-# One module of each package that the extra brings.
+# One module of each package that the extra has.
 _MODULES_OF_EXTRAS = {
     "reader": ("numba", "numpy", "pyarrow"),
     "node": (
@@ -353,7 +353,7 @@ _MODULES_OF_EXTRAS = {
 
 
 def need(extra: str) -> None:
-    """Raise ExtraNeeded unless all that the extra brings is there."""
+    """Raise ExtraNeeded unless all that the extra has is there."""
     from importlib.util import find_spec  # which takes 20 ms of an import
 
     for name in _MODULES_OF_EXTRAS[extra]:

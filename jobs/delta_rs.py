@@ -45,7 +45,7 @@ OPTIONS = (
 
 
 def keep(name: str, tables: Mapping[str, TableJob], options: JobOptions) -> None:
-    """Bring the tables, by path, up to what the Log has; on and on with a trigger interval.
+    """Update the tables, by path, to what the Log has; on and on with a trigger interval.
 
     The log is read once for all of them. Raises ConfigurationError for what only Spark can do and for a table
     of another writer or another log, TimedOut when the log stays behind a table, and KeyboardInterrupt once

@@ -40,7 +40,7 @@ Tables = Mapping[str, TableJob]  # by path or name
 
 
 def keep(spark: SparkSession, name: str, tables: Tables, options: JobOptions) -> None:
-    """Bring ``tables`` up to what the Log has, in one query of that ``name``."""
+    """Update ``tables`` to what the Log has, in one query of that ``name``."""
     gate = BatchGate()
     run(spark, keeping(spark, tables, options.source, options.checkpoint, gate), name, options, gate)
 

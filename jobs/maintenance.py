@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 HOURS_MIN = 168.0  # what Delta itself allows: longer than any reader or writer of an old version takes
 
 
-def maintain(spark: SparkSession, table: str, retained_hours: float, tell: Callable[[str], None]) -> None:
+def maintain(spark: SparkSession, table: str, retained_hours: float, report: Callable[[str], None]) -> None:
     """Compact the files of ``table``, clustered by its key, and delete those of versions that are too old."""
     (optimized,) = retried(lambda: delta_table(spark, table).optimize().executeCompaction().collect())
     metrics = optimized.metrics
     delta_table(spark, table).vacuum(retained_hours)
-    tell(
+    report(
         f"{table}: {metrics.numFilesRemoved} files made into {metrics.numFilesAdded}, "
         f"versions older than {retained_hours:g} hours deleted"
     )

@@ -3,7 +3,7 @@
 The function takes the DataFrame of the Log (the columns of the format ``cluster``) and returns one with a
 column ``payload``, of which each row becomes one message. It is called once, on the streaming DataFrame.
 
-Answers are entries of the same Log and come back to the function: it has to tell them from what it answers,
+Answers are entries of the same Log and come back to the function: it has to know them from what it answers,
 by its own payloads or by the sessions it listens to, or the two feed each other for ever.
 """
 

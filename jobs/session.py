@@ -1,6 +1,6 @@
 """The Spark session that the jobs, the demo and the tests share.
 
-``spark-submit`` brings its own session settings and jars; a plain ``python -m jobs.NAME`` gets them here,
+``spark-submit`` has its own session settings and jars; a plain ``python -m jobs.NAME`` gets them here,
 from the same files of ``conf/``. Delta's jars come by coordinate through Spark's own resolver the first time,
 and straight from its cache afterwards, which spares each start a second and a page of output.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 DELTA_COORDINATE: Final = "io.delta:delta-spark_4.2_2.13:4.4.0"
 
-# The part of that coordinate's dependencies that Spark does not bring along itself.
+# The part of that coordinate's dependencies that Spark does not have itself.
 DELTA_JARS: Final = (
     "io.delta_delta-spark_4.2_2.13-4.4.0.jar",
     "io.delta_delta-storage-4.4.0.jar",
@@ -247,7 +247,7 @@ class WantedLines:
     """Leaves Spark's noise out of its standard error, line by line."""
 
     def __init__(self) -> None:
-        self._held: list[str] = []  # beginnings of tracebacks that may turn out to be noise
+        self._withheld: list[str] = []  # beginnings of tracebacks that may turn out to be noise
         self._is_noise = False
         self._dying: list[str] = []  # a query's Java trace, until it has ended
 
@@ -261,14 +261,14 @@ class WantedLines:
         if line.startswith(_INCUBATOR):
             return []
         if line.startswith(_TRACEBACK):
-            self._held.append(line)
+            self._withheld.append(line)
             return []
         if _DAEMON_FRAME.match(line) or (self._is_noise and line.startswith((_SOURCE_LINE, _HUNG_UP))):
-            self._held.clear()
+            self._withheld.clear()
             self._is_noise = True
             return []
-        shown = [*self._held, line]
-        self._held.clear()
+        shown = [*self._withheld, line]
+        self._withheld.clear()
         self._is_noise = False
         return shown
 

@@ -5,7 +5,7 @@ The Log says that a timer fired; that it was scheduled, and for when, is in snap
 - ``SCHEDULED`` when the newest snapshot has it and it has not fired since,
 - ``CANCELLED`` when a later snapshot has it no more and it has not fired in between,
 - ``FIRED`` otherwise. Its deadline is known when the newest snapshot before had it, and it fired once since,
-  not before that deadline: else it was set anew.
+  not before that deadline: else it was set again.
 
 Timers that are set and fire between two snapshots have no deadline here; ``spark_connector.replay_service``
 has all of them.

@@ -187,7 +187,7 @@ def _stream_reader(options: SourceOptions, schema: StructType) -> ClusterStreamR
 def _many_stream_reader(
     clusters: dict[str, SourceOptions], schema: StructType, lines: tuple[str, ...]
 ) -> ManyStreamReader:
-    """``lines`` are told by the first of its readers, for all of them."""
+    """``lines`` are logged by the first of its readers, for all of them."""
     from spark_connector.many_clusters.sources import ManyStreamReader
 
     of_the_log = _schema_of_the_log(schema)

@@ -32,7 +32,7 @@ IDLE_INTERVAL_S = 0.05  # between two questions to members that had nothing new;
 READERS_OF_TASKS = 32  # that a process keeps: a worker of Spark may serve reads of ever other sessions
 
 _readers: dict[tuple[object, ...], LogReader] = {}
-_told: dict[tuple[object, ...], int] = {}  # of the reader's warnings
+_logged: dict[tuple[object, ...], int] = {}  # of the reader's warnings
 _whose: ContextVar[str] = ContextVar("whose", default="")  # with which words lines begin
 
 
@@ -42,7 +42,7 @@ def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None)
     reader = _readers.pop(key, None)
     if reader is None:
         reader = _open(options, entry_filter)
-        _told[key] = 0
+        _logged[key] = 0
     _readers[key] = reader  # the last one now
     of_tasks = [known for known in _readers if known[:1] == key[:1] and known[1] is not None]
     for old in of_tasks[:-READERS_OF_TASKS]:
@@ -52,12 +52,12 @@ def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None)
 
 
 def report_warnings(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
-    """Tell what the reader has to say since it was last asked: which of several directories failed."""
+    """Log what the reader has to say since it was last asked: which of several directories failed."""
     key = _key(options, entry_filter)
     warnings = _readers[key].warnings
-    for line in warnings[_told[key] :]:
+    for line in warnings[_logged[key] :]:
         warn(line)
-    _told[key] = len(warnings)
+    _logged[key] = len(warnings)
 
 
 def _open(options: SourceOptions, entry_filter: EntryFilter | None) -> LogReader:
@@ -121,14 +121,14 @@ def pass_over(error: LogPurged, options: SourceOptions) -> None:
 
 
 def warn(line: str, who: str = "source", whose: str | None = None) -> None:
-    """Tell whoever looks after the driver or the executor; by default of which of several clusters it is."""
+    """Warn whoever looks after the driver or the executor; by default of which of several clusters it is."""
     begin = _whose.get() if whose is None else whose
     print(printable(f"cluster {who}: {begin}{line}"), file=sys.stderr, flush=True)
 
 
 @contextmanager
 def lines_of(cluster_name: str) -> Iterator[None]:
-    """Lines that are told inside begin with the name of their cluster. Not to be left open by a ``yield``."""
+    """Lines logged inside begin with the name of their cluster. Not to be left open by a ``yield``."""
     before = _whose.set(f"cluster {cluster_name}: ")
     try:
         yield

@@ -31,7 +31,7 @@ from cluster.protocol.token import TOKEN_VERSION, is_one_log
 from spark_connector.planning import FRAME_ALIGNMENT, PlanLimits
 
 OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token
-MANY_OFFSET_VERSION = 3  # maps the names of several clusters to their offsets (many_clusters.py)
+MANY_OFFSET_VERSION = 3  # maps the names of several clusters to their offsets (``many_clusters``)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Python files that a program brings along, by ``--py-files`` or ``addPyFile``, where a stream is planned.
+"""Python files that a program ships, by ``--py-files`` or ``addPyFile``, where a stream is planned.
 
 Spark 4.2 gives each process of Python the folder of these files. The one that plans a stream it gives another
 folder, ``streaming_job`` in that one, which it does not make (``PythonStreamingSourceRunner``). So that

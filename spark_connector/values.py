@@ -58,7 +58,7 @@ def parse_size(name: str, value: str) -> int:
 
 
 def parse_duration(name: str, value: str) -> int:
-    """Milliseconds: a number alone, or with one of Spark's units from ``ms`` to ``d`` behind."""
+    """Milliseconds: a number alone, or with one of Spark's units from ``ms`` to ``d`` after it."""
     match = re.fullmatch(r"([0-9]{1,12})\s*(ms|s|m|min|h|d)?", value.strip().lower())
     if match is None:
         raise wrong_value(name, value, "a time such as 500ms, 30s, 15m, 2h or 1d")

@@ -42,7 +42,7 @@ def add_bytecode(archive: Path) -> bool:
 
 
 def _has_bytecode(archive: zipfile.ZipFile) -> bool:
-    """Whether each source has bytecode of this Python; the first one tells."""
+    """Whether each source has bytecode of this Python; the first one shows."""
     names = set(archive.namelist())
     compiled = next((f"{name}c" for name in archive.namelist() if name.endswith(".py")), "")
     return compiled in names and archive.read(compiled).startswith(importlib.util.MAGIC_NUMBER)

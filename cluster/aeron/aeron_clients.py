@@ -248,6 +248,6 @@ class AeronClients:
         assert isinstance(request, SessionConnectRequest | BackupQuery)
         channel = egress_channel(request.response_channel)
         if not channel:
-            told = f"{request.response_channel[:64]!r}, expected aeron:udp?endpoint=host:port"
-            raise RemoteProtocolError(f"a client of Aeron's cannot be answered at {told}")
+            detail = f"{request.response_channel[:64]!r}, expected aeron:udp?endpoint=host:port"
+            raise RemoteProtocolError(f"a client of Aeron's cannot be answered at {detail}")
         self.open(AeronClient(channel, request.response_stream_id, host), message)

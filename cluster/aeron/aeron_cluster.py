@@ -125,7 +125,7 @@ class AeronCluster:
         self._prefer_until_ns = 0
         self._awaited_ns = 0  # since when there is no leader to send to
         self._is_whole = True  # the leader has got what it was sent in this term
-        self._told: tuple[int, int] | None = None  # term and leader, by the log
+        self._announced: tuple[int, int] | None = None  # term and leader, by the log
         self._header = b""
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -249,7 +249,7 @@ class AeronCluster:
 
     def follow_leader(self, leadership_term_id: int, member_id: int) -> None:
         """The log says that this member leads, from this term on; the cluster may have said so before."""
-        self._told = leadership_term_id, member_id
+        self._announced = leadership_term_id, member_id
 
     def close(self, why: str = "closed by the client") -> None:
         """Ask the cluster to close the session, and give all back to the driver."""
@@ -299,8 +299,8 @@ class AeronCluster:
             case AeronClusterState.CONNECTING:
                 work_count += self._ask(now_ns)
             case AeronClusterState.CONNECTED | AeronClusterState.AWAIT_LEADER:
-                if self._told is not None:
-                    self._on_new_leader(*self._told)
+                if self._announced is not None:
+                    self._on_new_leader(*self._announced)
                 self._stay(now_ns)
         return work_count
 

@@ -70,7 +70,7 @@ class AeronGateway:
         self._found_term_id = -1  # the last that has begun
         self._term_id = -1  # that the client knows of
         self._is_sought = True  # the client asks for its session, and hears nothing but the answer
-        self._held: list[bytes] = []  # egress that comes meanwhile
+        self._waiting: list[bytes] = []  # egress that comes meanwhile
         self._retained_bytes = 0
         self._resume: link.SessionResume | None = None  # to be answered
 
@@ -98,7 +98,7 @@ class AeronGateway:
         work_count += self._take_found()
         if connection is not None and session.state in READY:
             work_count += self._take_frames(connection)
-        self._tell()
+        self._say()
         self._has_worked |= work_count > 0
         return work_count
 
@@ -270,7 +270,7 @@ class AeronGateway:
         if template_id in REPORTED_HERE:
             return
         if self._is_sought:
-            self._held.append(bytes(run))
+            self._waiting.append(bytes(run))
             self._retained_bytes += len(run)
         else:
             self._put_frames(run)
@@ -278,11 +278,11 @@ class AeronGateway:
     def _go_on(self) -> None:
         """The client has its session: what was kept is next."""
         self._is_sought = False
-        held, self._held, self._retained_bytes = self._held, [], 0
-        for run in held:
+        waiting, self._waiting, self._retained_bytes = self._waiting, [], 0
+        for run in waiting:
             self._put_frames(run)
 
-    def _tell(self) -> None:
+    def _say(self) -> None:
         """What has changed, and what is known by now of what the client has asked."""
         session = self._session
         if session.is_closed:

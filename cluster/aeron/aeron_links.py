@@ -48,7 +48,7 @@ from cluster.transport.message_frames import each_frame, link_frame, message_fra
 from cluster.transport.published_log import PublishedLog
 from cluster.transport.sockets import Buffer
 
-POLL_INTERVAL_NS = 1_000_000  # of memory, which no socket tells of
+POLL_INTERVAL_NS = 1_000_000  # of memory, which no socket announces
 _KINDS = frozenset(
     kind.KIND
     for kind in (
@@ -72,8 +72,8 @@ class _Peer:
     def __init__(self, endpoints: MemberEndpoints) -> None:
         self.endpoints = endpoints
         self.up_since_ns: int | None = None
-        self.told: NewLeadershipTerm | None = None  # the last term that it leads
-        self.position = 0  # the end of its log, as far as it has told in that term
+        self.term: NewLeadershipTerm | None = None  # the last term that it leads
+        self.position = 0  # the end of its log, as far as it has reported in that term
         self.lose()
 
     def lose(self) -> None:
@@ -334,8 +334,8 @@ class AeronLinks:
         """What is needed later to get at the sender's log."""
         match message:
             case NewLeadershipTerm():
-                peer.told, peer.position = message, message.log_position
-            case CommitPosition() if peer.told and message.leadership_term_id == peer.told.leadership_term_id:
+                peer.term, peer.position = message, message.log_position
+            case CommitPosition() if peer.term and message.leadership_term_id == peer.term.leadership_term_id:
                 peer.position = max(peer.position, message.log_position)
             case StopCatchup(follower_member_id=member_id) if member_id == self._member.member_id:
                 if self._log is not None and self._log.wish.leader_member_id == peer.endpoints.member_id:
@@ -381,20 +381,20 @@ class AeronLinks:
         if request.to_position == NULL_POSITION:
             self._follow(wish, "")
             return
-        assert peer.told is not None
+        assert peer.term is not None
         self._close_log()
         self._log = ReplicatedLog(
             self._aeron_dir,
             wish,
             peer.endpoints.archive_endpoint,
-            peer.told.leader_recording_id,
+            peer.term.leader_recording_id,
             request.to_position,
             self._closing_id,
         )
 
     def _wish(self, peer: _Peer, correlation_id: int, leadership_term_id: int, position: int) -> LogWish:
-        assert peer.told is not None, "a leader is followed by what it has told"
-        session_id = peer.told.log_session_id
+        assert peer.term is not None, "a leader is followed by what it has told"
+        session_id = peer.term.log_session_id
         return LogWish(peer.endpoints.member_id, correlation_id, leadership_term_id, session_id, position)
 
     def _follow(self, wish: LogWish, catchup_endpoint: str) -> None:

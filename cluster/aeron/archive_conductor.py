@@ -172,8 +172,8 @@ class ArchiveConductor:
     def _open_session(
         self, client: _Requests, request: control.AuthConnectRequest, now_ns: int
     ) -> ControlSession | None:
-        held = [each.session.host for each in self._clients.values() if each.session is not None]
-        if why := self._beyond(held, client.host, self._bounds.readers_max):
+        hosts = [each.session.host for each in self._clients.values() if each.session is not None]
+        if why := self._beyond(hosts, client.host, self._bounds.readers_max):
             self._on_error(
                 RemoteProtocolError(f"a client of the archive was turned away: {why} (readers_max)")
             )
@@ -188,11 +188,11 @@ class ArchiveConductor:
             return None
 
     @staticmethod
-    def _beyond(held: list[str], host: str, maximum: int) -> str:
+    def _beyond(hosts: list[str], host: str, maximum: int) -> str:
         """Why a host gets no more of what others hold, too; empty where it does."""
-        if (free := maximum - len(held)) <= 0:
-            return f"{len(held)} are served"
-        count = Counter(map(sharer_at, held))[sharer_at(host)]
+        if (free := maximum - len(hosts)) <= 0:
+            return f"{len(hosts)} are served"
+        count = Counter(map(sharer_at, hosts))[sharer_at(host)]
         why = beyond_share(count, free)
         return why and f"{host} {why}"
 
@@ -329,8 +329,8 @@ class ArchiveConductor:
         request: control.ReplayRequest | control.BoundedReplayRequest,
         now_ns: int,
     ) -> None:
-        held = [each.session.host for each in self._replays]
-        if why := self._beyond(held, session.host, REPLAYS_MAX):
+        hosts = [each.session.host for each in self._replays]
+        if why := self._beyond(hosts, session.host, REPLAYS_MAX):
             raise _Refusal(
                 f"max concurrent replays reached {REPLAYS_MAX}: {why}", ArchiveErrorCode.MAX_REPLAYS
             )

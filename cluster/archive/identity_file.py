@@ -83,10 +83,10 @@ def recall_identity(files: Files, cluster_directory: str, identity: ClusterIdent
 def _remove_another(files: Files, path: str, identity: ClusterIdentity) -> None:
     """A file that the other one would contradict."""
     try:
-        held = _read(files, path)
+        kept = _read(files, path)
     except LogDamaged:
         return
-    if held is None or (held.generation, held.member_ids) == (identity.generation, identity.member_ids):
+    if kept is None or (kept.generation, kept.member_ids) == (identity.generation, identity.member_ids):
         return
     with StorageErrors(path, "removing failed"):
         files.unlink(path)

@@ -161,8 +161,8 @@ def _proven_end(segments: Segments, descriptor: RecordingDescriptor, proof: Sync
         stop, fault = proof.to_position, ""
         if proof.checksum is not None:
             end = _end_of_files(segments, proof)
-            behind = _walked_end(segments, descriptor, proof.checksum, stop, end, file_sync_level=1)
-            stop, fault = behind.stop_position, behind.fault
+            walked = _walked_end(segments, descriptor, proof.checksum, stop, end, file_sync_level=1)
+            stop, fault = walked.stop_position, walked.fault
         return RecordingEnd(recording_id, stop, "sync proof", fault, unsynced_from=proof.from_position)
     if has_returned:
         raise segments.damage_at(

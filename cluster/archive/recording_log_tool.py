@@ -15,7 +15,7 @@ BACKUP_SUFFIX = ".bak"
 
 
 def sort_file(recording_log: RecordingLog) -> bool:
-    """Bring the file's order to that of the entries in memory; False when it is that already."""
+    """Put the file's entries into the order of those in memory; False when it is that already."""
     indexes = [entry.entry_index for entry in recording_log.entries]
     if indexes == sorted(indexes):
         return False

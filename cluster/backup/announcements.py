@@ -23,7 +23,7 @@ Announce = Callable[[StandbySnapshot], MemberRequest]
 
 
 class Announcements:
-    """``members``: by the name for people, what tells each; ``endpoint``: where the snapshots are served."""
+    """``members``: by the name for people, what notifies it; ``endpoint``: where the snapshots are served."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Announcements:
         recordings = tuple(StandbySnapshotRecording(*entry[:6], self._endpoint) for entry in reversed(newest))
         self._on_event(f"announces the snapshot at {newest[0].log_position}")
         for member in self._members:
-            member.tell(recordings)
+            member.say(recordings)
 
     def do_work(self, now_ns: int) -> int:
         """Take what is on its way further; returns how much was done."""
@@ -72,7 +72,7 @@ class _Member:
     _request: MemberRequest | None = None
     _due_ns: int = 0  # of the next try, or of the present one's end
 
-    def tell(self, recordings: Sequence[StandbySnapshotRecording]) -> None:
+    def say(self, recordings: Sequence[StandbySnapshotRecording]) -> None:
         self.close()
         self._recordings = recordings
         self._due_ns = 0

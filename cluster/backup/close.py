@@ -52,11 +52,11 @@ def close_member(
 def _forget_promises(files: Files, cluster: str) -> None:
     """Release 0.1 does not know closed.dat: a member of it that is started here has no say."""
     try:
-        held = read_promises(files, cluster)
+        kept = read_promises(files, cluster)
     except LogDamaged:
-        held = None
-    if held is None or held.state is not PromiseState.LOST:
-        known = held or PromiseStatement(-1, NULL_VALUE, NULL_VALUE, PromiseState.LOST, False)
+        kept = None
+    if kept is None or kept.state is not PromiseState.LOST:
+        known = kept or PromiseStatement(-1, NULL_VALUE, NULL_VALUE, PromiseState.LOST, False)
         write_promises(files, cluster, known.replace(state=PromiseState.LOST))
 
 
@@ -95,13 +95,13 @@ def _last_words(
 def _candidate_term_id(files: Files, cluster: str) -> int | None:
     """The highest term that the member voted or stood for, None where that is not known."""
     try:
-        held = read_promises(files, cluster)
+        kept = read_promises(files, cluster)
         node_state = NodeStateFile.open(cluster, files=files, write=False)
     except (LogDamaged, NotAClusterDirectory):
         return None
     node_state.close()
-    known_from = 0 if held is None else held.candidate_term_id
-    is_lost = held is not None and held.state is PromiseState.LOST
+    known_from = 0 if kept is None else kept.candidate_term_id
+    is_lost = kept is not None and kept.state is PromiseState.LOST
     return None if is_lost or node_state.candidate_term_id < known_from else node_state.candidate_term_id
 
 

@@ -98,7 +98,7 @@ class CopiedLog:
                 )
 
     def place_to_compare(self, start_position: int, terms: Iterable[TermEntry]) -> int | None:
-        """Where frames lie by which two logs are told apart, in one from ``start_position`` on: the start of
+        """Where frames lie by which two logs are known, in one from ``start_position`` on: the start of
         the newest term that this one, or the other with its ``terms``, has before the end of this one.
         """
         if self.recording is None:

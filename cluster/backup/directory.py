@@ -39,7 +39,7 @@ class BackupDirectory:
         cluster_id: int,
         file_sync_level: int,
         epoch_ms: Callable[[], int],
-        tell: Callable[[str], None],
+        say: Callable[[str], None],
         segment_length: int = SEGMENT_LENGTH_DEFAULT,
     ) -> None:
         """Made when missing. Raises ConfigurationError, DirectoryInUse, LogDamaged, StorageError."""
@@ -74,7 +74,7 @@ class BackupDirectory:
                 find_recording=self.archive.find_recording,
             )
             opened.callback(self.recording_log.close)
-            drop_orphans(self.archive, self.recording_log, tell)
+            drop_orphans(self.archive, self.recording_log, say)
             self.log = CopiedLog(self.archive, self.recording_log)
             self._opened = opened.pop_all()
 

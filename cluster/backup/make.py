@@ -34,7 +34,7 @@ def next_members(words: Sequence[LastWords], member_ids: tuple[int, ...]) -> Nex
     """What ``member_ids``, ascending, begin with. Raises ConfigurationError unless the words suffice."""
     if not member_ids or list(member_ids) != sorted(set(member_ids)) or member_ids[0] < 0:
         raise ConfigurationError(f"members {_list(member_ids)}: expected ids of new members, each once")
-    told: dict[int, LastWords] = {}
+    stated: dict[int, LastWords] = {}
     for one in words:
         first, id_ = words[0], one.member_id
         if one.identity.cluster_id != first.identity.cluster_id:
@@ -46,11 +46,11 @@ def next_members(words: Sequence[LastWords], member_ids: tuple[int, ...]) -> Nex
                 f"the words of member {id_} are not of the cluster of member {first.member_id}: "
                 f"{difference or f'its members are {_list(first.identity.member_ids)}'}"
             )
-        if told.setdefault(id_, one) != one:
+        if stated.setdefault(id_, one) != one:
             raise ConfigurationError(f"member {id_} has two last words: expected those of one directory")
-    counted = [one for one in told.values() if not why_not_counted(one)]
+    counted = [one for one in stated.values() if not why_not_counted(one)]
     faults = "".join(
-        f"; of member {id_} {why_not_counted(one)}" for id_, one in told.items() if one not in counted
+        f"; of member {id_} {why_not_counted(one)}" for id_, one in stated.items() if one not in counted
     )
     old_ids = words[0].identity.member_ids if words else ()
     if len(counted) < len(old_ids) // 2 + 1:
@@ -65,7 +65,7 @@ def next_members(words: Sequence[LastWords], member_ids: tuple[int, ...]) -> Nex
                 f"histories: {difference}: expected the last words of one of them alone"
             )
     best = max(counted, key=lambda one: one.log_end)
-    candidate_term_id = max(one.candidate_term_id for one in told.values())
+    candidate_term_id = max(one.candidate_term_id for one in stated.values())
     identity = best.identity.with_members(best.identity.cluster_id, member_ids)
     founding = Founding("members", identity, candidate_term_id, best.log_end)
     return NextMembers(best, founding, founding.generation(*best.log_end))

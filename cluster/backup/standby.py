@@ -46,7 +46,7 @@ class StandbyService(Protocol):
 
 # Makes the services of one life, by their ids.
 HostServices = Callable[["StandbyLife"], Sequence[StandbyService]]
-# Told of a snapshot that was taken: its position.
+# Called with the position of a snapshot that was taken.
 OnSnapshotTaken = Callable[[int], None]
 
 
@@ -93,7 +93,7 @@ class Standby:
             context,
             from_position=recording.start_position,
             to_position=recording.synced_position,
-            tell=self.reporter.event,
+            say=self.reporter.event,
         )
         if snapshot is None and (is_retrieving or recording.start_position > 0):
             return

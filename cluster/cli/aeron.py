@@ -111,7 +111,7 @@ def driver_command(java: str, jar: Path, settings: dict[str, str]) -> list[str]:
 
 
 def fetch_jar(java: str, version: str, folder: Path) -> Path:
-    """Aeron's jar in ``folder``, by the resolver that PySpark brings. Raises ConfigurationError."""
+    """Aeron's jar in ``folder``, by the resolver that comes with PySpark. Raises ConfigurationError."""
     jar = folder / f"{ARTIFACT}-{version}.jar"
     if jar.exists():
         return jar

@@ -324,8 +324,8 @@ def pid(directory: Directory, as_json: AsJson = False) -> None:
     mark = _mark_header(archive)
     if mark is None:
         raise NotAClusterDirectory(f"{directory}: no archive-mark.dat is here")
-    is_held = holds_lock(OsFiles(), archive, ARCHIVE_MARK_FILE_NAME)
-    if not (is_active(mark, epoch_ms()) if is_held is None else is_held):
+    is_locked = holds_lock(OsFiles(), archive, ARCHIVE_MARK_FILE_NAME)
+    if not (is_active(mark, epoch_ms()) if is_locked is None else is_locked):
         raise NotAClusterDirectory(f"{directory}: no archive runs here; the last one was process {mark.pid}")
     print_result(as_json, {"pid": mark.pid}, mark.pid)
 

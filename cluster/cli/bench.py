@@ -250,7 +250,7 @@ class _Run:
         """Put what was measured into the histogram, which takes longer for each than an offer does."""
         values = np.array(self._latencies_ns, np.int64)
         _, exponents = np.frexp(values)
-        lost_bits = np.maximum(exponents - HISTOGRAM_BITS, 0)  # as many as the histogram does not tell apart
+        lost_bits = np.maximum(exponents - HISTOGRAM_BITS, 0)  # as many as the histogram counts as one value
         values, counts = np.unique(values >> lost_bits << lost_bits, return_counts=True)
         for value, count in zip(values.tolist(), counts.tolist(), strict=True):
             self.latencies.record_value(value, count)

@@ -240,11 +240,11 @@ def _disk(member: Path) -> dict[str, Any]:
 
 def _ask_for_stacks(member: Path) -> None:
     """Have a running member of ours write them into node.log, and wait until they are there."""
-    from cluster.cli.running_member import is_held, mark_of
+    from cluster.cli.running_member import is_locked, mark_of
 
     log = member / "node.log"
     with contextlib.suppress(ClusterError, OSError):  # it has ended meanwhile, or is another user's
-        if not is_held(str(member)) or not log.exists():
+        if not is_locked(str(member)) or not log.exists():
             return
         with log.open("rb") as lines:
             lines.seek(0, os.SEEK_END)

@@ -1,7 +1,7 @@
 """What the page of ``cluster live`` is fed with: frames, each a status document with what happened since.
 
 a running cluster     a frame a look
-a stopped directory   a frame an event, as its logs tell of roles, elections and terms; how far the log went
+a stopped directory   a frame an event, as its logs say of roles, elections, terms; how far the log went
                       by then say the times of its entries
 a story               all frames within the page: one file, which needs nothing else
 """
@@ -148,7 +148,7 @@ def _up_to(member: dict[str, Any], position: int, end: int | None) -> dict[str, 
 
 
 def _after(member: dict[str, Any], event: Event) -> dict[str, Any]:
-    """How the member stands after the event, as far as its text tells."""
+    """How the member stands after the event, as far as its text says."""
     text = str(event.fields.get("event"))
     if text == "starts":
         return {**member, "isAlive": True, "role": "FOLLOWER", "electionState": "INIT"}

@@ -441,7 +441,7 @@ def _check_entries(reader: LogReader, option: str) -> None:
 
 
 def _append(reader: LogReader, folder: str, as_json: bool) -> None:
-    """Export what is committed and not there yet; tell of each file, and where the files end."""
+    """Export what is committed and not there yet; report each file, and where the files end."""
     from cluster.reader.exported_log import ExportedLog
 
     exported = ExportedLog(folder)

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 from cluster.cli.printable import printable_streams
 from cluster.errors import ClusterError, ConfigurationError, NotAClusterDirectory
 
-# Typer brings a click of its own in some versions, and needs the installed one in others.
+# Typer has a click of its own in some versions, and needs the installed one in others.
 UsageError: Any = typer.BadParameter.__mro__[1]
 ClickException: Any = typer.BadParameter.__mro__[2]
 

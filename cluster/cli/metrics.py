@@ -208,7 +208,7 @@ def _family(
 
 
 def _part(counter: dict[str, Any]) -> tuple[str, str]:
-    """Name and value of the label that tells a counter from others of its type; empty for a single one."""
+    """Name and value of the label that only this counter of its type has; empty for a single one."""
     if counter["typeId"] in PARTS:
         return part_of(counter["label"])
     service = _SERVICE.search(counter["label"])

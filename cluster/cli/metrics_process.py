@@ -164,7 +164,7 @@ def _credentials(request: HttpRequest) -> bytes:
 async def serve(config: NodeConfig, sock: socket.socket) -> None:
     """Serve until cancelled. Raises ConfigurationError."""
     on_refused = _unheard if config.is_open else AuditLog(str(config.path / "audit-metrics.log")).refused
-    security = load_security(config, _tell, on_refused)
+    security = load_security(config, _say, on_refused)
     tls = member_tls_of(config)
     pages = MetricsPages(config, ReaderAdmission(security, lambda: None))
     port = asyncio.create_task(HttpPort(sock, pages.answer, tls).run())
@@ -174,7 +174,7 @@ async def serve(config: NodeConfig, sock: socket.socket) -> None:
             if tls is not None:
                 tls.refresh()
         except ConfigurationError as error:
-            _tell(error)
+            _say(error)
     port.result()
 
 
@@ -182,7 +182,7 @@ def _unheard(peer: str, encoded_principal: bytes, what: str, why: str) -> None:
     """Nobody is refused where everybody may read."""
 
 
-def _tell(error: Exception) -> None:
+def _say(error: Exception) -> None:
     sys.stderr.write(f"metrics: {error}\n")
 
 
@@ -196,7 +196,7 @@ def serve_beside() -> int:
     try:
         asyncio.run(serve(config, socket.socket(fileno=int(sys.argv[1]))))
     except ClusterError as error:
-        _tell(error)
+        _say(error)
         return error.exit_status
     return 0
 

@@ -49,7 +49,7 @@ def member_id_of(folder: Path) -> int:
     return int(name[7:]) if name.startswith("member-") and name[7:].isdigit() else -1
 
 
-def is_held(directory: str) -> bool | None:
+def is_locked(directory: str) -> bool | None:
     """Whether a process holds the member's lock; None where no member of ours ever was."""
     files = OsFiles()
     try:
@@ -79,7 +79,7 @@ def live_counters(
         if counters.is_live(epoch_ms()) and counters.find(kind, mark.cluster_id):
             return counters
         counters.close()
-    if is_held(directory):
+    if is_locked(directory):
         raise NotAClusterDirectory(f"{directory}: {why_delayed(mark.pid)}")
     raise NotAClusterDirectory(f"{directory}: the member does not run: no live counters file is here")
 

@@ -110,7 +110,7 @@ def _cluster_time(leader: Member) -> dict[str, Any]:
 
 
 def _services(members: list[Member], leader: Member | None) -> list[dict[str, Any]]:
-    """How far each service is at the leader, and how far the slowest running member's is behind that log."""
+    """How far each service is at the leader, and how far the slowest running member's lags that log."""
     running = [member for member in members if member["isAlive"] and member.get("servicePositions")]
     positions_of_leader = [] if leader is None else leader.get("servicePositions") or []
     return [

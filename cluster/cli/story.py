@@ -1,4 +1,4 @@
-"""``cluster story``: what Aeron's documents describe step by step, played and told."""
+"""``cluster story``: what Aeron's documents describe step by step, played and described."""
 
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +40,7 @@ def story(
     """Play a scene of a cluster's life in memory: each step, with its messages."""
     from cluster.cli.live_story import page, write_text
     from cluster.testing.stories import STORIES
-    from cluster.testing.stories.telling import as_diagram, as_document, as_shiviz, as_text
+    from cluster.testing.stories.narration import as_diagram, as_document, as_shiviz, as_text
 
     if seed is not None:
         if name or mermaid or shiviz is not None:

@@ -165,7 +165,7 @@ class Directories:
         value_of = dict(zip(types, values, strict=True))
         now_ms = time.time_ns() // 1_000_000
         takes_turns = Id.ELECTION_STATE in value_of or Id.BACKUP_STATE in value_of  # not between two lives
-        is_alive = takes_turns and reader.is_live(now_ms) and not self._is_held_up(folder, reader)
+        is_alive = takes_turns and reader.is_live(now_ms) and not self._is_stuck(folder, reader)
         standing = by_counters(types, values, now_ms if is_alive else None)
 
         def of_type(kind: Id) -> dict[str, int]:
@@ -207,20 +207,20 @@ class Directories:
             ],
         }
 
-    def _is_held_up(self, folder: Path, reader: CountersReader) -> bool:
+    def _is_stuck(self, folder: Path, reader: CountersReader) -> bool:
         """Whether the process was stopped, or has ended (its lock is free), before its counters are stale."""
-        from cluster.cli.running_member import is_held, was_stopped
+        from cluster.cli.running_member import is_locked, was_stopped
 
-        if folder not in self._gone and is_held(str(folder)) is False:
+        if folder not in self._gone and is_locked(str(folder)) is False:
             self._gone.add(folder)
         return folder in self._gone or was_stopped(reader.header.pid)
 
     @staticmethod
     def _why_delayed(folder: Path) -> dict[str, str]:
         """Of a member whose process lives and turns nothing: it waits for its disk, or was stopped."""
-        from cluster.cli.running_member import is_held, mark_or_none, why_delayed
+        from cluster.cli.running_member import is_locked, mark_or_none, why_delayed
 
-        mark = mark_or_none(str(folder)) if is_held(str(folder)) else None
+        mark = mark_or_none(str(folder)) if is_locked(str(folder)) else None
         return {} if mark is None else {"error": why_delayed(mark.pid)}
 
     def close(self) -> None:

@@ -241,12 +241,12 @@ def _header(members: list[Member], history: History) -> list[str]:
 
 def _times(leader: Member, history: History) -> list[str]:
     """How long its commits and syncs take."""
-    told = []
+    texts = []
     for kind, name in TIMES.items():
         if leader.get(kind) and any(leader[kind]):
             half, most = (history.quantile_ns(leader, kind, share) for share in (0.5, 0.99))
-            told.append(f"{name} p50 {_at_most(half)}, p99 {_at_most(most)}")
-    return ["; ".join(told)] if told else []
+            texts.append(f"{name} p50 {_at_most(half)}, p99 {_at_most(most)}")
+    return ["; ".join(texts)] if texts else []
 
 
 def _at_most(bound_ns: int | None) -> str:
@@ -257,13 +257,13 @@ def _at_most(bound_ns: int | None) -> str:
 
 def _sparklines(history: History) -> list[str]:
     """The leader's rates at the last looks, each from nothing to its greatest."""
-    told = []
+    texts = []
     for rate, name in (("messagesPerSecond", "messages/s"), ("bytesPerSecond", "bytes/s")):
         values = [looked[rate] for looked in history.rates]
         if len(values) > 1 and max(values) > 0:
             bars = "".join(BARS[value * (len(BARS) - 1) // max(values)] for value in values)
-            told.append(f"{name:<10} {bars}")
-    return told
+            texts.append(f"{name:<10} {bars}")
+    return texts
 
 
 def in_bytes(count: int) -> str:

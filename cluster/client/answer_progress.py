@@ -1,4 +1,4 @@
-"""Which answers of a supervised session have come: each is held once, and the leader is told of them."""
+"""Which answers of a supervised session have come: each is stored once, and reported to the leader."""
 
 from cluster.protocol.link import TakenNumber
 from cluster.protocol.session import answer_id_of, split_answer_id
@@ -12,7 +12,7 @@ class AnswerProgress:
 
     def __init__(self) -> None:
         self.fault = ""
-        self.is_asking = True  # the leader sends none before it is told what is there
+        self.is_asking = True  # the leader sends none before it knows what is there
         self._last: dict[int, int] = {}  # by service id, the id of the last answer that came
         self._unsaid_bytes = 0
         self._said_ns = 0
@@ -50,9 +50,9 @@ class AnswerProgress:
     def _expected(self, service_id: int) -> int:
         return self._last.get(service_id, answer_id_of(service_id, 0)) + 1
 
-    def rest_ns(self, now_ns: int, *, is_held: bool) -> int | None:
-        """After how long the leader is to be told, 0 for now; None when there is nothing to tell."""
-        if self.is_asking or self._unsaid_bytes >= SAY_BYTES or (is_held and self._unsaid_bytes):
+    def rest_ns(self, now_ns: int, *, is_paused: bool) -> int | None:
+        """After how long to report to the leader, 0 for now; None when there is nothing to report."""
+        if self.is_asking or self._unsaid_bytes >= SAY_BYTES or (is_paused and self._unsaid_bytes):
             return 0
         if not self._unsaid_bytes:
             return None

@@ -122,11 +122,11 @@ class AsyncClusterClient(ClientStanding):
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
 
-        def tell() -> None:
+        def on_over() -> None:
             with contextlib.suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(is_over.set)
 
-        request = Request(tell)
+        request = Request(on_over)
         try:
             async with asyncio.timeout(timeout_s):
                 await self._taken(lambda: self._client.begin_request(request, *parts))
@@ -218,7 +218,7 @@ class AsyncClusterClient(ClientStanding):
             yield taken
 
     async def _pause(self, timeout_s: float) -> None:
-        """Wait for the socket; where no socket tells of progress, not for long."""
+        """Wait for the socket; where no socket announces progress, not for long."""
         is_connected = self._client.state is ClientState.CONNECTED
         await self._readiness.wait(timeout_s if is_connected else min(timeout_s, WAIT_S))
 

@@ -47,12 +47,12 @@ class ClientCalls(ClientStanding):
         """Take over a finished attempt: the session is the client's to close, and so is the world."""
         self._context = context
         self._world = world
-        self._held = RetainedEgress(
+        self._retained = RetainedEgress(
             is_for_listener=context.dispatch.hears_messages, is_supervised=context.supervised
         )
         self._requests = Requests()
         self._resting = 0  # threads
-        self._session = SessionConductor(context, world, opening, self._held, self._requests)
+        self._session = SessionConductor(context, world, opening, self._retained, self._requests)
         self._gathering = Gathering(world)
         self._standing = Standing(self._session, opening.lane_standing)
         self._turn = threading.RLock()  # of who changes the session
@@ -67,7 +67,7 @@ class ClientCalls(ClientStanding):
 
     def _check_not_closed(self) -> None:
         """Nothing will come any more; what came before the end is still delivered."""
-        if self.is_closed and not self._held:
+        if self.is_closed and not self._retained:
             raise self.closed_error()
 
     def closed_error(self) -> ClientClosed:
@@ -217,7 +217,7 @@ class ClientCalls(ClientStanding):
         )
 
     def poll_if_free(self) -> None:
-        """Hear what came, and bring it to the listener unless another thread does.
+        """Receive what came, and deliver it to the listener unless another thread does.
 
         Who only offers would never hear what is committed, and be cut off for not reading its egress.
         """
@@ -279,7 +279,7 @@ class ClientCalls(ClientStanding):
                 self._world.poll()
                 self._reopen(self._standing.reopening)
             elif not self._session.is_closed:
-                self._session.poll(is_receiving=not self._held.is_full)
+                self._session.poll(is_receiving=not self._retained.is_full)
                 if self._session.is_closed:
                     self._lose_session()
             if self._resting and self._requests.ended > ended:
@@ -292,7 +292,7 @@ class ClientCalls(ClientStanding):
             self._world.close()
             self._report_end()
             return
-        self._held.hold(
+        self._retained.hold(
             LostSession(session.cluster_session_id, session.why_closed, session.window.unacknowledged)
         )
         self._standing.reopening = SessionOpening(self._context, self._world)
@@ -302,11 +302,11 @@ class ClientCalls(ClientStanding):
         try:
             if opening.poll():
                 assert opening.event is not None
-                parts = self._context, self._world, opening, self._held, self._requests
+                parts = self._context, self._world, opening, self._retained, self._requests
                 self._session = self._standing.session = SessionConductor(*parts)
                 self._poll_at = OFFERED_PER_POLL
                 self._standing.reopening = None
-                self._held.hold(opening.event)
+                self._retained.hold(opening.event)
         except TimedOut:
             self._standing.reopening = SessionOpening(self._context, self._world)
         except Exception as error:
@@ -316,10 +316,10 @@ class ClientCalls(ClientStanding):
             self._report_end()
 
     def _deliver(self, limit: int) -> int:
-        """Tell the listener, whom this thread has to itself."""
+        """Call the listener, whom this thread has to itself."""
         self._deliverer = threading.get_ident()
         try:
-            return self._held.deliver(self._context.dispatch, limit)
+            return self._retained.deliver(self._context.dispatch, limit)
         finally:
             self._deliverer = None
 
@@ -336,7 +336,7 @@ class ClientCalls(ClientStanding):
             self._turn_session()
             if self.is_closed:
                 return None
-            if self._held or self._held.answers:
+            if self._retained or self._retained.answers:
                 self._world.wake()  # who waits in ``wait`` would not learn of it from the socket any more
             return WAIT_S if self._standing.reopening is not None else self._session.rest_s()
 
@@ -356,7 +356,7 @@ class ClientCalls(ClientStanding):
 
     def _filled_queue(self) -> AnswerQueue:
         """With what came, if nothing was there."""
-        queue = self._held.answers
+        queue = self._retained.answers
         if queue is None:
             raise LocalProtocolError("the listener takes the answers: connect with one without on_message")
         if not queue:
@@ -373,8 +373,8 @@ class ClientCalls(ClientStanding):
 
     @property
     def has_egress(self) -> bool:
-        """Whether something came for the listener that no poll has brought it."""
-        return bool(self._held) or self._session.has_frames
+        """Whether something came for the listener that no poll has delivered."""
+        return bool(self._retained) or self._session.has_frames
 
     def rest(self, timeout_s: float, *, is_due: bool = False) -> None:
         """As ``wait``, whatever became of the session; ``is_due``: an answer is."""
@@ -451,9 +451,9 @@ class ClientCalls(ClientStanding):
             self._world.close()
             self._report_end()
 
-    def on_end(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once when the client is closed, by whatever thread closes it."""
-        self._report_end = tell
+    def on_end(self, say: Callable[[], None]) -> None:
+        """Call ``say`` once when the client is closed, by whatever thread closes it."""
+        self._report_end = say
 
     def on_forked(self, why: str) -> None:
         """As ``cluster.transport.forks`` says."""

@@ -203,7 +203,7 @@ class SessionOpening:
                     return
                 is_later = message.leadership_term_id > self._leader_term_id
                 if is_later and message.leader_member_id not in (-1, publication.member_id):
-                    # Behind the end of the connection it forgets a request that is not in its log.
+                    # After the end of the connection it forgets a request that is not in its log.
                     publication.connection.close(f"member {message.leader_member_id} leads instead")
                     self._may_be_open = True
                     self._go_to(message, now_ns)
@@ -243,7 +243,7 @@ class SessionOpening:
                 self.publications.adopt(event.detail)
                 self._go_to(event, now_ns)
             case EventCode.CLOSED:
-                # Dropped by an election, but maybe not by the leader that it brings; or no, it is not open.
+                # Dropped by an election, but maybe not by the leader that it elects; or no, it is not open.
                 self._may_be_open = not isinstance(self._request, link.SessionResume)
                 self._ask_again(now_ns + ASK_AGAIN_NS if self._may_be_open else now_ns)
 

@@ -31,13 +31,13 @@ class EgressAdapter:
     def __init__(
         self,
         cluster_session_id: int,
-        held: RetainedEgress,
+        retained: RetainedEgress,
         requests: Requests,
         taken: AnswerProgress | None = None,
     ) -> None:
         """``taken``: what has come of a supervised session."""
         self._session_id = cluster_session_id
-        self._held = held
+        self._retained = retained
         self._requests = requests
         self._taken = taken
         self._messages = EgressMessages(EGRESS_ROWS)
@@ -84,13 +84,13 @@ class EgressAdapter:
         if self._requests:
             batch = self._requests.take(batch, numbers.tolist())
         if len(batch):
-            self._held.hold(batch)
+            self._retained.hold(batch)
 
     def _other_message(self, payload: memoryview) -> Message | None:
-        """What no application's message says to the session; a message of another schema is held."""
+        """What no application's message says to the session; a message of another schema is kept."""
         _, template_id, schema_id, _ = read_header(payload, 0, len(payload))
         if schema_id not in SCHEMA_IDS:
-            self._held.hold(ExtensionMessage(schema_id, template_id, memoryview(bytes(payload))))
+            self._retained.hold(ExtensionMessage(schema_id, template_id, memoryview(bytes(payload))))
             return None
         message = decode(payload)
         is_ours = getattr(message, "cluster_session_id", None) == self._session_id

@@ -30,9 +30,9 @@ LIKENESS = 0.94  # of a name to one of METHODS that was meant
 
 
 class ControlledAction(IntEnum):
-    """What happens after a message. COMMIT and CONTINUE are the same here, because nothing is held back."""
+    """What happens after a message. COMMIT and CONTINUE are the same here, because nothing is retained."""
 
-    ABORT = 1  # stop, and bring this message again with the next poll
+    ABORT = 1  # stop, and deliver this message again with the next poll
     BREAK = 2  # stop, and go on after it with the next poll
     COMMIT = 3
     CONTINUE = 4
@@ -144,7 +144,7 @@ class EgressDispatch:
         return "on_session_lost" in self._methods
 
     def messages(self, batch: EgressBatch) -> None:
-        """Tell of a batch; ``rows_done`` counts a row at which a listener raised, and none that aborts."""
+        """Report a batch; ``rows_done`` counts a row at which a listener raised, and none that aborts."""
         self.rows_done = len(batch)
         if self._on_messages is not None:
             self._on_messages(batch)
@@ -170,7 +170,7 @@ class EgressDispatch:
                 raise
 
     def event(self, event: Event) -> None:
-        """Tell of what is no application's message.
+        """Report what is no application's message.
 
         ``ClusterError`` when nobody listens to other schemas: it would be lost silently.
         """

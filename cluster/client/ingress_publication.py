@@ -97,7 +97,7 @@ class World(Protocol):
 
 
 class IngressPublication:
-    """One member's connection, usable after its HelloReply, which tells an unknown id."""
+    """One member's connection, usable after its HelloReply, which gives an unknown id."""
 
     def __init__(
         self, member_id: int, endpoint: Endpoint, connection: MemberConnection, cluster_id: int

@@ -15,15 +15,15 @@ TIMEOUT_S = 5.0
 class Request:
     """One message that waits for its answer."""
 
-    __slots__ = ("_tell", "answer", "error", "number", "reported")
+    __slots__ = ("_on_over", "answer", "error", "number", "reported")
 
-    def __init__(self, tell: Callable[[], None] | None = None) -> None:
-        """``tell`` is called once it is over, by whatever thread hears of that."""
+    def __init__(self, on_over: Callable[[], None] | None = None) -> None:
+        """``on_over`` is called once it is over, by whatever thread hears of that."""
         self.number = 0  # of its message, once that was taken
         self.answer: Answer | None = None
         self.error: BaseException | None = None
         self.reported = ""  # the last error that the cluster reported to the session meanwhile
-        self._tell = tell
+        self._on_over = on_over
 
     def result(self) -> Answer | None:
         """The answer; None while it is waited for. Raises what ended the wait."""
@@ -33,8 +33,8 @@ class Request:
 
     def end(self, answer: Answer | None, error: BaseException | None = None) -> None:
         self.answer, self.error = answer, error
-        if self._tell is not None:
-            self._tell()
+        if self._on_over is not None:
+            self._on_over()
 
 
 class Requests:

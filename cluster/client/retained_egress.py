@@ -24,7 +24,7 @@ class AnswerQueue:
         self._batches: deque[EgressBatch] = deque()
         self._rows_taken = 0  # of the oldest
         self._bytes = 0
-        self._dropped = 0  # since somebody was told
+        self._dropped = 0  # since somebody was notified
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -119,7 +119,7 @@ class RetainedEgress:
         self._items.appendleft(batch)
 
     def deliver(self, dispatch: EgressDispatch, limit: int) -> int:
-        """Tell a listener of at most ``limit`` messages and events; returns of how many.
+        """Give a listener at most ``limit`` messages and events; returns how many.
 
         It ends early where the listener broke off. What a listener raises comes out, with its message taken
         and the next ones held.

@@ -10,7 +10,7 @@ until the cluster says that it is committed, asks the new leader how many it hol
 message is in the log once, in the order offered, as long as the session lives. Egress is Aeron's: what a
 leader had not delivered when it died is not sent again by the next one, unless the session is supervised.
 
-A supervised session tells its leader which answers it has. A leader that keeps too many of them says so
+A supervised session reports to its leader which answers it has. A leader that keeps too many of them says so
 (SessionRetained): the window pauses, and goes on from where the leader's log ends once there is room again.
 """
 
@@ -65,16 +65,16 @@ class SessionConductor:
         context: ClientContext,
         world: World,
         opening: SessionOpening,
-        held: RetainedEgress,
+        retained: RetainedEgress,
         requests: Requests,
     ) -> None:
-        """Take over what an attempt opened; ``held`` gets what ``requests`` do not wait for."""
+        """Take over what an attempt opened; ``retained`` gets what ``requests`` do not wait for."""
         assert opening.event is not None and opening.publication is not None
         event = opening.event
         self._context = context
         self._keep_alive_ns = context.keep_alive_interval_ns
         self._world = world
-        self._held = held
+        self._retained = retained
         self._requests = requests
         self._publications = opening.publications
         self._publication: IngressPublication | None = opening.publication
@@ -82,7 +82,7 @@ class SessionConductor:
             event.cluster_session_id, event.leadership_term_id, context.window_bytes
         )
         self._taken = AnswerProgress() if context.supervised else None
-        self._egress = EgressAdapter(event.cluster_session_id, held, requests, self._taken)
+        self._egress = EgressAdapter(event.cluster_session_id, retained, requests, self._taken)
         self._retained_correlation_id = -1
         self._correlation_ids = count(opening.correlation_id + 1)
         self._resume_token = opening.resume_token
@@ -91,7 +91,7 @@ class SessionConductor:
         self._deadline_ns = 0  # of the state, where it has one
         self._lost_ns = 0  # when the leader was lost that is sought
         self._resume_correlation_id = 0
-        self._reported_term_id = event.leadership_term_id  # the last that was heard of, and the listener told
+        self._reported_term_id = event.leadership_term_id  # the last that the listener knows of
         self.last_sent_ns = self._last_heard_ns = world.now_ns()
         self._silence_ns = context.silence_timeout_ns(event.leader_heartbeat_timeout_ns)
         self._probed_ns: int | None = None  # when a silent leader was asked for a sign of life
@@ -255,9 +255,9 @@ class SessionConductor:
                     self.state = ClientState.PENDING_CLOSE
                 elif message.code is EventCode.ERROR:
                     self._requests.report(message.detail)
-                self._held.hold(message)
+                self._retained.hold(message)
             case AdminResponse():
-                self._held.hold(message)
+                self._retained.hold(message)
 
     def _on_acknowledged(self, messages: int, position: int) -> None:
         """So many of the session's messages are committed, the last one up to ``position`` of the log."""
@@ -274,10 +274,10 @@ class SessionConductor:
 
     def _say_rest_ns(self, now_ns: int) -> int | None:
         taken = self._taken
-        return None if taken is None else taken.rest_ns(now_ns, is_held=self.window.is_paused)
+        return None if taken is None else taken.rest_ns(now_ns, is_paused=self.window.is_paused)
 
     def _say_taken(self, now_ns: int) -> None:
-        """Tell the leader which answers came, once no half message stands before."""
+        """Report to the leader which answers came, once no half message stands before."""
         taken, publication = self._taken, self._publication
         assert taken is not None and publication is not None
         if not self.window.finish_frame(publication.connection):
@@ -292,10 +292,10 @@ class SessionConductor:
             taken.on_said(now_ns)
             self.last_sent_ns = now_ns
 
-    def _on_retained(self, held: link.SessionRetained) -> None:
+    def _on_retained(self, retained: link.SessionRetained) -> None:
         """The leader drops what we send: pause, and say what we have."""
         taken = self._taken
-        is_ours = held.leadership_term_id == self.leadership_term_id
+        is_ours = retained.leadership_term_id == self.leadership_term_id
         if taken is not None and is_ours and self.state is ClientState.CONNECTED:
             self.window.is_paused = True
             self._retained_correlation_id = next(self._correlation_ids)
@@ -304,7 +304,7 @@ class SessionConductor:
     # -- following the leader --
 
     def _probe_leader(self, now_ns: int) -> None:
-        """A leader that is stopped, or behind a dead network, keeps its connection: ask, then leave."""
+        """A leader that is stopped, or beyond a dead network, keeps its connection: ask, then leave."""
         publication = self._publication
         assert publication is not None
         if now_ns - self._last_heard_ns < self._silence_ns or publication.connection.is_readable:
@@ -441,7 +441,7 @@ class SessionConductor:
     def _report_new_leader(self, event: NewLeaderEvent) -> None:
         if event.leadership_term_id > self._reported_term_id:
             self._reported_term_id = event.leadership_term_id
-            self._held.hold(event)
+            self._retained.hold(event)
 
     # -- ending --
 

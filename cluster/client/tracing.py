@@ -1,7 +1,7 @@
 """OpenTelemetry spans of single messages, from the offer to the Spark batch that read them; extra ``[otel]``.
 
 One message of so many bytes of log is traced: the one that lies across a multiple of ``every_bytes``. Its
-trace id follows from that place, so client, service and Spark need not tell each other, and no byte of a
+trace id follows from that place, so client, service and Spark need not exchange it, and no byte of a
 message changes. Whoever uses none of this pays nothing.
 
     client    offer ───────── cluster.commit (from the offer to the acknowledgement), cluster.answer

@@ -35,7 +35,7 @@ class ProposeTerm(Action):
 
 @dataclass(frozen=True, slots=True)
 class KeepPromises(Action):
-    """Make durable that this member has a say again (``Promises.held``)."""
+    """Make durable that this member has a say again (``Promises.stored``)."""
 
 
 @dataclass(frozen=True, slots=True)

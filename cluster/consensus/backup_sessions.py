@@ -36,7 +36,7 @@ _ACTIONS = {
     StandbySnapshot: SessionAction.STANDBY_SNAPSHOT,
 }
 
-# In Aeron all of them are session -1. An authenticator tells its sessions apart by their ids: clients have
+# In Aeron all of them are session -1. An authenticator knows its sessions by their ids: clients have
 # those from 1 on, readers of the log small negative ones.
 _FIRST_SESSION_ID = -(1 << 62)
 
@@ -144,7 +144,7 @@ class BackupSessions:
         return work_count
 
     def process_pending(self, now_ns: int, now_ms: int) -> int:
-        """Bring each as far as it goes, newest first; in the slow tick of an established member (C-15)."""
+        """Take each as far as it goes, newest first; in the slow tick of an established member (C-15)."""
         work_count = 0
         for pending in list(reversed(self._pending)):
             session, request = pending

@@ -77,21 +77,21 @@ class ConsumerTable:
     def refusal(self, consumer: Consumer, principal: bytes, commit_position: int, cluster_time: int) -> str:
         """Why the principal, whose the group is, cannot report it so; empty when it can."""
         known = self._kept(consumer.group, cluster_time)
-        told = f"consumer group {consumer.group}"
+        said = f"consumer group {consumer.group}"
         if consumer.position > commit_position:
-            return f"{told}: position {consumer.position} is beyond the commit position {commit_position}"
+            return f"{said}: position {consumer.position} is beyond the commit position {commit_position}"
         if known is None:
             whose = {report.consumer.group: report.named.principal for report in self._uncommitted}
             for name, group in self._groups.items():
                 if not group.is_expired(cluster_time, self.retention):
                     whose[name] = group.principal
             if (free := self._context.consumers_max - len(whose)) <= 0:
-                return f"{told}: {len(whose)} groups are kept, as many as consumers_max allows"
-            held = list(whose.values()).count(principal)
-            if principal and (why := beyond_share(held, free)):
-                return f"{told}: principal {principal_text(principal)} {why} (consumers_max)"
+                return f"{said}: {len(whose)} groups are kept, as many as consumers_max allows"
+            taken = list(whose.values()).count(principal)
+            if principal and (why := beyond_share(taken, free)):
+                return f"{said}: principal {principal_text(principal)} {why} (consumers_max)"
         elif consumer.position < known.position:
-            return f"{told}: position {consumer.position} is before {known.position}, which the group is at"
+            return f"{said}: position {consumer.position} is before {known.position}, which the group is at"
         return ""
 
     # ---- what a leader appends

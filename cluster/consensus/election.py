@@ -460,7 +460,7 @@ class Election:
             self._propose(self.candidate_term_id + 1)
             self._lead(now_ns, "the only member")
 
-    # ---- CANVASS: tell each other how good the logs are --------------------------------------------------
+    # ---- CANVASS: exchange how good the logs are ---------------------------------------------------------
     # entry     forget what members said; role FOLLOWER
     # cycle     CanvassPosition to all; nominate when all, or at the deadline a majority, are no better. Where
     #           the leader hands over: stand at once, and say so to all
@@ -790,8 +790,8 @@ class Election:
 
     def _join_leader(self, now_ns: int, reason: str) -> None:
         assert self.log_position == self.append_position  # the live log is processed from its end on
-        is_behind = self._followed.join_position > self.append_position
-        state = ElectionState.FOLLOWER_CATCHUP_INIT if is_behind else ElectionState.FOLLOWER_LOG_INIT
+        is_lagging = self._followed.join_position > self.append_position
+        state = ElectionState.FOLLOWER_CATCHUP_INIT if is_lagging else ElectionState.FOLLOWER_LOG_INIT
         self._change_state(state, now_ns, reason)
 
     # ---- FOLLOWER_CATCHUP_INIT: ask for the log of the term so far ---------------------------------------
@@ -847,7 +847,7 @@ class Election:
             self._restart(now_ns, "the catch-up does not progress")
 
     # ---- FOLLOWER_LOG_INIT: take the live log ------------------------------------------------------------
-    # cycle     ask for the live log, unless the catch-up has brought it
+    # cycle     ask for the live log, unless the catch-up has ended with it
     # message   CommitPosition, NewLeadershipTerm
     # exits     FOLLOWER_LOG_AWAIT; FOLLOWER_READY
 
@@ -980,7 +980,7 @@ class Election:
         ):
             member.candidate_term_id = term_id
             member.vote = message.vote
-            member.promises = self._promises.told_by(member.id)
+            member.promises = self._promises.statement_of(member.id)
             member.standing = LogEnd(message.log_leadership_term_id, message.log_position)
             member.time_of_last_activity_ns = now_ns
         return self._take()

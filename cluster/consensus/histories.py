@@ -32,18 +32,18 @@ from cluster.protocol.link_histories import TermEvent, TermEvents
 EVENTS_MAX = 1024  # the last ones, of a log with more
 
 
-def fault_of_events(told: TermEvents) -> str | None:
+def fault_of_events(reported: TermEvents) -> str | None:
     """Why no log has these events; None when one can."""
-    if len(told.events) > EVENTS_MAX:
-        return f"{len(told.events)} events, at most {EVENTS_MAX} are told"
-    before = (-1, told.begin_position - 1)
-    for event in told.events:
+    if len(reported.events) > EVENTS_MAX:
+        return f"{len(reported.events)} events, at most {EVENTS_MAX} are told"
+    before = (-1, reported.begin_position - 1)
+    for event in reported.events:
         place = (event.leadership_term_id, event.term_base_log_position)
         if not (place[0] > before[0] and place[1] > before[1]):
             return f"term {place[0]} at {place[1]} after term {before[0]} at {before[1]}"
         before = place
-    recorded = (told.recorded_term_id, told.recorded_term_base)
-    if told.events and told.recorded_term_id != NULL_VALUE and any(map(lt, recorded, before)):
+    recorded = (reported.recorded_term_id, reported.recorded_term_base)
+    if reported.events and reported.recorded_term_id != NULL_VALUE and any(map(lt, recorded, before)):
         return f"term {recorded[0]} is recorded at {recorded[1]} after term {before[0]} at {before[1]}"
     return None
 
@@ -56,7 +56,7 @@ def history_difference(own: TermEvents, other: TermEvents) -> str | None:
         if there is not None and there != event:
             return (
                 f"term {event.leadership_term_id} begins at position {event.term_base_log_position} here, "
-                f"{_told(event)}, and at position {there.term_base_log_position} there, {_told(there)}"
+                f"{_by(event)}, and at position {there.term_base_log_position} there, {_by(there)}"
             )
     if (found := _left_out(own, other)) is not None:
         return _reported_left_out(*found, "here", "there")
@@ -71,14 +71,14 @@ def _cut_off(one: TermEvents, other: TermEvents, where: str, elsewhere: str) -> 
         return None
     last_term_id = max(one.events[-1].leadership_term_id, one.recorded_term_id)
     terms = [
-        *((event.leadership_term_id, event.term_base_log_position, _told(event)) for event in other.events),
+        *((event.leadership_term_id, event.term_base_log_position, _by(event)) for event in other.events),
         (other.recorded_term_id, other.recorded_term_base, "without an entry yet"),
     ]
-    for term_id, base, told in terms:
+    for term_id, base, what in terms:
         if term_id > last_term_id and base < one.committed_position:
             return (
                 f"the log is committed to position {one.committed_position} {where}, in term "
-                f"{last_term_id}; {elsewhere} term {term_id} begins before that, at position {base}, {told}"
+                f"{last_term_id}; {elsewhere} term {term_id} begins before that, at position {base}, {what}"
             )
     return None
 
@@ -99,12 +99,12 @@ def _left_out(one: TermEvents, other: TermEvents) -> tuple[TermEvent, TermEvent]
 def _reported_left_out(event: TermEvent, later: TermEvent, where: str, elsewhere: str) -> str:
     return (
         f"term {event.leadership_term_id} at position {event.term_base_log_position} is committed {where}, "
-        f"{_told(event)}; {elsewhere} it is missing, before term {later.leadership_term_id} at position "
-        f"{later.term_base_log_position}, {_told(later)}"
+        f"{_by(event)}; {elsewhere} it is missing, before term {later.leadership_term_id} at position "
+        f"{later.term_base_log_position}, {_by(later)}"
     )
 
 
-def _told(event: TermEvent) -> str:
+def _by(event: TermEvent) -> str:
     return (
         f"by leader {event.leader_member_id} with log session id {event.log_session_id} "
         f"at time {event.timestamp}"
@@ -112,11 +112,11 @@ def _told(event: TermEvent) -> str:
 
 
 def majority_elsewhere(
-    own: TermEvents, told: Mapping[int, TermEvents], quorum_threshold: int
+    own: TermEvents, reported: Mapping[int, TermEvents], quorum_threshold: int
 ) -> list[int] | None:
     """So many others that differ from this log, and not from each other; None where there are not."""
     others = {
-        id_: events for id_, events in sorted(told.items()) if history_difference(own, events) is not None
+        id_: events for id_, events in sorted(reported.items()) if history_difference(own, events) is not None
     }
     for events in others.values():
         agreeing: dict[int, TermEvents] = {}

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from cluster.protocol.identity import ClusterIdentity
 
 
-def cluster_difference(told: ClusterIdentity, own: ClusterIdentity) -> str | None:
+def cluster_difference(reported: ClusterIdentity, own: ClusterIdentity) -> str | None:
     """Why they are of two clusters; None when they may be of one. What one does not know fits everything."""
-    if told.generation != own.generation:
-        return f"it is of generation {told.generation}, expected {own.generation}"
-    if told.member_ids and own.member_ids and told.member_ids != own.member_ids:
-        return f"its cluster has members {_list(told)}, expected {_list(own)}"
-    logs = [(of.first_log_session_id, of.first_term_timestamp) for of in (told, own)]
+    if reported.generation != own.generation:
+        return f"it is of generation {reported.generation}, expected {own.generation}"
+    if reported.member_ids and own.member_ids and reported.member_ids != own.member_ids:
+        return f"its cluster has members {_list(reported)}, expected {_list(own)}"
+    logs = [(of.first_log_session_id, of.first_term_timestamp) for of in (reported, own)]
     if None not in (*logs[0], *logs[1]) and logs[0] != logs[1]:
         (session_id, timestamp), (own_session_id, own_timestamp) = logs
         return (
@@ -26,16 +26,16 @@ def _list(identity: ClusterIdentity) -> str:
 
 
 def agreement(
-    told: Mapping[int, ClusterIdentity | None], needed: int
+    reported: Mapping[int, ClusterIdentity | None], needed: int
 ) -> tuple[list[int], ClusterIdentity | None]:
     """The ``needed`` members that agree on a cluster, and what they say of it; none where they do not."""
-    identities = [identity for identity in told.values() if identity is not None]
+    identities = [identity for identity in reported.values() if identity is not None]
     if not identities:
-        return sorted(told), None
+        return sorted(reported), None
     groups = []
     for identity in identities:
         agreeing = [
-            i for i, other in told.items() if other is None or cluster_difference(other, identity) is None
+            i for i, other in reported.items() if other is None or cluster_difference(other, identity) is None
         ]
         if len(agreeing) >= needed:
             groups.append((identity, sorted(agreeing)))

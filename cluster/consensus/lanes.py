@@ -58,7 +58,7 @@ class _Application:
     lanes: dict[int, _State] = field(default_factory=dict)
 
     @property
-    def is_held(self) -> bool:
+    def is_taken(self) -> bool:
         return any(state.holder_id != NULL_VALUE for state in self.lanes.values())
 
 
@@ -87,7 +87,7 @@ class LaneTable:
         self._context = context
         self._table = table
         self._applications: dict[str, _Application] = {}  # the one that was opened last stands last
-        self._held: dict[int, _State] = {}  # by session
+        self._by_session: dict[int, _State] = {}
         self._count = 0
         self._uncommitted: UncommittedEntries[_Opened | int] = UncommittedEntries()
 
@@ -147,9 +147,9 @@ class LaneTable:
         known = self._applications.get(application)
         if known is None:
             return f"application {application} has no lanes"
-        held = [state.holder_id for _, state in sorted(known.lanes.items()) if state.holder_id != NULL_VALUE]
+        ids = [state.holder_id for _, state in sorted(known.lanes.items()) if state.holder_id != NULL_VALUE]
         return (
-            f"application {application} is not finished: session {held[0]} holds a lane of it" if held else ""
+            f"application {application} is not finished: session {ids[0]} holds a lane of it" if ids else ""
         )
 
     @staticmethod
@@ -203,7 +203,7 @@ class LaneTable:
         """Those that an open of ``application`` drops."""
         applications = self._applications.items()
         old = takewhile(lambda item: item[1].opened_at < since, applications)
-        return [name for name, known in old if not known.is_held and name != application]
+        return [name for name, known in old if not known.is_taken and name != application]
 
     def holder_ids(self, lane: Lane) -> list[int]:
         """Sessions that are to be closed before the lane is opened: a registration ends those of all."""
@@ -261,11 +261,11 @@ class LaneTable:
         if state is None or state.batch != lane.batch:
             state = known.lanes[lane.partition] = _State(lane, opened.session_id, opened.log_position)
         state.holder_id = opened.session_id
-        self._held[opened.session_id] = state
+        self._by_session[opened.session_id] = state
 
     def on_close(self, session_id: int) -> None:
         """A session's close is committed; its slot is still in the table."""
-        state = self._held.pop(session_id, None)
+        state = self._by_session.pop(session_id, None)
         if state is None or state.holder_id != session_id:
             return
         row = self._table.slots[self._table.slot_of(session_id)]
@@ -276,7 +276,7 @@ class LaneTable:
 
     def standing(self, session_id: int) -> LaneStanding | None:
         """What was in when the session opened the lane that it holds; None for one that holds none."""
-        state = self._held.get(session_id)
+        state = self._by_session.get(session_id)
         if state is None:
             return None
         return LaneStanding(state.rows, state.begin, state.end, state.first_session_id)
@@ -314,4 +314,4 @@ class LaneTable:
             known.lanes[record.partition] = state
             self._count += 1
             if state.holder_id != NULL_VALUE:
-                self._held[state.holder_id] = state
+                self._by_session[state.holder_id] = state

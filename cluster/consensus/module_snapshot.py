@@ -255,7 +255,7 @@ class ModuleSnapshot:
         trackers: list[PendingServiceMessageTracker],
         log_position: int = MAX_I64,
     ) -> None:
-        """Bring a new member's state to that of the snapshot (C-320). Raises LogDamaged.
+        """Make a new member's state that of the snapshot (C-320). Raises LogDamaged.
 
         ``log_position`` is where it stands in the log: what is said of later positions was said of
         another log, from which this one was seeded.

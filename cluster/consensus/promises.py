@@ -41,25 +41,25 @@ class StoredPromises(NamedTuple):
 
 
 def recall(
-    held: StoredPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
+    stored: StoredPromises | None, candidate_term_id: int, *, is_lost: bool, draw_id: Callable[[], int]
 ) -> StoredPromises:
     """The promises after a start; ``is_lost``: nor does anybody know what is missing of the log.
 
-    ``held`` is None in a directory that is new, or older than promises ids; ``candidate_term_id`` is that of
+    ``stored`` is None in a directory that is new or older than promises ids; ``candidate_term_id`` is that of
     node-state.dat, negative in a file that was just made.
     """
-    if held is None:
+    if stored is None:
         state = PromiseState.LOST if is_lost or candidate_term_id < 0 else PromiseState.KEPT
         return StoredPromises(draw_id(), state, max(candidate_term_id, NULL_VALUE))
-    if held.state is not PromiseState.LOST and (is_lost or candidate_term_id < held.candidate_term_id):
-        return held._replace(promises_id=draw_id(), state=PromiseState.LOST)
-    return held
+    if stored.state is not PromiseState.LOST and (is_lost or candidate_term_id < stored.candidate_term_id):
+        return stored._replace(promises_id=draw_id(), state=PromiseState.LOST)
+    return stored
 
 
 class Promises:
     """A member's own promises, and what the others report of theirs over their present links.
 
-    ``held`` must be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
+    ``stored`` must be on the disk before anything is sent. ``had_log``: there was a log on this disk, so an
     empty one is damage. Statements of members of another cluster must not get here.
     """
 
@@ -68,11 +68,11 @@ class Promises:
         member_id: int,
         member_ids: Iterable[int],
         quorum_threshold: int,
-        held: StoredPromises,
+        stored: StoredPromises,
         *,
         had_log: bool = False,
     ) -> None:
-        self.held = held
+        self.stored = stored
         self.confirmed_term_id: int | None = None  # once enough have answered: the highest reported
         self.confirmed_cluster: ClusterIdentity | None = None  # that they agreed on, if they reported any
         self._member_id = member_id
@@ -81,16 +81,16 @@ class Promises:
         # Of the others that took part in anything that this member helped to decide, one at least answers.
         assert quorum_threshold - 1 + self._answers_needed > len(self._other_ids)
         self._had_log = had_log
-        self._told: dict[int, PromiseStatement] = {}
+        self._statements: dict[int, PromiseStatement] = {}
         if not self._other_ids:
-            self.keep(held.candidate_term_id)  # nobody to ask, and nobody to break a promise to
+            self.keep(stored.candidate_term_id)  # nobody to ask, and nobody to break a promise to
 
     # ---- the own promises
 
     @property
     def has_say(self) -> bool:
         """Whether this member may vote, stand, and report."""
-        return self.held.state is not PromiseState.LOST
+        return self.stored.state is not PromiseState.LOST
 
     @property
     def may_follow(self) -> bool:
@@ -99,47 +99,47 @@ class Promises:
 
     def keep(self, candidate_term_id: int) -> None:
         """From here on it knows what it promises; ``candidate_term_id`` is on the disk."""
-        self.held = self.held._replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id)
+        self.stored = self.stored._replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id)
 
     def keep_nothing(self) -> None:
         """It is a member of a new cluster: it has promised nothing yet."""
         assert not self.has_say, "what was promised is never taken back"
-        self.held = self.held._replace(state=PromiseState.EMPTY)
+        self.stored = self.stored._replace(state=PromiseState.EMPTY)
 
     def statement(
         self, candidate_term_id: int, leadership_term_id: int, *, asks: bool = False
     ) -> PromiseStatement:
         """The statement to send to others, given the own terms (-1: none)."""
-        held = self.held
-        state = held.state
+        stored = self.stored
+        state = stored.state
         if state is not PromiseState.KEPT:
             if max(candidate_term_id, leadership_term_id) < 0 and not self._had_log:
                 state = PromiseState.EMPTY
             elif state is PromiseState.EMPTY:
                 state = PromiseState.KEPT  # it has made its first ones
-        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
-        return PromiseStatement(held.promises_id, candidate_term_id, leadership_term_id, state, asks, known)
+        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(stored.known))
+        return PromiseStatement(stored.promises_id, candidate_term_id, leadership_term_id, state, asks, known)
 
     # ---- what others report
 
-    def on_statement(self, member_id: int, told: PromiseStatement) -> bool:
-        """Take a statement; True when ``held`` has changed, and is to be stored before it is answered."""
+    def on_statement(self, member_id: int, statement: PromiseStatement) -> bool:
+        """Take a statement; True when ``stored`` has changed, and is to be stored before it is answered."""
         assert member_id in self._other_ids  # an answer of its own would count towards its majority
-        self._told[member_id] = told
-        held, known = self.held, self.held.known
+        self._statements[member_id] = statement
+        stored, known = self.stored, self.stored.known
         of_this = {pair for pair in known if pair[0] == member_id}
-        if of_this or told.state is not PromiseState.KEPT or not self.has_say:
-            known = known - of_this | {(member_id, told.promises_id)}
+        if of_this or statement.state is not PromiseState.KEPT or not self.has_say:
+            known = known - of_this | {(member_id, statement.promises_id)}
         if not self.has_say:  # what it had stored of third ones may be forgotten, too
-            third = {(k.member_id, k.promises_id) for k in told.known if k.member_id in self._other_ids}
+            third = {(k.member_id, k.promises_id) for k in statement.known if k.member_id in self._other_ids}
             known |= {pair for pair in third if pair[0] != member_id}
             self._confirm()
-        self.held = held._replace(known=known)
-        return known != held.known
+        self.stored = stored._replace(known=known)
+        return known != stored.known
 
     def on_link_down(self, member_id: int) -> None:
         """What comes next over this link may come from another life."""
-        self._told.pop(member_id, None)
+        self._statements.pop(member_id, None)
 
     @property
     def waits_for(self) -> list[int]:
@@ -152,16 +152,18 @@ class Promises:
         """Whether every configured member has reported, in this life of this one, that its disk is empty."""
         own = self.statement(candidate_term_id, leadership_term_id)
         return own.state is PromiseState.EMPTY and all(
-            (told := self._told.get(id_)) is not None
-            and told.state is PromiseState.EMPTY
-            and self._is_answer(told)
+            (statement := self._statements.get(id_)) is not None
+            and statement.state is PromiseState.EMPTY
+            and self._is_answer(statement)
             for id_ in self._other_ids
         )
 
     def void_votes(self, members: Iterable[ClusterMember]) -> list[ClusterMember]:
         """Voters of a ballot that are known to have lost the promises that they have voted with."""
         voters = [member for member in members if member.vote and member.id != self._member_id]
-        known = set(self.held.known) | {(id_, told.promises_id) for id_, told in self._told.items()}
+        known = set(self.stored.known) | {
+            (id_, statement.promises_id) for id_, statement in self._statements.items()
+        }
         for voter in voters:
             if voter.promises is not None:
                 known |= {(k.member_id, k.promises_id) for k in voter.promises.known}
@@ -174,9 +176,9 @@ class Promises:
             )
         ]
 
-    def told_by(self, member_id: int) -> PromiseStatement | None:
+    def statement_of(self, member_id: int) -> PromiseStatement | None:
         """The last statement over the member's present link."""
-        return self._told.get(member_id)
+        return self._statements.get(member_id)
 
     # ---- bounds of terms
 
@@ -186,40 +188,44 @@ class Promises:
         What was led lies in logs, and is not made up by one bit or frame; candidate terms grow by one. What
         the member itself has stated counts up to a bound of its own: nobody else may be there to confirm it.
         """
-        told = [told for id_, told in self._told.items() if id_ != member_id]
-        if len(self._other_ids) == 1 and not self.has_say and member_id in self._told:
-            told = [self._told[member_id]]  # there is nobody else to compare it with
-        terms = [(candidate_term_id, leadership_term_id), *map(_terms_of, told)]
+        statement = [statement for id_, statement in self._statements.items() if id_ != member_id]
+        if len(self._other_ids) == 1 and not self.has_say and member_id in self._statements:
+            statement = [self._statements[member_id]]  # there is nobody else to compare it with
+        terms = [(candidate_term_id, leadership_term_id), *map(_terms_of, statement)]
         limit = _limit(terms, TERM_JUMP_MAX)
-        if (stated := self._told.get(member_id)) is not None:
+        if (stated := self._statements.get(member_id)) is not None:
             limit = max(limit, min(max(_terms_of(stated)) + 1, _limit(terms, STATED_JUMP_MAX)))
         return limit
 
     def is_beyond_others(self, candidate_term_id: int) -> bool:
         """Whether the own candidate term is so far above those of enough others that it cannot be true."""
-        kept = [_terms_of(told) for told in self._told.values() if told.state is PromiseState.KEPT]
+        kept = [
+            _terms_of(statement)
+            for statement in self._statements.values()
+            if statement.state is PromiseState.KEPT
+        ]
         if not self.has_say or len(kept) < self._answers_needed:
             return False
         return candidate_term_id > _limit(kept, STATED_JUMP_MAX)
 
     # ---- answers
 
-    def _is_answer(self, told: PromiseStatement) -> bool:
-        return KnownPromises(self.held.promises_id, self._member_id) in told.known
+    def _is_answer(self, statement: PromiseStatement) -> bool:
+        return KnownPromises(self.stored.promises_id, self._member_id) in statement.known
 
     def _answers(self) -> Mapping[int, int]:
         """The highest term of each other that has its promises and stored our id."""
         return {
-            id_: max(_terms_of(told))
-            for id_, told in self._told.items()
-            if told.state is PromiseState.KEPT and self._is_answer(told)
+            id_: max(_terms_of(statement))
+            for id_, statement in self._statements.items()
+            if statement.state is PromiseState.KEPT and self._is_answer(statement)
         }
 
     def _confirm(self) -> None:
         assert not self.has_say  # a term that was confirmed is a bound for whoever has none of its own
         answers = self._answers()
-        told = {id_: next(iter(self._told[id_].cluster), None) for id_ in answers}
-        agreeing, cluster = agreement(told, self._answers_needed)
+        statement = {id_: next(iter(self._statements[id_].cluster), None) for id_ in answers}
+        agreeing, cluster = agreement(statement, self._answers_needed)
         answers = {id_: answers[id_] for id_ in agreeing}
         believed = [
             term_id
@@ -232,8 +238,8 @@ class Promises:
             self.confirmed_cluster = cluster
 
 
-def _terms_of(told: PromiseStatement) -> tuple[int, int]:
-    return told.candidate_term_id, told.leadership_term_id
+def _terms_of(statement: PromiseStatement) -> tuple[int, int]:
+    return statement.candidate_term_id, statement.leadership_term_id
 
 
 def _limit(terms: Iterable[tuple[int, int]], jump: int) -> int:

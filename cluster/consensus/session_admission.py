@@ -129,24 +129,24 @@ class SessionAdmission:
         named = self._named(session, encoded_principal)
         if len(named) > ENCODED_PRINCIPAL_LENGTH_MAX >= len(encoded_principal):
             what = "lane" if session.consumer is None else "consumer group"
-            told = (
+            detail = (
                 f"a principal of {len(named)} bytes with its {what}, "
                 f"expected at most {ENCODED_PRINCIPAL_LENGTH_MAX}"
             )
-            self.refuse(session, encoded_principal, told, told)
+            self.refuse(session, encoded_principal, detail, detail)
             return
         session.authenticate(named)
         if not self._may_forget(session, encoded_principal):
-            told = "no right to admin, which it takes to forget lanes"
-            self.refuse(session, encoded_principal, told, told)
+            detail = "no right to admin, which it takes to forget lanes"
+            self.refuse(session, encoded_principal, detail, detail)
             return
         template_id, what = _REQUESTS[session.action]
         if not self._authorisation.is_authorised(CLUSTER.id, template_id, None, encoded_principal):
             right = right_to(CLUSTER.id, template_id)
-            told = f"no right to {right}"
+            detail = f"no right to {right}"
             if session.action is not SessionAction.CLIENT:
-                told += f", which it takes {what}"
-            self.refuse(session, encoded_principal, told, f"no right to {right}")
+                detail += f", which it takes {what}"
+            self.refuse(session, encoded_principal, detail, f"no right to {right}")
 
     def _may_forget(self, session: ClusterSession, encoded_principal: bytes) -> bool:
         if session.lane is None or not session.lane.is_forgetting:
@@ -176,8 +176,8 @@ class SessionAdmission:
         """Refuse a lane that is another principal's, or cannot be opened now."""
         principal = plain_principal(session.encoded_principal)
         if not lane.is_forgetting and self._lanes.is_anothers(lane, principal):
-            told = f"application {lane.application} is another principal's"
-            self.refuse(session, principal, told, told)
+            detail = f"application {lane.application} is another principal's"
+            self.refuse(session, principal, detail, detail)
         elif refusal := self._lanes.refusal(lane, principal, cluster_time):
             session.reject(EventCode.ERROR, refusal)
 
@@ -188,8 +188,8 @@ class SessionAdmission:
             return True
         consumers, principal = self._consumers, plain_principal(session.encoded_principal)
         if consumers.is_anothers(consumer.group, principal, cluster_time):
-            told = f"consumer group {consumer.group} is another principal's"
-            self.refuse(session, principal, told, told)
+            detail = f"consumer group {consumer.group} is another principal's"
+            self.refuse(session, principal, detail, detail)
         elif refusal := consumers.refusal(consumer, principal, commit_position, cluster_time):
             session.reject(EventCode.ERROR, refusal)
         return session.state is not SessionState.REJECTED and not consumers.is_undecided(consumer.group)
@@ -205,9 +205,9 @@ class SessionAdmission:
         position = self._consumers.position_of(session.encoded_principal)
         return "" if position is None else group_text(position)
 
-    def refuse(self, session: ClusterSession, encoded_principal: bytes, told: str, why: str) -> None:
+    def refuse(self, session: ClusterSession, encoded_principal: bytes, detail: str, why: str) -> None:
         """``told`` goes to the client, ``why`` to the audit log."""
-        session.reject(EventCode.AUTHENTICATION_REJECTED, told)
+        session.reject(EventCode.AUTHENTICATION_REJECTED, detail)
         _, what = _REQUESTS[session.action]
         self.port.on_refused(session.connection_id, encoded_principal, what, why)
 

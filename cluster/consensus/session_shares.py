@@ -27,7 +27,7 @@ class SessionShares:
             return f"concurrent session limit, {self._max_sessions} (max_sessions)"
         if not holder or taken < FREE_MULTIPLE * free:
             return ""
-        held = sum(session.holder == holder for session in chain(self._pending, self._sessions.values()))
+        count = sum(session.holder == holder for session in chain(self._pending, self._sessions.values()))
         name = holder if isinstance(holder, str) else f"principal {principal_text(holder)}"
-        why = beyond_share(held, free)
+        why = beyond_share(count, free)
         return why and f"concurrent session limit, {name} {why} (max_sessions)"

@@ -184,7 +184,7 @@ class SessionManager:
     def link(self, session: ClusterSession, connection_id: int, now_ns: int, *, has_heard_ok: bool) -> None:
         """From now on the session is served over this connection."""
         if connection_id != session.connection_id:
-            self.table.slots["held"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
+            self.table.slots["retained"][self.table.slot_of(session.id)] = 0  # it has sent nothing there yet
         session.connection_id = connection_id
         if isinstance(session.holder, str):
             session.holder = self._shares.holder_at(self.port.address(connection_id))
@@ -232,7 +232,7 @@ class SessionManager:
             self.port.close_egress(connection_id)
 
     def process_pending(self, leader: KnownLeader, cluster_time: int, now_ns: int, now_ms: int) -> int:
-        """Bring each pending session as far as it goes now, newest first."""
+        """Take each pending session as far as it goes now, newest first."""
         work_count = 0
         for session in list(reversed(self._pending)):
             if self.events.is_timed_out(session, now_ns):
@@ -287,7 +287,7 @@ class SessionManager:
             if holder.state is SessionState.OPEN:
                 holder.detail = f"displaced by session {session.id}, batch {lane.batch} of lane {lane}"
                 self._begin_close(holder, CloseReason.CLIENT_ACTION)
-            are_closed &= self._log_close(holder, leader, is_told=True) > 0
+            are_closed &= self._log_close(holder, leader, is_reported=True) > 0
         return are_closed
 
     def _send_open_event(self, session: ClusterSession, leader: KnownLeader) -> bool:
@@ -313,9 +313,9 @@ class SessionManager:
         self._has_pending_events = False
         for session in list(self):
             if session.state is SessionState.CLOSING:
-                work_count += self._log_close(session, leader, is_told=True)
+                work_count += self._log_close(session, leader, is_reported=True)
             elif session.opened_log_position > self._commit_position:
-                continue  # the commit brings it here again
+                continue  # the commit leads here again
             elif session.connection_id != NULL_VALUE and session.has_open_event_pending:
                 work_count += self._send_open_event(session, leader)
                 self._has_pending_events |= session.has_new_leader_event_pending
@@ -331,12 +331,12 @@ class SessionManager:
         return work_count
 
     def report_error(self, session_id: int, detail: str, leader: KnownLeader) -> None:
-        """Tell an open session's client, if it is connected, that something went wrong for it."""
+        """Report to an open session's client, if it is connected, that something went wrong for it."""
         session = self.sessions.get(session_id)
         if session is not None:
             self.events.send(session, EventCode.ERROR, detail, leader)
 
-    def _log_close(self, session: ClusterSession, leader: KnownLeader, *, is_told: bool) -> int:
+    def _log_close(self, session: ClusterSession, leader: KnownLeader, *, is_reported: bool) -> int:
         """Append the close of a CLOSING session, which stays when the log does not take it (C-209)."""
         reason = session.close_reason
         assert session.state is SessionState.CLOSING and reason is not None  # its messages are refused (I-7)
@@ -344,7 +344,7 @@ class SessionManager:
         if position <= 0:
             self._has_pending_events = True
             return 0
-        if is_told:
+        if is_reported:
             self.events.send(session, EventCode.CLOSED, session.detail or reason.name, leader)
         if reason is CloseReason.TIMEOUT:
             self.timed_out_count += 1
@@ -361,8 +361,8 @@ class SessionManager:
         if session is None or session.state is not SessionState.OPEN:
             return 0
         self._begin_close(session, reason)
-        is_told = reason is not CloseReason.CLIENT_ACTION
-        return self._log_close(session, leader, is_told=is_told)
+        is_reported = reason is not CloseReason.CLIENT_ACTION
+        return self._log_close(session, leader, is_reported=is_reported)
 
     def mark_closing(self, session_id: int, reason: CloseReason) -> None:
         """To be logged as closed when this member leads (C-235), also where another close was undone."""
@@ -506,7 +506,7 @@ class SessionManager:
         return unopened
 
     def _restore_closed(self, commit_position: int) -> list[ClusterSession]:
-        """Bring back the sessions whose close is not committed; return those whose opening is not, either."""
+        """Restore the sessions whose close is not committed; return those whose opening is not, either."""
         unopened = []
         for _, session in self._uncommitted_closed:
             session.state = SessionState.CLOSING

@@ -1,4 +1,4 @@
-"""Log entries into Arrow's memory: the two passes behind ``columns.py``.
+"""Log entries into Arrow's memory: the two passes of ``columns.py``.
 
 The first pass counts, so that the second can write each value where it stays: all columns of a batch lie in
 one slab, and ``layout`` has three offsets into it for each column (-1: nothing to write there):
@@ -59,7 +59,7 @@ TERM_BASE_LOG_POSITION, LEADER_MEMBER_ID, LOG_SESSION_ID, TIME_UNIT, APP_VERSION
 COLUMN_COUNT = 20
 
 VALIDITY, VALUES, DATA = range(3)  # within a column's part of layout
-# Behind the columns, for the five columns whose strings are rare: how many rows have their offset.
+# After the columns, for the five columns whose strings are rare: how many rows have their offset.
 FILLED_AT = 3 * COLUMN_COUNT
 LAYOUT_WORDS = 4 * COLUMN_COUNT
 

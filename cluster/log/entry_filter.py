@@ -5,7 +5,7 @@
     restored  |open|msg 1|pad ..........|msg 1|pad ......|msg 1|
 
 A member sends a reader thinned blocks; restored, one has every entry that was wanted in its place, and every
-reader skips padding. NewLeadershipTermEvents always stay: they tell the time unit of what follows.
+reader skips padding. NewLeadershipTermEvents always stay: they have the time unit of what follows.
 """
 
 from collections.abc import Iterable

@@ -6,7 +6,7 @@
 The rules are those of Aeron's IngressAdapter and ConsensusModuleAgent (C-200, C-202, C-203, C-215): a message
 or keep-alive counts when its leadership term id is the current one and its session is open and came over this
 connection; else it is dropped, silently, and counted. Whatever is not one of these two goes to Python.
-Messages of a held session (SessionRetained) are dropped, too: its client knows, and sends them again.
+Messages of a retained session (SessionRetained) are dropped, too: its client knows, and sends them again.
 """
 
 import numpy as np
@@ -46,10 +46,10 @@ from cluster.log.session_table import (
     CONNECTION_ID,
     DROPPED_SESSION,
     DROPPED_TERM,
-    HELD,
     KEEP_ALIVES,
     MESSAGES,
     OPEN,
+    RETAINED,
     STATE,
     SessionTable,
     find_slot,
@@ -119,7 +119,7 @@ def append_run(  # type: ignore[no-untyped-def]
             offset = frame_end
             continue
 
-        if is_message and table[slot + HELD] != 0:
+        if is_message and table[slot + RETAINED] != 0:
             table[DROPPED_SESSION] += 1
             table[slot + ACTIVE_NS] = now_ns
             offset = frame_end

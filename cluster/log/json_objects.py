@@ -1,4 +1,4 @@
-"""Which payloads are JSON objects of given columns, told one by one in a pass over their bytes.
+"""Which payloads are JSON objects of given columns, judged one by one in a pass over their bytes.
 
 Arrow's reader takes or refuses a run of objects as a whole. Here each payload is judged by itself: its bytes
 are one object, in RapidJSON's grammar as Arrow configures it (numbers may be ``NaN``, ``Inf`` and

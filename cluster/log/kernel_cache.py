@@ -32,7 +32,7 @@ LOCK_TIMEOUT_S = 120.0
 LOCK_POLL_S = 0.01
 
 COMPILES = "compiling kernels, once per installation"
-told: set[str] = set()  # beginnings of lines that this process need not print again
+printed: set[str] = set()  # beginnings of lines that this process need not print again
 
 # Called once by a process that misses a kernel, with the folder for it; it may have all kernels compiled.
 before_compiling: Callable[[str], None] | None = None
@@ -68,7 +68,7 @@ class KernelCache(caching.NullCache):
         return None if data is None else compiler.CompileResult._rebuild(target_context, *pickle.loads(data))
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled. A disk that does not take it is told of: it fails nothing."""
+        """Keep what was compiled. A disk that does not take it is reported: it fails nothing."""
         assert not data.library.has_dynamic_globals, "an address in it is this process's alone"
         if self._descriptor < 0:
             return
@@ -81,7 +81,7 @@ class KernelCache(caching.NullCache):
                 os.fsync(self._descriptor)
             os.replace(f"{self._path}.new", self._path)
         except OSError as error:
-            _tell(f"its kernels are compiled again by each process: {error.strerror}: {self._path}")
+            _say(f"its kernels are compiled again by each process: {error.strerror}: {self._path}")
 
     def release(self) -> None:
         """Let others that wait for this kernel go on, whether it was compiled or not."""
@@ -135,13 +135,13 @@ class KernelCache(caching.NullCache):
                 why = f"{error.strerror}: {folder}"
                 continue
             if before_compiling is None:
-                _tell(f"{COMPILES}, into {folder}")
+                _say(f"{COMPILES}, into {folder}")
                 return None
             self.release()
             called, before_compiling = before_compiling, None
             called(folder)
             return self._read_or_lock(name)
-        _tell(f"compiling kernels for this process alone: {why}")
+        _say(f"compiling kernels for this process alone: {why}")
         return None
 
     def _lock(self, path: str) -> None:
@@ -186,10 +186,10 @@ def _is_open_file(descriptor: int, path: str) -> bool:
         return False
 
 
-def _tell(text: str) -> None:
+def _say(text: str) -> None:
     """One line of a kind for all kernels of a process."""
     kind = text.partition(":")[0].partition(", into ")[0]
-    if kind not in told and sys.stderr is not None:
-        told.add(kind)
+    if kind not in printed and sys.stderr is not None:
+        printed.add(kind)
         with contextlib.suppress(OSError, ValueError):
             print(f"cluster: {text}", file=sys.stderr, flush=True)

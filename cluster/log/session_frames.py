@@ -191,7 +191,7 @@ def frame_answers_and_acks(  # type: ignore[no-untyped-def]
             table[slot + EGRESS_END] += framed
         rows_end = i + 1
     if rows_end < session_ids.size:
-        touched = 0  # they are acknowledged behind the last answers
+        touched = 0  # they are acknowledged after the last answers
     for i in range(touched):
         slot = _touched_slot(table, i)
         if table[slot + EGRESS_END] > 0:

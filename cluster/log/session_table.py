@@ -17,7 +17,7 @@ from cluster.protocol.sbe import NULL_VALUE
 
 # Fields of a slot, in words.
 CLUSTER_SESSION_ID, STATE, CONNECTION_ID, ACTIVE_NS = range(4)
-APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, HELD, SUPERVISED = range(4, 11)
+APPENDED, COMMITTED, COMMITTED_POSITION, TOUCHED, EGRESS_END, RETAINED, SUPERVISED = range(4, 11)
 ANSWERED, KEPT_AT = 11, 12
 SLOT_WORDS = 16
 
@@ -34,7 +34,7 @@ SESSION_SLOT = np.dtype(
         ("committed_position", "<i8"),  # end of the last committed one
         ("touched", "<i8"),  # 1: in the list of slots that follow_log changed
         ("egress_end", "<i8"),  # within frame_egress: how much, then where to; 0 outside
-        ("held", "<i8"),  # 1: its messages are dropped until its client has taken answers
+        ("retained", "<i8"),  # 1: its messages are dropped until its client has taken answers
         ("supervised", "<i8"),  # 1: its answers are kept by every member until its client has them
         ("answered", "<i8"),  # answers that a service has given it, if it is supervised
         ("kept_at", "<i8"),  # where log/kept_frames.py has its answers; 0 before the first
@@ -202,7 +202,7 @@ class SessionTable:
         self.slots["appended"] = self.slots["committed"]
 
     def owe_acks(self) -> None:
-        """Have every session among those that are touched, so that its client is told what is committed."""
+        """Have every session among those that are touched, so that its client hears what is committed."""
         words = self.words
         slots = np.flatnonzero((self.slots["state"] != FREE) & (self.slots["touched"] == 0))
         end = int(words[TOUCHED_AT] + words[TOUCHED_COUNT])

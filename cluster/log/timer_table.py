@@ -180,7 +180,7 @@ class TimerTable:
         return int(self._timers[LIVE])
 
     def schedule(self, correlation_id: int, deadline: int) -> None:
-        """Set a timer, or its new deadline, which puts it behind others of that deadline."""
+        """Set a timer, or its new deadline, which puts it after others of that deadline."""
         if _schedule(self._timers, self._places, correlation_id, deadline) == self._live_max:
             self._grow()
 

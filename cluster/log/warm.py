@@ -84,7 +84,7 @@ def _compile(tasks: int, done: int, modules: Sequence[str]) -> None:
     """Import modules, whose numbers come one by one, in a process of its own."""
     from cluster.log import kernel_cache
 
-    kernel_cache.told.add(kernel_cache.COMPILES)  # by whoever started us
+    kernel_cache.printed.add(kernel_cache.COMPILES)  # by whoever started us
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     while module := os.read(tasks, 1):

@@ -134,7 +134,7 @@ class Aeron:
         )
 
     def remove_subscription(self, subscription: Subscription) -> None:
-        """Give it back; what its images held can be read no further."""
+        """Give it back; what its images had can be read no further."""
         self.conductor.forget(subscription)
         self._proxy.command(media.REMOVE_SUBSCRIPTION, media.RemoveSubscription, subscription.registration_id)
 

@@ -1,4 +1,4 @@
-"""What a media driver tells all of its clients (Agrona: BroadcastReceiver, CopyBroadcastReceiver).
+"""What a media driver sends to all of its clients (Agrona: BroadcastReceiver, CopyBroadcastReceiver).
 
     | record | record | ... capacity, a power of two | trailer: tail intent, tail, latest
     record: i32 length with these 8 bytes | i32 type | message | pad to 8

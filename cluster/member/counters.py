@@ -130,7 +130,7 @@ class SessionCounters:
         self._counters: dict[int, Counter] = {}
 
     def update(self, sessions: Mapping[int, ClusterSession]) -> None:
-        """Bring the counters in line with the sessions; those beyond SESSION_COUNTERS_MAX have none."""
+        """Make and free counters as sessions come and go; those beyond SESSION_COUNTERS_MAX have none."""
         if self._counters.keys() == sessions.keys():
             return
         for session_id in [session_id for session_id in self._counters if session_id not in sessions]:
@@ -157,7 +157,7 @@ class ConsumerCounters:
         self._changes = 0
 
     def update(self, consumers: ConsumerTable) -> None:
-        """Bring the counters in line with the groups; those beyond CONSUMER_COUNTERS_MAX have none."""
+        """Make and free counters as groups come and go; those beyond CONSUMER_COUNTERS_MAX have none."""
         if consumers.changes == self._changes:
             return
         self._changes = consumers.changes

@@ -1,4 +1,4 @@
-"""A member that did not run for a while looks around before it acts (SIGSTOP, a paused machine, a stall).
+"""A member that did not run for a while asks the others before it acts (SIGSTOP, a paused machine, a stall).
 
     a gap between two turns as long as a leader's lease
       leader     no majority within the heartbeat timeout: stands down at once

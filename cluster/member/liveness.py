@@ -4,7 +4,7 @@
     never seen, and refused            late: waited for as long as a leader's silence, then gone
     never seen, and silent             waited for as long as a canvass lasts (C-57)
 
-A late member cannot be told from a dead one; it is safe to go on without either, since a majority of all
+A late member looks like a dead one; it is safe to go on without either, since a majority of all
 members is needed anyway. But a cluster's members are started one by one, and the best log should lead.
 """
 

@@ -25,15 +25,15 @@ class Unrelated:
         self._reporter = reporter
         self._reasons: dict[int, str] = {}  # by member id
         self._new: list[int] = []
-        self._told: set[tuple[int, str]] = set()
+        self._reported: set[tuple[int, str]] = set()
 
     def add(self, member_id: int, reason: str) -> None:
         """Count the member as unrelated until its link is down."""
         if member_id not in self._reasons:
             self._new.append(member_id)
         self._reasons[member_id] = reason
-        if (member_id, reason) not in self._told and len(self._told) < REPORTED_MAX:
-            self._told.add((member_id, reason))
+        if (member_id, reason) not in self._reported and len(self._reported) < REPORTED_MAX:
+            self._reported.add((member_id, reason))
             self._reporter.error(ClusterError(f"member {member_id} is not counted: {reason}"))
 
     def take_new(self) -> list[int]:

@@ -106,7 +106,7 @@ class BackupProcess:
             cluster_id=config.cluster_id,
             file_sync_level=config.file_sync_level,
             epoch_ms=epoch_ms,
-            tell=self._log.info,
+            say=self._log.info,
         )
         opened.push(lambda kind, *_: directory.abandon() if kind else directory.close())
         path = f"{config.path}/driver/cnc.dat"

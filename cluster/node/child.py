@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 PAUSE_MIN_NS, PAUSE_MAX_NS = 100_000_000, 10_000_000_000
-WELL_NS = 30_000_000_000  # a process that has run for so long was well: the pauses begin anew
+WELL_NS = 30_000_000_000  # a process that has run for so long was well: the pauses begin again
 
 
 @dataclass
 class Child:
-    """One process at a time. ``name`` is how ``tell`` calls it; an empty ``command`` starts nothing."""
+    """One process at a time. ``name`` is how ``say`` calls it; an empty ``command`` starts nothing."""
 
     name: str
     command: Sequence[str]
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     given: bytes = b""  # standard input
     descriptors: Sequence[int] = ()  # inherited
     _process: subprocess.Popen[bytes] | None = None
@@ -56,7 +56,7 @@ class Child:
         return self.is_running
 
     def take_end(self, now_ns: int) -> int | None:
-        """The id of the process if it has ended, of which this tells."""
+        """The id of the process if it has ended."""
         process = self._process
         if process is None or (status := process.poll()) is None:
             return None
@@ -96,5 +96,5 @@ class Child:
         if now_ns - self._began_ns > WELL_NS:
             self._pause_ns = PAUSE_MIN_NS
         self._due_ns = now_ns + self._pause_ns
-        self.tell(f"{self.name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
+        self.say(f"{self.name}: {what}; it is started again in {self._pause_ns / 1e9:.1f} s")
         self._pause_ns = min(2 * self._pause_ns, PAUSE_MAX_NS)

@@ -180,7 +180,7 @@ class NodeConfig(NodeKeys):
         return self.tcp_ingress if member.member_id == self.member_id and self.tcp_ingress != "none" else ""
 
     def listens_at(self, endpoint: str) -> str:
-        """Where this member listens, for an endpoint of its own that others are told."""
+        """Where this member listens, for an endpoint of its own that others know."""
         if not self.listen:
             return endpoint
         host = f"[{self.listen}]" if ":" in self.listen else self.listen

@@ -37,7 +37,7 @@ NONE = -1
 TAIL_BYTES = 64 * 1024
 # Ours, of the node toggle; it is never in the counters file, the member's process is asked itself.
 RESTART = 1112
-# What ends the cluster is done, as far as its leader can tell, when it is begun.
+# What ends the cluster is done, as far as its leader knows, when it is begun.
 ENDS = (ClusterControlToggle.SHUTDOWN, ClusterControlToggle.ABORT)
 
 

@@ -12,7 +12,7 @@ from cluster.errors import ConfigurationError
 from cluster.transport.bounds import Bounds
 
 KEPT = 96  # segments, catalog, logs, counters, epoll, links of known members, listeners, gRPC's own
-CONNECTION_COST = 3  # over gRPC: the client's, and both ends of the Unix socket behind it
+CONNECTION_COST = 3  # over gRPC: the client's, and both ends of the Unix socket beside it
 READER_COST = 8  # its connection, and the files that it reads
 READERS_MIN = 2  # a reader over a socket has two connections: one for the log, one to ask for its state
 
@@ -32,11 +32,11 @@ def fit_descriptors(bounds: Bounds) -> tuple[Bounds, str]:
     share = (limit - kept) / (wanted - kept)
     readers = max(READERS_MIN, int(bounds.readers_max * share))
     connections = (limit - kept - READER_COST * readers) // CONNECTION_COST
-    told = (
+    reduced = (
         f"{limit} descriptors are allowed to this process (RLIMIT_NOFILE), {wanted} are wanted: "
         f"connections_max is {connections}, readers_max {readers}"
     )
-    return replace(bounds, connections_max=connections, readers_max=readers), told
+    return replace(bounds, connections_max=connections, readers_max=readers), reduced
 
 
 def _raise_limit(wanted: int) -> int:

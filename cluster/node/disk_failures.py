@@ -5,7 +5,7 @@
         └──── fails again ◀── begins again: recovers what was synced, into new files; fetches the rest
 
 The process lives; the agents of its next life are new ones, the services with them, and are fed from the
-disk like those of a process that was started anew. So no entry can come twice to one state.
+disk like those of a process that was started again. So no entry can come twice to one state.
 """
 
 import os

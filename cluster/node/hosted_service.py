@@ -31,7 +31,7 @@ from cluster.service.service_context import ServiceContext
 
 DELAYED_TURNS = 10  # times service_cycle_threshold: so long is reported
 
-# Told of an error, and of how many there were of its kind so far.
+# Called with an error, and with how many there were of its kind so far.
 OnServiceError = Callable[[ServiceError, int], None]
 
 
@@ -64,7 +64,7 @@ class ServiceCounters(NamedTuple):
         )
 
     def show(self, position: ServicePosition) -> None:
-        """What a service in a process of its own tells of its turns."""
+        """What a service in a process of its own reports of its turns."""
         self.max_cycle_time_ns.set(position.max_cycle_time_ns)
         self.cycle_time_exceeded.set(position.cycle_time_exceeded)
 
@@ -86,7 +86,7 @@ class HostPorts:
     recording_log: RecordingLog
     commit_position: Callable[[], int]
     clock_ns: Callable[[], int]
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     warn: Callable[[str], None]
     record: Callable[[ClusterMarkFile, str, Exception], None]
     on_service_error: OnServiceError
@@ -139,7 +139,7 @@ class HostedService:
             agent,
             start.cycle_threshold_ns,
             ports.clock_ns,
-            ports.tell,
+            ports.say,
         )
         return agent
 
@@ -154,7 +154,7 @@ class HostedService:
             newest_snapshot=self._newest_snapshot,
             commit_position=ports.commit_position,
             gauges=self.counters,
-            tell=ports.tell,
+            say=ports.say,
             warn=ports.warn,
             on_error=self._on_error,
             snapshot_timeout_ns=settings.service_snapshot_timeout_ns,
@@ -204,7 +204,7 @@ class HostedService:
                 self.slow_turns.end()
 
     def note(self, error: Exception) -> None:
-        """Record and count an error; tell the first of its kind, and whenever their number has doubled."""
+        """Record and count an error; report the first of its kind, and whenever their number has doubled."""
         self._ports.record(self.mark_file, self.name, error)
         self.counters.errors.get_and_add(1)
         if isinstance(error, ServiceError):
@@ -246,18 +246,18 @@ class SlowTurns:
     agent: ClusteredServiceAgent
     threshold_ns: int
     clock_ns: Callable[[], int]
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     began_ns: int = 0
-    is_told: bool = False
+    is_logged: bool = False
 
     def begin(self) -> None:
         self.began_ns = self.clock_ns()
 
     def end(self) -> None:
         took_ns = self.clock_ns() - self.began_ns
-        if took_ns > DELAYED_TURNS * self.threshold_ns and not self.is_told:
-            self.is_told = True
-            self.tell(
+        if took_ns > DELAYED_TURNS * self.threshold_ns and not self.is_logged:
+            self.is_logged = True
+            self.say(
                 f"{self.name} runs inline and has held up its {self.host} for {took_ns / 1e9:.1f} s in "
                 f'{self.agent.last_callback}: with service_mode = ["process"] the {self.host} would go on'
             )

@@ -67,7 +67,7 @@ class MemberLife:
             is_alone=settings.is_alone,
             boot_id=ports.boot_id(),
             epoch_ms=ports.epoch_ms,
-            tell=ports.on_event,
+            say=ports.on_event,
         )
         self.opened.callback(
             lambda: self.files.archive.close() if self._is_orderly else self.files.archive.abandon()
@@ -121,7 +121,7 @@ class MemberLife:
             recording_log=self.files.recording_log,
             commit_position=self.counters.commit_position.get,
             clock_ns=ports.monotonic_ns,
-            tell=ports.on_event,
+            say=ports.on_event,
             warn=ports.on_warning,
             record=ports.record,
             on_service_error=ports.on_service_error,

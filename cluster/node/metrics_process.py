@@ -22,7 +22,7 @@ CLOSE_TIMEOUT_S = 1.0
 class MetricsProcess:
     """Started by the first ``do_work``, and again when it has ended; none without ``metrics_endpoint``."""
 
-    def __init__(self, config: NodeConfig, poller: Poller, tell: Callable[[str], None]) -> None:
+    def __init__(self, config: NodeConfig, poller: Poller, say: Callable[[str], None]) -> None:
         """Raises PortInUse, ConfigurationError."""
         self._sock: socket.socket | None = None
         command: list[str] = []
@@ -35,7 +35,7 @@ class MetricsProcess:
             self._sock.listen(BACKLOG)
             descriptors = [self._sock.fileno()]
             command = [sys.executable, "-m", "cluster.cli.metrics_process", str(descriptors[0])]
-        self._child = Child("metrics", command, tell, given=pickle.dumps(config), descriptors=descriptors)
+        self._child = Child("metrics", command, say, given=pickle.dumps(config), descriptors=descriptors)
 
     def do_work(self, now_ns: int) -> None:
         """Start it where it does not run."""

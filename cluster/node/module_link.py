@@ -1,7 +1,7 @@
 """A service's end of the socket to its member: what comes over it into a ServiceChannel, and what leaves it.
 
 What the service has sent leaves in batches: once a turn, within a callback that idles, and no more than the
-socket takes; the rest stays in the channel, whose rooms tell the service that it is too fast.
+socket takes; the rest stays in the channel, whose rooms show the service that it is too fast.
 """
 
 from collections import deque
@@ -75,7 +75,7 @@ class LogFile:
         self._recording.append_position = position
 
     def read(self, position: int, max_length: int, out: np.ndarray | None = None) -> np.ndarray:
-        """``LogSource.read``. Segments are opened anew once: the member may have replaced a damaged one."""
+        """``LogSource.read``. Segments are opened again once: the member may have replaced a damaged one."""
         try:
             return self._recording.read(position, max_length, out)
         except LogDamaged:

@@ -4,7 +4,7 @@
          └── MemberLife (``life.py``) over Machine (``machine.py``): what they are made of
 
 Nothing is decided here: what a member does is in ``cluster/member/`` and ``cluster/service/``. When the disk
-fails them they are taken apart and, later, put together anew in the same process (``disk_failures.py``): a
+fails them they are taken apart and, later, put together again in the same process (``disk_failures.py``): a
 process has one life after the other.
 """
 
@@ -159,9 +159,9 @@ class ClusterNode:
         on_error = partial(self._on_error, "authentication")
         security = load_security(config, on_error, self._on_refused, self._audit.administered)
         self._readers = ReaderAdmission(security, lambda: self._poller.wake(), is_open=config.is_open)
-        self._bounds, told = fit_descriptors(config.bounds)
-        if told:
-            self.log.warning("strangers get less than was configured", why=told)
+        self._bounds, reduced = fit_descriptors(config.bounds)
+        if reduced:
+            self.log.warning("strangers get less than was configured", why=reduced)
         self._poller = Poller(Names(on_event=self.log.info))
         self._opened.callback(self._poller.close)
         self._metrics = MetricsProcess(config, self._poller, self.log.warning)

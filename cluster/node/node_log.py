@@ -1,6 +1,6 @@
 """What a member writes down for people: ``node.log`` in its directory, a JSON object a line (structlog).
 
-What strangers can bring about (``often``) is written when it first comes and then counted every ten seconds.
+What strangers can cause (``often``) is written when it first comes and then counted every ten seconds.
 An error that comes again and again is written when it first comes and then at every doubling of its count;
 how often each came stands in the distinct error logs (mark files), which Aeron's tools print too.
 """
@@ -166,8 +166,8 @@ class NodeLog:
                 if now_ns - repeated.since_ns < REPEATED_INTERVAL_NS:
                     continue
                 if repeated.count:
-                    tell = self._often(repeated.is_warning)
-                    tell(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
+                    say = self._often(repeated.is_warning)
+                    say(kind[0], why=repeated.why, more=repeated.count, kind=kind[1])
                     self._repeated[kind] = _Repeated(now_ns, repeated.why, repeated.is_warning)
                 else:
                     del self._repeated[kind]

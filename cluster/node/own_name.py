@@ -19,7 +19,7 @@ def await_own_names(
     config: NodeConfig, sleep: Callable[[float], None] = time.sleep, timeout_s: float = OWN_NAME_TIMEOUT_S
 ) -> list[str]:
     """Wait until the own names resolve; what was waited for, in lines. Raises TimedOut."""
-    told = []
+    lines = []
     deadline = time.monotonic() + timeout_s
     for key, endpoint in listening(config).items():
         host, why = host_within(endpoint), ""
@@ -32,8 +32,8 @@ def await_own_names(
                 raise TimedOut(f"{key} {endpoint}: {host} does not resolve, for {timeout_s:g} s now: {why}")
             sleep(POLL_S)
         if why:
-            told.append(f"{key} {endpoint} did not resolve at first: {why}")
-    return told
+            lines.append(f"{key} {endpoint} did not resolve at first: {why}")
+    return lines
 
 
 def warn_of_loopback(config: NodeConfig, warn: Callable[[str], None]) -> None:

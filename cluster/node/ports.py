@@ -73,7 +73,7 @@ class OpenClients(Clients, Protocol):
 
 
 class Ports(Protocol):
-    """What a process gives to each life of its member. What it makes anew for each is opened here."""
+    """What a process gives to each life of its member. What it makes again for each is opened here."""
 
     files: Files
     random: Random
@@ -125,4 +125,4 @@ class Ports(Protocol):
         """Write an error to the log of the process and to the mark file, where tools look for it."""
 
     def on_service_error(self, error: ServiceError, count: int) -> None:
-        """A service failed so often in this way, of which the first and every doubling is told."""
+        """A service failed so often in this way, of which the first and every doubling is reported."""

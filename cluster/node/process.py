@@ -22,7 +22,7 @@ from cluster.node.memory import settle_memory
 from cluster.node.node import ClusterNode
 from cluster.node.service_errors import service_error_fields
 from cluster.node.service_manager import ServiceManager
-from cluster.node.supervisor import RESTART_SIGNAL, RESTART_STATUS, ignore_signals_at_exit, name_process, tell
+from cluster.node.supervisor import RESTART_SIGNAL, RESTART_STATUS, ignore_signals_at_exit, name_process, say
 from cluster.service.service_loader import load_service
 
 GATEWAY_MODULES = (
@@ -74,7 +74,7 @@ def run(
     try:
         node = ClusterNode(
             config,
-            on_leader=lambda is_leader: tell(link, event="leader", isLeader=is_leader),
+            on_leader=lambda is_leader: say(link, event="leader", isLeader=is_leader),
             on_service_error=on_service_error if link is None else partial(_report_service_error, link),
             read_config=read_config if link is None else partial(_read_file, config.path / "node.toml"),
         )
@@ -92,7 +92,7 @@ def run(
             ignore_signals_at_exit()
         else:
             node.watch(link.fileno(), select.EPOLLIN | select.EPOLLRDHUP, _Commands(node, link))
-        tell(link, event="listening")
+        say(link, event="listening")
         on_listening()
         manager.notify("READY=1")
         if (watchdog := manager.watchdog()) is not None:
@@ -103,7 +103,7 @@ def run(
     except ClusterError as error:
         if link is None:
             raise
-        tell(link, event="failed", error=str(error))
+        say(link, event="failed", error=str(error))
         return error.exit_status
     return RESTART_STATUS if node.is_restart_asked else 0
 
@@ -127,7 +127,7 @@ def run_by_file(path: str, descriptor: int) -> int:
         name_process(config.member_id)
         warm_up(config)
     except ClusterError as error:
-        tell(link, event="failed", error=str(error))
+        say(link, event="failed", error=str(error))
         return error.exit_status
     return run(config, link)
 
@@ -138,7 +138,7 @@ def _read_file(path: str | os.PathLike[str]) -> NodeConfig:
 
 
 def _report_service_error(link: socket.socket, error: ServiceError, count: int) -> None:
-    tell(link, event="service-error", **service_error_fields(error, count))
+    say(link, event="service-error", **service_error_fields(error, count))
 
 
 class _Commands:

@@ -63,7 +63,7 @@ class AgentRunner:
         while not self.is_stopped:
             is_on_sockets = self.turn_busily()
             if is_on_sockets is None and (not work_count or self.agent.awaits_events):
-                # Nothing is left to do, so only a socket or time can bring more: no turns in between.
+                # Nothing is left to do, so only a socket or time can give more: no turns in between.
                 while not wait(0):
                     clocked_ns = clock_ns()
                     if clocked_ns >= spin_until_ns:

@@ -1,4 +1,4 @@
-"""Errors of services, told to people: of each kind the first with its traceback, then counts."""
+"""Errors of services, as people read them: of each kind the first with its traceback, then counts."""
 
 import traceback
 from typing import Any
@@ -11,7 +11,7 @@ TRACE_LENGTH_MAX = 16_384  # characters, of its end
 
 
 def service_error_fields(error: ServiceError, count: int) -> dict[str, Any]:
-    """What a member tells of one: the ``count``-th of its kind in its process."""
+    """What a member reports of one: the ``count``-th of its kind in its process."""
     trace = error.trace or "".join(traceback.format_exception(error.__cause__))
     return {
         "kind": error.kind,
@@ -23,7 +23,7 @@ def service_error_fields(error: ServiceError, count: int) -> dict[str, Any]:
 
 
 def raised(error: Exception) -> ServiceRaised:
-    """What a member is told of an error in the process of its service."""
+    """What a member hears of an error in the process of its service."""
     if not isinstance(error, ServiceError):
         return ServiceRaised(0, -1, False, "", "", b"", str(error).encode(), b"")
     cause = error.__cause__
@@ -43,13 +43,13 @@ def raised(error: Exception) -> ServiceRaised:
 
 
 class ServiceErrorText:
-    """Text for each error that is told; of each kind one traceback, whichever member was first."""
+    """Text for each error that is reported; of each kind one traceback, whichever member was first."""
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
 
     def of(self, member_id: int, described: dict[str, Any], where_logged: str) -> str:
-        """One line; below it traceback and ``where_logged``, when no member has told of the kind before."""
+        """One line; below it traceback and ``where_logged``, when no member has reported the kind before."""
         line = f"member {member_id}: {described['text']}; at position {described['position']} of the log"
         if described["count"] > 1:
             return f"{line}, {described['count']} times so far\n"

@@ -70,7 +70,7 @@ class ServiceHost:
         self.end(None)
 
     def end(self, error: Exception | None) -> None:
-        """End the container, and tell the member why."""
+        """End the container, and report to the member why."""
         if self._agent is not None and self._snapshots is not None:
             self._snapshots.close()
             self._agent.close()
@@ -91,7 +91,7 @@ class ServiceHost:
         )
 
     def do_work(self, now_ns: int, cluster_time: int) -> int:
-        """Take one turn; what a callback raises is told, and the service goes on."""
+        """Take one turn; what a callback raises is reported, and the service goes on."""
         link = self._link
         work_count = link.poll()
         if self._agent is None and link.start is not None:

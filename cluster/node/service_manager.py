@@ -1,4 +1,4 @@
-"""What systemd, or another service manager, is told of this process: sd_notify(3), by NOTIFY_SOCKET.
+"""What systemd, or another service manager, hears of this process: sd_notify(3), by NOTIFY_SOCKET.
 
 Signs of life are sent by the member's own loop, which a timer wakes: a member that takes no turns sends none.
 """

@@ -35,7 +35,7 @@ from cluster.transport.message_frames import link_frame
 from cluster.transport.poller import Poller
 from cluster.transport.sockets import Connection, ReceiveBuffer
 
-LOOK_INTERVAL_NS = 10_000_000  # at a child that has not told of its end
+LOOK_INTERVAL_NS = 10_000_000  # at a child that has not reported its end
 HANG_TIMEOUT_NS = 1_000_000_000  # a child that has lost its connection has this long to end
 CLOSE_TIMEOUT_S = 3.0
 
@@ -64,7 +64,7 @@ class ChildProcess:
     endpoint: InitVar[Endpoint]
     _poller: Poller
     _child: Child
-    _tell: Callable[[str], None]
+    _say: Callable[[str], None]
     _connection: Connection | None = None
     _is_greeted: bool = False
     _peer: tuple[int, socket.socket] | None = None  # who has connected last, and its socket
@@ -74,7 +74,7 @@ class ChildProcess:
     def __post_init__(self, endpoint: Endpoint) -> None:
         """Listen at ``endpoint``. Raises PortInUse, ConfigurationError."""
         self._name = f"service {self._service_id}"
-        self._listener = Listener(endpoint, self._poller, self._tell)
+        self._listener = Listener(endpoint, self._poller, self._say)
         self._receive_buffer = ReceiveBuffer()
 
     # -- ServiceProcess --
@@ -141,7 +141,7 @@ class ChildProcess:
             self._peer = peer_process(sock)[0], sock
             return
         why = f"{self._name} runs already in another process"
-        self._tell(why)
+        self._say(why)
         connection.offer(link_frame(ServiceEnd(False, why.encode())))
         connection.finish()  # and is closed when the process has read that and ends
 
@@ -156,7 +156,7 @@ class ChildProcess:
             if not connection.is_closed:
                 connection.release(end)
         except RemoteProtocolError as error:
-            self._tell(f"{self._name}: its process was cut off: {error}")
+            self._say(f"{self._name}: its process was cut off: {error}")
             connection.close(str(error))
         return 1
 
@@ -173,7 +173,7 @@ class ChildProcess:
                 f"service {hello.service_id} of version {version_text(hello.protocol_version)}, expected "
                 f"{self._service_id} of {version_text(SERVICE_LINK_VERSION)}"
             )
-        self._tell(f"{self._name} runs in process {hello.pid}")
+        self._say(f"{self._name} runs in process {hello.pid}")
         self._is_greeted = True
         connection.serve(SERVICE_LINK, self._service_id)
         self._lost_ns = None

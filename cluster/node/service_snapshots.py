@@ -42,7 +42,7 @@ class SnapshotChild:
     """A copy of this process, from ``start`` on; ``poll`` returns what it has said when it has ended."""
 
     def __init__(self, say: Callable[[], bytes]) -> None:
-        """Start it: it ends when ``say`` has returned what its parent is to be told. Raises OSError."""
+        """Start it: it ends when ``say`` has returned what its parent is to hear. Raises OSError."""
         parent_pid = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -101,7 +101,7 @@ class ServiceSnapshots:
     _link: ModuleLink
     _files: Files
     _may_fork: bool
-    _is_told: bool = False  # that it is not copied
+    _is_reported: bool = False  # that it is not copied
     _child: SnapshotChild | None = None
     _taken: tuple[int, int] = (0, NO_RECORDING)  # position and recording of the child's
 
@@ -135,8 +135,8 @@ class ServiceSnapshots:
     @property
     def _is_copied(self) -> bool:
         threads = threading.active_count()
-        if self._may_fork and threads > 1 and not self._is_told:
-            self._is_told = True
+        if self._may_fork and threads > 1 and not self._is_reported:
+            self._is_reported = True
             print(
                 f"service {self._service_id} has {threads} threads, so its process is not copied for a "
                 "snapshot: it stops while it writes one"
@@ -146,7 +146,7 @@ class ServiceSnapshots:
     def _written(
         self, reserved: SnapshotReserved, descriptor: RecordingDescriptor, write: WriteSnapshot
     ) -> bytes:
-        """Write the snapshot; returns the frames that tell the member what became of it."""
+        """Write the snapshot; returns the frames that report to the member what became of it."""
         recording = RecordingWriter(
             self._files,
             self._link.archive_directory,
@@ -176,7 +176,7 @@ class ServiceSnapshots:
     # -- the child --
 
     def do_work(self) -> int:
-        """Tell the member when the child has ended; returns how much was done."""
+        """Report to the member when the child has ended; returns how much was done."""
         ended = None if self._child is None else self._child.poll()
         if ended is None:
             return 0

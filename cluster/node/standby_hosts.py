@@ -41,7 +41,7 @@ def host_standby(
         recording_log=life.recording_log,
         commit_position=lambda: life.position,
         clock_ns=monotonic_ns,
-        tell=log.info,
+        say=log.info,
         warn=log.warning,
         record=log.record,
         on_service_error=lambda error, count: None,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 
-# Of the ten seconds of an orderly stop: how long the leader has to bring its followers to its end, and
+# Of the ten seconds of an orderly stop: how long the leader has to get its followers to its end, and
 # how long every member has to stop by itself afterwards.
 TERMINATE_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 8.5
@@ -48,7 +48,7 @@ RESTART_SIGNAL = signal.SIGRTMIN  # which nobody sends by habit, as they send SI
 
 @dataclass
 class Member:
-    """One child process, and what it has told."""
+    """One child process, and what it has reported."""
 
     config: NodeConfig
     pid: int
@@ -57,7 +57,7 @@ class Member:
     is_leader: bool = False
     status: int | None = None  # of its exit, negative for a signal; None while it runs
     error: str = ""
-    service_errors: list[dict[str, Any]] = field(default_factory=list)  # told, and to be taken
+    service_errors: list[dict[str, Any]] = field(default_factory=list)  # reported, and to be taken
     _received: bytes = field(default=b"", repr=False)
 
     @property
@@ -78,7 +78,7 @@ class Member:
 
     def send(self, command: str) -> None:
         """Ask it for something; a member that is gone does not hear."""
-        tell(self.link, command=command)
+        say(self.link, command=command)
 
 
 class Supervisor:
@@ -161,7 +161,7 @@ class Supervisor:
                 member.error = error
 
     def stop(self) -> bool:
-        """Bring all members to an orderly end within ten seconds; whether all ended with status 0."""
+        """End all members in order within ten seconds; whether all ended with status 0."""
         began = time.monotonic()
         leader = self.leader
         if len(self.running) <= len(self.members) // 2:
@@ -215,10 +215,10 @@ def _be_member(config: NodeConfig, entry: Entry, link: socket.socket, parent_pid
         _redirect(output_of(config))
         status = entry(config, link)
     except StorageError as error:
-        tell(link, event="failed", error=str(error))
+        say(link, event="failed", error=str(error))
     except BaseException as error:
         traceback.print_exc()
-        tell(link, event="failed", error=f"{type(error).__name__}: {error}")
+        say(link, event="failed", error=f"{type(error).__name__}: {error}")
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -265,8 +265,8 @@ def _redirect(path: Path) -> None:
     os.close(log)
 
 
-def tell(link: socket.socket | None, **message: Any) -> None:
-    """Send one line to the other side; without a supervisor, or when it is gone, nobody is told."""
+def say(link: socket.socket | None, **message: Any) -> None:
+    """Send one line to the other side; without a supervisor, or when it is gone, nobody hears it."""
     if link is not None:
         try:
             link.send(json.dumps(message).encode() + b"\n")

@@ -4,7 +4,7 @@ Read first ``sbe.py`` (how a message is declared, and what a reader does with ot
 ``frame.py`` (frames and positions). Messages of schema 111 are in ``session``, ``log``, ``service``,
 ``consensus``, ``backup`` and ``snapshot``; ours (schema 1111) in ``link``, ``link_histories``,
 ``life_note`` and ``last_words``, and (1112) in ``service_link``. What Aeron's media driver and archive are
-told is in ``media`` and ``archive_control``. Files are in ``catalog``, ``recording_log``, ``node_state``,
+sent is in ``media`` and ``archive_control``. Files are in ``catalog``, ``recording_log``, ``node_state``,
 ``mark_file``, ``cnc``, ``error_log``; strings in ``members``. ``arrays`` is numpy, or what stands in
 for it in a client.
 

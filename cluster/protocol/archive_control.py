@@ -1,4 +1,4 @@
-"""What a client and an Aeron archive tell each other about its recordings: schema 101.
+"""What a client and an Aeron archive say to each other about its recordings: schema 101.
 
 Only what reading needs. A request carries the id of the control session and a correlation id of the client's,
 which comes back in its ``ControlResponse``. Source: aeron-archive-codecs.xml of Aeron. No I/O here.

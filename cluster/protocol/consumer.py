@@ -1,6 +1,6 @@
 """A consumer group by its name: how far in the log its readers are, kept by the cluster.
 
-The name stands behind a zero byte at the end of two fields that Aeron has:
+The name stands after a zero byte at the end of two fields that Aeron has:
 
     SessionConnectRequest.encodedCredentials   the client's own .........  \\0consumer:4096:billing
     SessionOpenEvent.encodedPrincipal          the authenticator's word  \\0kept:9000\\0consumer:4096:billing
@@ -47,7 +47,7 @@ class Consumer:
 
 
 def with_consumer(field: bytes, consumer: Consumer) -> bytes:
-    """A field with the group's name and position behind it."""
+    """A field with the group's name and position after it."""
     return field + b"\0consumer:%d:" % consumer.position + consumer.group.encode()
 
 
@@ -91,7 +91,7 @@ def plain_principal(encoded_principal: bytes) -> bytes:
 
 
 def group_text(position: int) -> str:
-    """Where a group is, as it stands in the event that tells it."""
+    """Where a group is, as it stands in its event."""
     return f"consumer position={position}"
 
 

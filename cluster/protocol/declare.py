@@ -1,4 +1,4 @@
-"""How the declaration of a message becomes a layout: annotations, fields, and the metaclass behind them.
+"""How the declaration of a message becomes a layout: annotations, fields, and the metaclass that reads them.
 
 ``sbe.py`` says what a declaration means; this is how it is read. Everything here runs once, when a module
 of messages is imported.
@@ -34,7 +34,7 @@ class VarData(NamedTuple):
 
 
 class since(NamedTuple):
-    """The schema version that brought the field."""
+    """The schema version that added the field."""
 
     version: int
 

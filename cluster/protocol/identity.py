@@ -1,6 +1,6 @@
 """Which cluster a member is of: written in two files of its directory, and stated on its links.
 
-What is told of a cluster is its members' ids, its generation and the identity of its log. The generation is
+What is stated of a cluster is its members' ids, its generation and the identity of its log. The generation is
 0 until restore or promotion begin a new cluster with the log of an old one.
 """
 

@@ -1,6 +1,6 @@
 """A lane by its name: what one partition of an application writes into the log, batch by batch.
 
-The name stands behind a zero byte at the end of two fields that Aeron has:
+The name stands after a zero byte at the end of two fields that Aeron has:
 
     SessionConnectRequest.encodedCredentials   the client's own .........  \\0lane:3:17:0:0:orders
     SessionOpenEvent.encodedPrincipal          the authenticator's word  \\0kept:9000\\0lane:3:17:0:0:orders
@@ -98,7 +98,7 @@ def _is_text(name: bytes) -> bool:
 
 
 def with_lane(field: bytes, lane: Lane) -> bytes:
-    """A field with the lane's name behind it."""
+    """A field with the lane's name after it."""
     numbers = f"{lane.partition}:{lane.batch}:{lane.partitions}:{lane.rows}:"
     return field + (_KNOWN_MARK if lane.is_known else _MARK) + numbers.encode() + lane.application.encode()
 
@@ -154,7 +154,7 @@ class LaneStanding(NamedTuple):
     session_id: int
 
     def to_text(self) -> str:
-        """As it stands in the event that tells it."""
+        """As it stands in its event."""
         return f"lane rows={self.rows} begin={self.begin} end={self.end} session={self.session_id}"
 
 

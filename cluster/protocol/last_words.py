@@ -33,7 +33,7 @@ class LastWords(Message, template_id=43, schema=LINK_SCHEMA):
 
     @property
     def history(self) -> TermEvents:
-        """As it would tell the other members."""
+        """As it would report to the other members."""
         return TermEvents(
             self.begin_position,
             self.committed_position,

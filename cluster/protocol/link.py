@@ -292,7 +292,7 @@ class ControlOutcome(Message, template_id=19, schema=LINK_SCHEMA):
 
 
 class ReplicationRequest(Message, template_id=20, schema=LINK_SCHEMA):
-    """From a member that fell behind: send frames up to ``to_position``, excluded; -1: follow on."""
+    """From a member that lags: send frames up to ``to_position``, excluded; -1: follow on."""
 
     correlation_id: i64
     leadership_term_id: i64
@@ -504,7 +504,7 @@ class RecordingStatus(Message, template_id=17, schema=LINK_SCHEMA):
 
 
 class ServiceFailed(Message, template_id=40, schema=LINK_SCHEMA):
-    """From a service: a callback raised. The leader tells the session's client, and it goes on."""
+    """From a service: a callback raised. The leader reports it to the session's client, and it goes on."""
 
     cluster_session_id: i64
     detail: Ascii = ""

@@ -1,4 +1,4 @@
-"""What a client and a media driver tell each other, and the metadata of the log buffers that they share.
+"""What a client and a media driver say to each other, and the metadata of the log buffers that they share.
 
 Commands go into the to-driver ring of cnc.dat, answers come out of its broadcast buffer: a type id of the
 record, and one of the bodies below. Nothing is padded but the log file's name in ``ON_AVAILABLE_IMAGE``.

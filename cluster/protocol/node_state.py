@@ -1,4 +1,4 @@
-"""node-state.dat: the candidate term that a member may never fall behind.
+"""node-state.dat: the candidate term below which a member may never go.
 
     0              8                        24                     48                      64
     | version, pad | 24, 301, 112, 10 | 40 | candidate term, time, | 0, 304, 112, 10 | 16  | magic, CRC-32 of

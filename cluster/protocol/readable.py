@@ -1,4 +1,4 @@
-"""Messages as people read them: each by its name with its telling fields.
+"""Messages as people read them: each by its name with the fields that matter.
 
 A simulated cluster that is watched and the ``node.log`` of a member say it in these words.
 """
@@ -61,16 +61,16 @@ def messages_in(frames: bytes | bytearray, payload: Callable[[bytes], str]) -> I
 
 
 def readable_message(data: bytes, stream_id: int, payload: Callable[[bytes], str]) -> str:
-    """A message by its name with its telling fields; empty for what is none."""
+    """A message by its name with the fields that matter; empty for what is none."""
     try:
         message = decode(data) if len(data) >= MESSAGE_HEADER_LENGTH else None
     except RemoteProtocolError:
         message = None
     if message is None:
         return ""
-    told = [(name, value) for name, value in message.as_dict().items() if _reports(message, name, value)]
-    told.sort(key=lambda field: field[0] != "vote" and not isinstance(field[1], IntEnum))  # decisions first
-    fields = (f"{in_aerons_case(name)}={_shown(name, value)}" for name, value in told)
+    listed = [(name, value) for name, value in message.as_dict().items() if _reports(message, name, value)]
+    listed.sort(key=lambda field: field[0] != "vote" and not isinstance(field[1], IntEnum))  # decisions first
+    fields = (f"{in_aerons_case(name)}={_shown(name, value)}" for name, value in listed)
     words = [type(message).__name__, *fields]
     if isinstance(message, SessionMessageHeader):
         words.append(payload(data[SessionMessageHeader.ENCODED_LENGTH :]))

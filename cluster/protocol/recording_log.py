@@ -53,7 +53,7 @@ class StandbyTail(Composite):
 
 
 assert EntryRecord.BLOCK_LENGTH == 48
-# Behind them in our entries, and at the end of those for standby snapshots that have room: magic, slot (the
+# After them in our entries, and at the end of those for standby snapshots that have room: magic, slot (the
 # entry's offset / 64), CRC-32 of all before it. Aeron writes there what its buffer has left of some other
 # entry: that sum names another slot.
 SEAL = struct.Struct("<II")

@@ -25,7 +25,7 @@ def resume_hash(response_channel: str) -> str:
 
 
 def is_token_of(known_hash: str, token: bytes) -> bool:
-    """Whether ``token`` is the secret behind the hash; takes as long for a wrong one as for the right one."""
+    """Whether ``token`` is the secret of the hash; takes as long for a wrong one as for the right one."""
     return hmac.compare_digest(known_hash.encode(), _hash(token).encode()) and len(token) == TOKEN_LENGTH
 
 

@@ -17,11 +17,11 @@ from typing import Final
 FREE_MULTIPLE: Final = 3
 
 
-def beyond_share(held: int, free: int) -> str:
-    """Why a client that has ``held`` gets none of the ``free`` ones, at least 1; empty when it gets one."""
-    if held < FREE_MULTIPLE * free:
+def beyond_share(taken: int, free: int) -> str:
+    """Why a client that has ``taken`` gets none of the ``free`` ones, at least 1; empty when it gets one."""
+    if taken < FREE_MULTIPLE * free:
         return ""
-    return f"has {held}, and {free} are free: one has at most {FREE_MULTIPLE} times as many as are free"
+    return f"has {taken}, and {free} are free: one has at most {FREE_MULTIPLE} times as many as are free"
 
 
 def sharer_at(address: str) -> str:
@@ -44,7 +44,7 @@ def principal_text(principal: bytes) -> str:
 
 
 class Taken:
-    """How many of a bound each client has, who is told by its address."""
+    """How many of a bound each client has, who is known by its address."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()

@@ -3,12 +3,12 @@
     {"v": 2, "cluster": "0:1795233405608:1877313736", "position": 250144,
      "term": "3:139424:1795233499120:-220144"}
 
-Who has been told that a message is committed reads at least as far with it, at whatever member. ``cluster``
+Who knows that a message is committed reads at least as far with it, at whatever member. ``cluster``
 is the identity of the log: the cluster id, and the timestamp and log session id of its first
 NewLeadershipTermEvent, which are the same on every member. ``term``, which may be left out, is the leadership
 term of the last entry before ``position``: its id, its base position, and the same two of its own
-event. Two logs that have it there are the same up to there (Raft's log matching), so it tells the history of
-a cluster from that of one restored to an earlier position. An offset of a checkpoint is a token too: what the
+event. Two logs that have it there are the same up to there (Raft's log matching), so a cluster has another
+history than one restored to an earlier position. An offset of a checkpoint is a token too: what the
 planning of a micro-batch adds to it is passed over.
 """
 

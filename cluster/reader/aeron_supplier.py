@@ -36,7 +36,7 @@ class AeronSupplier:
     name: str  # where consensus is asked
     _aeron_dir: str | None
     _credentials: CredentialsSupplier
-    _cluster_id: int  # which no member tells
+    _cluster_id: int  # which no member reports
     _timeout_s: float
     _log: AeronLog | None = None
     _response: BackupResponse | None = None

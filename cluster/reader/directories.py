@@ -1,6 +1,6 @@
 """Reads one log from several directories: those of members of one cluster, and of their backups.
 
-Each holds a part of the log, and they fail one by one: a directory is gone, damaged, purged or behind, or has
+Each holds a part of the log, and they fail one by one: a directory is gone, damaged, purged or late, or has
 a tail that no other member ever had. What is read comes from the first in the given order that has it; where
 that one ends or fails, the next goes on. A directory that failed is opened again later.
 

@@ -245,7 +245,7 @@ class DirectoryLog:
         return walk.damage()
 
     def _skip(self, damage: LogDamaged, position: int, limit: int, on_damage: OnDamage | None) -> int:
-        """Tell the damage at ``position``; return where frames are in their places again."""
+        """Report the damage at ``position``; return where frames are in their places again."""
         if on_damage is None:
             raise damage
         resumed = next_frame_after(self._segments, self._params, position, limit) or limit

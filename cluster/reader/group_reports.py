@@ -21,7 +21,7 @@ LAST_REPORT_S = 5.0  # how long ``close`` waits for the last one
 class GroupReports:
     """Reports of one reader; ``reached`` as often as one likes, ``close`` at its end.
 
-    ``tell`` gets a line for the first of several failures in a row: the next report says more than the one
+    ``say`` gets a line for the first of several failures in a row: the next report says more than the one
     that failed. ``settings`` are those of ``ClusterClient.connect``.
     """
 
@@ -29,7 +29,7 @@ class GroupReports:
         self,
         group: str,
         endpoints: str,
-        tell: Callable[[str], object],
+        say: Callable[[str], object],
         *,
         interval_s: float = REPORT_INTERVAL_S,
         **settings: Any,
@@ -37,7 +37,7 @@ class GroupReports:
         """Raises ConfigurationError for what is no name of a group."""
         self._group = Consumer(group, 0).group
         self._endpoints = endpoints
-        self._tell = tell
+        self._say = say
         self._interval_s = interval_s
         self._settings = settings
         self._changed = threading.Condition()
@@ -131,4 +131,4 @@ class GroupReports:
         self._failure = error if isinstance(error, ClusterError) else ClusterError(f"{error!r}")
         if is_first:
             with contextlib.suppress(Exception):  # as where nobody reads a standard error any more
-                self._tell(f"consumer group {self._group} is not reported at {position}: {self._failure}")
+                self._say(f"consumer group {self._group} is not reported at {position}: {self._failure}")

@@ -66,8 +66,8 @@ class LaneCount:
 
     def lanes(self) -> list[SnapshotLane]:
         """All lanes by application and partition; ``rows`` with those of the session that has the lane."""
-        return [record.replace(rows=record.rows + self._held(record)) for record in self._lanes.records()]
+        return [record.replace(rows=record.rows + self._kept(record)) for record in self._lanes.records()]
 
-    def _held(self, record: SnapshotLane) -> int:
+    def _kept(self, record: SnapshotLane) -> int:
         slot = self._table.slot_of(record.holder_session_id)
         return int(self._table.slots["committed"][slot]) if slot >= 0 else 0

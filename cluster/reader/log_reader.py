@@ -545,7 +545,7 @@ class LogReader:
         if error is None:
             self.close()
             return
-        with contextlib.suppress(ClusterError):  # what went wrong first is the one to tell
+        with contextlib.suppress(ClusterError):  # what went wrong first is what to report
             self.close()
 
 

@@ -97,8 +97,8 @@ def holds_lock(files: OsFiles, folder: str, mark_file_name: str = CLUSTER_MARK_F
 def is_running(files: OsFiles, member: str) -> bool:
     """Whether the member's process lives: it holds its lock or, a real Aeron's, keeps its mark file fresh."""
     cluster = find_cluster_directory(files, member)
-    if (is_held := holds_lock(files, cluster)) is not None:
-        return is_held
+    if (locked := holds_lock(files, cluster)) is not None:
+        return locked
     mark = read_cluster_mark(files, cluster)
     return mark is not None and is_active(mark, epoch_ms())
 

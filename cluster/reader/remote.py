@@ -180,9 +180,9 @@ class RemoteLog(LogOfOthers):
             if self._identity is None or self._identity.log_session_id is None:
                 self._identity = identity
             elif identity != self._identity:
-                held, read = identity_text(*identity), identity_text(*self._identity)
+                theirs, read = identity_text(*identity), identity_text(*self._identity)
                 raise ConfigurationError(
-                    f"endpoints: member {status.member_id} holds the log of cluster {held}, but what was "
+                    f"endpoints: member {status.member_id} holds the log of cluster {theirs}, but what was "
                     f"read before is cluster {read}; an identity is cluster id, timestamp and log session id "
                     "of the first leadership term. Name members of one cluster; one that was made anew takes "
                     "a new reader and a new checkpoint"
@@ -388,7 +388,7 @@ class RemoteLog(LogOfOthers):
         return fetched_module_records(endpoints, self._tls, self._credentials, self._timeout_s)
 
     def on_forked(self, why: str) -> None:
-        """As ``cluster.transport.forks`` says. Its clients, closed, would dial anew."""
+        """As ``cluster.transport.forks`` says. Its clients, closed, would dial again."""
         self._clients = self._starts = _OfAnotherProcess(why)
 
     def close(self) -> None:
@@ -424,7 +424,7 @@ def _describe(failures: dict[int, ClusterError]) -> str:
 
 
 def _is_passing(failures: dict[int, ClusterError]) -> bool:
-    """Whether trying again may help: a member is down or behind, and not every one lost what is asked for."""
+    """Whether trying again may help: a member is down or late, and not every one lost what is asked for."""
     return any(isinstance(error, Unreachable) for error in failures.values())
 
 

@@ -68,7 +68,7 @@ def frames_of(name: str, answers: Iterator[Answer | RecordingAnswer]) -> Iterato
 
 
 def described(name: str, answers: Iterator[RecordingAnswer]) -> link.RecordingStatus:
-    """What the member tells of a recording, before its frames. Raises DataLoss, ClusterError."""
+    """What the member says of a recording, before its frames. Raises DataLoss, ClusterError."""
     for answer in answers:
         if isinstance(answer, link.RecordingStatus):
             return answer

@@ -2,7 +2,7 @@
 
 scrypt takes some 50 ms on purpose. Attempts wait in a queue for each user, of which the thread takes one in
 turn: who floods one name delays every other by one check at most. All names that nobody has share one queue,
-and are checked like the others, so that time does not tell which names there are. Who was right before is
+and are checked like the others, so that time does not reveal which names there are. Who was right before is
 right again without a check, until the file changes. The thread has a low priority: where the processors are
 busy, all who guess take a tenth of one, and an idle one checks at once.
 """
@@ -50,7 +50,7 @@ class PasswordCheck:
         return answer and digest is not None
 
     def _attempt(self, user: str, password: bytes, digest: Digest) -> bytes:
-        """What stands for user, password and digest, and tells nothing of them."""
+        """What stands for user, password and digest, and reveals nothing of them."""
         message = b"\0".join((user.encode(), str(digest).encode(), password))
         return hmac.new(self._key, message, hashlib.sha256).digest()
 

@@ -82,7 +82,7 @@ class ReaderAdmission:
         return asked.answer
 
     def do_work(self, now_ms: int) -> int:
-        """Bring each reader as far as it goes now; returns how many were answered."""
+        """Take each reader as far as it goes now; returns how many were answered."""
         if not self._asked and not self._undecided:
             return 0
         while self._asked:
@@ -110,10 +110,10 @@ class ReaderAdmission:
             what = f"to {_VERBS[asked.right]}"
             self.security.on_refused(asked.identity.peer, principal, what, why)
         if asked.answer.set_running_or_notify_cancel():
-            asked.answer.set_result(Judged(_told(asked)) if why else Judged("", principal))
+            asked.answer.set_result(Judged(_refusal_of(asked)) if why else Judged("", principal))
         return True
 
 
-def _told(asked: _Asked) -> str:
+def _refusal_of(asked: _Asked) -> str:
     """What the reader hears: whether its identity or its right is missing, and no more."""
     return "reader failed authentication" if asked.refusal else f"no right to {asked.right}"

@@ -492,7 +492,7 @@ class ClusteredServiceAgent:
             self.state.batch, self.state.batch_numbers = None, NO_NUMBERS
 
     def _on_service_error(self, error: ServiceError) -> None:
-        """Tell the client whose message it was, on the leader; its claims are nobody's any more."""
+        """Report to the client whose message it was, on the leader; its claims are nobody's any more."""
         self._outbox.abort_claims()
         session_id = error.cluster_session_id
         if session_id is not None and self._sessions.is_connected(session_id):

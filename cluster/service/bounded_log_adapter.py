@@ -55,7 +55,7 @@ class BoundedLogAdapter:
 
     @property
     def is_done(self) -> bool:
-        """Whether the log that is held has been read to its end."""
+        """Whether the log that was joined has been read to its end."""
         return self._log is not None and self.position >= self.max_log_position
 
     def advance(self, position: int) -> None:
@@ -69,7 +69,7 @@ class BoundedLogAdapter:
         self.max_log_position = max_log_position
 
     def limit_to(self, position: int) -> None:
-        """The log that is held ends at ``position``, or where it was said to end before."""
+        """The log that was joined ends at ``position``, or where it was said to end before."""
         self.max_log_position = min(self.max_log_position, position)
 
     def leave(self) -> None:
@@ -113,7 +113,7 @@ class BoundedLogAdapter:
             messages.buffer,
         )
         self._handler.on_messages(batch)
-        # Behind the last message may be padding.
+        # After the last message may be padding.
         self.advance(end_position)
 
     def _hand_over_entry(self, data: np.ndarray, offset: int, end: int, position: int) -> int:

@@ -40,7 +40,7 @@ class ClusteredService:
     ``on_role_change``, ``on_terminate`` and ``do_background_work`` these calls raise.
     """
 
-    # The leader compares what members write into their snapshots at one place in the log, and tells of those
+    # The leader compares what members write into their snapshots at one place in the log, and reports those
     # that have come apart. A service whose snapshots differ although its state does not sets this to False.
     compares_snapshots = True
 
@@ -122,6 +122,6 @@ class ClusteredService:
 
 
 def overrides(service: object, name: str) -> bool:
-    """Whether a service brings its own version of a callback; it need not derive from the base class."""
+    """Whether a service has its own version of a callback; it need not derive from the base class."""
     method = getattr(type(service), name, None)
     return method is not None and method is not getattr(ClusteredService, name)

@@ -205,7 +205,7 @@ def _compile(function: Any, name: str, dtype: np.dtype, shape: tuple[int, ...]) 
 
 
 def _compile_function(function: Any, name: str, state_type: types.Array) -> Any:
-    """The function alone, so that what is wrong with it is told of it."""
+    """The function alone, so that what is wrong with it is reported of it."""
     if not hasattr(function, "py_func"):
         function = njit(boundscheck=True)(function)
     function.compile((state_type, I64, I64, I64, BYTES, BYTES_OUT))

@@ -27,7 +27,7 @@ class Snapshots(Protocol):
     """Where snapshots go, and come from."""
 
     def take(self, log_position: int, write: WriteSnapshot) -> int:
-        """Have ``write`` write one, now or beside, and tell the module when it is safe (ServiceSnapshot).
+        """Have ``write`` write one, now or beside, and report it to the module when safe (ServiceSnapshot).
 
         Returns the recording's id; NO_RECORDING when nobody wants it. Raises ClusterError when there is none.
         """

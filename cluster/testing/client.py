@@ -221,7 +221,7 @@ class SimulatedClient(Process):
         if self._attempt.poll():
             self._client = ClusterClient(self._context, self._client_world, self._attempt)
             self._attempt = None
-            self.tell(f"has session {self.session_id}")
+            self.say(f"has session {self.session_id}")
 
     def _work(self, client: ClusterClient) -> None:
         client.poll_egress()
@@ -240,7 +240,7 @@ class SimulatedClient(Process):
     def _end(self, why: str) -> None:
         self.why_closed = why
         self._waiting.clear()
-        self.tell(f"session {self.session_id} ended: {why}")
+        self.say(f"session {self.session_id} ended: {why}")
 
     def _on_message(self, session_id: int, timestamp: int, payload: memoryview) -> None:
         self.answers.append(bytes(payload))

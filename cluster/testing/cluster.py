@@ -266,7 +266,7 @@ class SimulatedCluster:
             self.world.random(f"member {member_id}, life {self._incarnation + 1}"),
             self._next_incarnation,
         )
-        member.tell("starts")
+        member.say("starts")
         member.wake(self.world.now_ns)
 
     def _next_incarnation(self) -> int:

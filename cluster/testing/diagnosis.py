@@ -90,7 +90,7 @@ class _Log:
         text = _name_of(entry.content)
         return LogEntry(text, sum(_name_of(content) == text for content in before))
 
-    def told(self, replay: ServiceReplay) -> Iterator[tuple[_Entry, _Reported]]:
+    def heard(self, replay: ServiceReplay) -> Iterator[tuple[_Entry, _Reported]]:
         """By entry, from where the replay begins."""
         for entry in self.entries:
             if entry.end > replay.position:
@@ -118,14 +118,14 @@ class Cause(NamedTuple):
 def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceContext) -> Cause | None:
     """The first mistake that explains it, with the first entry that shows it; None where none does."""
     log = _Log(make, source, list(_entries(source, end)), context)
-    expected = {entry.end: told for entry, told in log.told(log.replay())}
+    expected = {entry.end: heard for entry, heard in log.heard(log.replay())}
     for mistake, replay in (
         (OUTSIDE, log.replay()),
         (MEMBER, log.replay(member_id=1)),
         (BUFFER, log.replay(source=_Copies(source))),
         (SNAPSHOT, log.restarted()),
     ):
-        for entry, found in log.told(replay):
+        for entry, found in log.heard(replay):
             if found != expected[entry.end]:
                 mistake = _why_it_differs(log) if mistake is OUTSIDE else mistake
                 text = f"{mistake}. {_difference_at(entry, expected[entry.end], found)}"
@@ -148,17 +148,17 @@ def why_apart(make: MakeService, source: LogSource, end: int, context: ServiceCo
 def _why_it_differs(log: _Log) -> str:
     """Of a service that does not come to the same twice: what has to be the same so that it does."""
 
-    def told() -> list[_Reported]:
-        return [reported for _, reported in log.told(log.replay())]
+    def heard() -> list[_Reported]:
+        return [reported for _, reported in log.heard(log.replay())]
 
     for mistake, alike in ((CHANCE, same_chance), (CLOCK, same_clock)):
         with alike():
-            one = told()
+            one = heard()
         with alike():
-            other = told()
+            other = heard()
         if one == other:
             return mistake
-    one_fork, other_fork, moved = in_forks(told)
+    one_fork, other_fork, moved = in_forks(heard)
     if one_fork is None or one_fork != other_fork:
         return OUTSIDE
     return SHARED if one_fork == moved else PLACES
@@ -201,13 +201,13 @@ def _entries(log: LogSource, end: int) -> Iterator[_Entry]:
 
 
 def _shown(sent: Sent) -> str:
-    told = (
+    heard = (
         f"{name}={getattr(sent, name)}"
         for name in ("cluster_session_id", "correlation_id", "deadline")
         if getattr(sent, name) is not None
     )
     payload = () if sent.payload is None else (repr(sent.payload[:SHOWN_BYTES])[1:],)
-    return " ".join([sent.kind.value, *told, *payload])
+    return " ".join([sent.kind.value, *heard, *payload])
 
 
 def _name_of(content: bytes) -> str:

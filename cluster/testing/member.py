@@ -147,7 +147,7 @@ class SimulatedPorts:
         return []
 
     def on_event(self, text: str) -> None:
-        self._member.tell(text)
+        self._member.say(text)
 
     on_warning = on_event
 
@@ -155,7 +155,7 @@ class SimulatedPorts:
         self._member.on_recorded_error(where, error)
 
     def on_service_error(self, error: ServiceError, count: int) -> None:
-        """``record`` has told it."""
+        """``record`` has reported it."""
 
 
 class MemberProcess(Process):
@@ -315,7 +315,7 @@ class MemberProcess(Process):
         """As a ClusterNode: everything is closed, and begins again after a pause."""
         now_ns = self.clock_ns()
         pause_ns = self._failures.on_failure(error, now_ns - self._began_ns if self.is_up else 0, now_ns)
-        self.tell(f"ends a life: {type(error).__name__}: {error}")
+        self.say(f"ends a life: {type(error).__name__}: {error}")
         self._close_life()
         self.incarnation = self._next_incarnation()
         return pause_ns
@@ -330,27 +330,27 @@ class MemberProcess(Process):
         """The process ends by itself, in disorder if there was an error."""
         self.end = error
         if error is None:
-            self.tell("ends in order")
+            self.say("ends in order")
         if error is None and self.life is not None:
             try:
                 self.life.close(self.clock_ns(), self.epoch_ms())
             except Exception as failure:
                 if not isinstance(failure, (ClusterError, *self.mistakes)):
                     raise
-                self.tell(f"could not end in order: {failure}")
+                self.say(f"could not end in order: {failure}")
         elif error is not None:
-            self.tell(f"ends: {type(error).__name__}: {error}")
+            self.say(f"ends: {type(error).__name__}: {error}")
         self.is_alive = False
         self.on_killed()
 
     def on_killed(self) -> None:
-        self.tell("is killed" if self.end is None else "is gone")
+        self.say("is killed" if self.end is None else "is gone")
         self.disk.on_process_died(self)
         self.network.on_killed(self.poller)
 
     def lose_power(self) -> None:
-        """Process, page cache and connections are gone, and nobody is told."""
-        self.tell("loses power")
+        """Process, page cache and connections are gone, and nobody is notified."""
+        self.say("loses power")
         self.is_alive = False
         self.network.silence(self.host)
         self.network.on_power_cut(self.poller)
@@ -377,8 +377,8 @@ class MemberProcess(Process):
 
     def on_error(self, error: Exception) -> None:
         """The member goes on after it."""
-        self.tell(f"error: {type(error).__name__}: {error}")
+        self.say(f"error: {type(error).__name__}: {error}")
 
     def on_recorded_error(self, where: str, error: BaseException) -> None:
         """What a member writes to its log of errors."""
-        self.tell(f"error: {where}: {type(error).__name__}: {error}")
+        self.say(f"error: {where}: {type(error).__name__}: {error}")

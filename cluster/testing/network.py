@@ -36,7 +36,7 @@ RETRY_MAX_NS = 1_600 * MS
 ERROR_OR_HANG_UP = 0x008 | 0x010
 SEND_NS = 5_000
 
-_FIN, RESET = b"fin", b"reset"  # told apart from bytes by identity
+_FIN, RESET = b"fin", b"reset"  # distinguished from bytes by identity
 
 
 @dataclass(slots=True)
@@ -173,7 +173,7 @@ class SimulatedSocket:
             self.is_closed = True
             self.poller.network.on_close(self)
 
-    # -- told by the network --
+    # -- called by the network --
 
     def mark(self) -> None:
         """Something changed: the owner's poller looks again, and its process wakes."""
@@ -408,8 +408,8 @@ class Network:
     def push(self, pipe: Pipe, data: bytes, sent_ns: int) -> None:
         if self.wire is not None:
             source, sink = pipe.source.poller.process, pipe.sink.poller.process
-            is_held = self.path(*pipe.path).is_blocked
-            self.wire.on_bytes(pipe.number, source, sink, data, sent_ns, is_held)
+            is_cut = self.path(*pipe.path).is_blocked
+            self.wire.on_bytes(pipe.number, source, sink, data, sent_ns, is_cut)
         if not pipe.is_severed:  # else the reset is on its way
             pipe.pending += len(data)
             self._schedule(pipe, data, sent_ns)

@@ -11,7 +11,7 @@ from cluster.testing.backwards import led_to
 from cluster.testing.client import SimulatedClient
 from cluster.testing.cluster import SimulatedCluster
 from cluster.testing.diagnosis import MakeService
-from cluster.testing.stories.telling import as_seed
+from cluster.testing.stories.narration import as_seed
 
 Messages = Callable[[Random], bytes]
 
@@ -101,7 +101,7 @@ def play(
     """Let one history happen, and judge the services by ``SimulatedCluster.check``.
 
     In every other seed members take turns in compiled code where they can. The outcome of one that is
-    ``watched`` has all messages, the last ``telling.LINES_MAX`` of them.
+    ``watched`` has all messages, the last ``narration.LINES_MAX`` of them.
     """
     cluster = SimulatedCluster(
         *services, members=members, seed=seed, compiled_turns=seed % 2 == 0, watched=watched

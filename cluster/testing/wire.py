@@ -1,4 +1,4 @@
-"""What processes say to one another in a simulated cluster, each message by its name and its telling fields.
+"""What processes say to one another in a simulated cluster, each message by name and the fields that matter.
 
 Whoever watches sees the bytes that sockets take, and the queues between a module and its services. Nobody
 who is watched knows of it: a history goes the same way with and without.
@@ -22,7 +22,7 @@ class Happening(NamedTuple):
     sender: str
     receiver: str
     text: str
-    is_held: bool = False  # the path was cut when it was sent
+    is_cut: bool = False  # the path was cut when it was sent
     number: int = -1  # of a message, among those that were sent
     events: int = 0  # of the trace, before it
 
@@ -46,7 +46,7 @@ class Wire:
         self._read: Counter[int] = Counter()  # by pipe: bytes
 
     def on_bytes(
-        self, number: int, sender: Process, receiver: Process, data: bytes, time_ns: int, is_held: bool
+        self, number: int, sender: Process, receiver: Process, data: bytes, time_ns: int, is_cut: bool
     ) -> None:
         """A socket has taken bytes for the pipe with this number."""
         unread = self._unread.setdefault(number, bytearray())
@@ -57,7 +57,7 @@ class Wire:
             if text:
                 ends = self._unheard.setdefault(number, deque())
                 ends.append((self._sent[number] + end, len(self.said)))
-                self._say(Happening(time_ns, sender.name, receiver.name, text, is_held))
+                self._say(Happening(time_ns, sender.name, receiver.name, text, is_cut))
         self._sent[number] += end
         del unread[:end]
 
@@ -70,11 +70,11 @@ class Wire:
 
     def happenings(self) -> list[Happening]:
         """All that was said, and the events of the trace, by time and as they came about."""
-        told = [
+        taken = [
             Happening(now_ns, who, "", what, events=i + 1)
             for i, (now_ns, who, what) in enumerate(self._trace.events)
         ]
-        return sorted([*told, *self.said], key=lambda happening: (happening.time_ns, happening.events))
+        return sorted([*taken, *self.said], key=lambda happening: (happening.time_ns, happening.events))
 
     def note(self, process: Process, what: str, name: str = "") -> None:
         """Something that a process, or a part of it by this name, does."""

@@ -32,7 +32,7 @@ class Trace:
         self.count += 1
         self._hash.update(f"{now_ns} {what} {number} {crc}\n".encode())
 
-    def tell(self, now_ns: int, who: str, what: str) -> None:
+    def say(self, now_ns: int, who: str, what: str) -> None:
         """An event of the story."""
         self.count += 1
         self._hash.update(f"{now_ns} {who} {what}\n".encode())
@@ -92,8 +92,8 @@ class VirtualWorld:
             self.step()
         self.now_ns = max(self.now_ns, time_ns)
 
-    def tell(self, who: str, what: str) -> None:
-        self.trace.tell(self.now_ns, who, what)
+    def say(self, who: str, what: str) -> None:
+        self.trace.say(self.now_ns, who, what)
 
 
 class ProcessDied(BaseException):
@@ -118,9 +118,9 @@ class Process:
         self._turn_number = 0
         self._busy_until_ns = world.now_ns
 
-    def tell(self, text: str) -> None:
+    def say(self, text: str) -> None:
         """Add an event to the story."""
-        self.world.trace.tell(self.now_ns, self.name, text)
+        self.world.trace.say(self.now_ns, self.name, text)
 
     # -- time --
 

@@ -18,7 +18,7 @@ class Bounds:
     address_connections_max: int = 512  # of one host over TCP or gRPC
     session_open_timeout_ns: int = 10 * SECOND_NS  # for a connection to open or resume a session
     frame_timeout_ns: int = 10 * SECOND_NS  # for the rest of a frame
-    received_bytes_max: int = 64 * MIB  # held of frames that are not whole, or not taken yet
+    received_bytes_max: int = 64 * MIB  # buffered of frames that are not whole, or not taken yet
     # That wait for one client to read them: the answers to all that may be uncommitted, and more.
     egress_bytes_max: int = 48 * MIB
     egress_bytes_total_max: int = 64 * MIB  # that wait for all of them

@@ -35,7 +35,7 @@ class Dialler:
         self._context = None if tls is None else client_context(tls)
         self.poller = Poller(Names(patience_s=NAME_PATIENCE_S))  # also of others whose events end a ``wait``
         self._receive_buffer = ReceiveBuffer()
-        self._sleeping = threading.Lock()  # held by the thread that waits
+        self._sleeping = threading.Lock()  # locked by the thread that waits
         self._spin_rest = 0  # waits for what is due, until one spins again
         self._is_closed = False
         self._stir = threading.Event()  # ends a rest of the thread beside

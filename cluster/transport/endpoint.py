@@ -6,7 +6,7 @@
 
 and lists of them with the member's id, as AeronCluster's ingress endpoints are written:
 ``0=127.0.0.1:9000,1=127.0.0.1:9010,2=127.0.0.1:9020``. The ids may be left out of a whole list; the members
-tell them, and over gRPC and TCP also the members that are not in it. An IPv6 host stands in brackets.
+name them, and over gRPC and TCP also the members that are not in it. An IPv6 host stands in brackets.
 """
 
 import contextlib

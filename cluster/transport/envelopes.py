@@ -10,7 +10,7 @@ The first checksum is the CRC-32 of the frames within and of all that came befor
 that is lost, doubled or late shows as well as one that is changed. The second is that of the 28 bytes before
 it, checked as soon as the header is there: a receiver must not wait for as many bytes as a changed length
 names, deaf to all that comes meanwhile. Whoever finds a mismatch drops the connection; its next one begins
-anew, from what its log holds.
+again, from what its log has.
 
 Kernels over the bytes come first, which compiled turns seal and open by, too.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.transport.clock import monotonic_ns
 
-SLOW_NS = 5_000_000_000  # without an answer: the operator is told
+SLOW_NS = 5_000_000_000  # without an answer: the operator is notified
 
 
 class FileLook:
@@ -23,17 +23,17 @@ class FileLook:
         self._ended = threading.Event()
         self._ended.set()
         self._begun_ns = 0
-        self._is_told = False
+        self._is_reported = False
 
     def do_work(self, patience_s: float = 0.0) -> None:
-        """Begin a look unless one runs, and wait for it so long; tell, here, what looks have raised."""
+        """Begin a look unless one runs, and wait for it so long; report, here, what looks have raised."""
         now_ns = monotonic_ns()
         if self._ended.is_set():
-            self._begun_ns, self._is_told = now_ns, False
+            self._begun_ns, self._is_reported = now_ns, False
             self._begin()
             self._ended.wait(patience_s)
-        elif now_ns - self._begun_ns >= SLOW_NS and not self._is_told:
-            self._is_told = True
+        elif now_ns - self._begun_ns >= SLOW_NS and not self._is_reported:
+            self._is_reported = True
             self._errors.append(ConfigurationError(f"{self._what}: no answer for {SLOW_NS // 10**9} s"))
         while self._errors:
             self._on_error(self._errors.popleft())

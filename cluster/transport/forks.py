@@ -20,7 +20,7 @@ class Connected(Protocol):
     """Of connections."""
 
     def on_forked(self, why: str) -> None:
-        """In the one thread of a forked copy: let go, and say so when it is used. Locks may be held."""
+        """In the one thread of a forked copy: let go, and say so when it is used. Locks may be taken."""
 
 
 _owners: WeakSet[Connected] = WeakSet()

@@ -18,7 +18,7 @@ class FrameSplitter:
         self._rest = bytearray()
 
     def split(self, data: bytes) -> bytes:
-        """Return the whole frames of what was held back and ``data``; RemoteProtocolError for no frame."""
+        """Return the whole frames of what was kept and ``data``; RemoteProtocolError for no frame."""
         rest = self._rest
         if rest:
             rest += data

@@ -259,7 +259,7 @@ class GrpcGateway:
             await abort(context, STATUS_OF_REFUSAL[error.link_code], str(error))
 
     async def status(self, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        """Tell how the member stands."""
+        """Report how the member stands."""
         message = await _decode(request, context, link.StatusRequest)
         status = await self.look(message, context)
         return link_frame(status.replace(correlation_id=message.correlation_id))

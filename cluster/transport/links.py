@@ -10,7 +10,7 @@ replaced together, so a frame never comes from before the last ``on_link_down``.
     both done, their secret is of the incarnation   -> on_link_up
 
 Anybody may say Hello, but only who answers at a member's configured address is that member: the answer has
-its incarnation, a hash, and a Hello is believed when it brings the secret of that hash. The secret is sent to
+its incarnation, a hash, and a Hello is believed when it has the secret of that hash. The secret is sent to
 configured addresses only. A Hello with another secret may be of the member's next life, or of a stranger: the
 address is asked (``LinkClaim``), and until it has answered nothing happens to the link.
 
@@ -294,7 +294,7 @@ class MemberLinks:
         handler.on_link_down(peer.member_id)
 
     def _connect(self, peer: LinkPeer, now_ns: int, handler: LinksHandler) -> int:
-        """Bring a link that is down one step further."""
+        """Take a link that is down one step further."""
         work = 0
         outgoing = peer.outgoing
         if outgoing is None:

@@ -143,7 +143,7 @@ class LogServer:
         self._control_executor = ThreadPoolExecutor(CONTROLS_MAX, "control")
         self._on_error = on_error
         self._executor = executor
-        self._status_executor = ThreadPoolExecutor(1, "log-status")  # not behind the readers
+        self._status_executor = ThreadPoolExecutor(1, "log-status")  # not after the readers
         self._bounds = bounds
         self._readers = Taken()  # by their address; empty for this host
         self._fill = FillLevel("readers_max", lambda text: on_error(ClusterError(text)))

@@ -55,7 +55,7 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
                     self._looking = None
 
     async def _keep_looking(self) -> None:
-        """For all who watch: who is told of what has changed."""
+        """For all who watch: who is notified of what has changed."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL_S)
             await self._update()

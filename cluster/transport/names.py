@@ -22,7 +22,7 @@ from cluster.transport.endpoint import Endpoint, Medium
 SECOND_NS = 1_000_000_000
 REST_MIN_NS = 1 * SECOND_NS
 REST_MAX_NS = 10 * SECOND_NS
-SLOW_NS = 5 * SECOND_NS  # without an answer: the operator is told
+SLOW_NS = 5 * SECOND_NS  # without an answer: the operator is notified
 
 # Takes addresses, empty where there are none, and why.
 Answer: TypeAlias = Callable[[tuple[str, ...], str], None]
@@ -123,13 +123,13 @@ def connect_within(endpoint: Endpoint, timeout_s: float) -> socket.socket:
 class _Name:
     """What is known of one host name."""
 
-    __slots__ = ("addresses", "answered", "asked_ns", "due_ns", "is_asked", "is_told", "rest_ns", "why")
+    __slots__ = ("addresses", "answered", "asked_ns", "due_ns", "is_asked", "is_reported", "rest_ns", "why")
 
     def __init__(self) -> None:
         self.addresses: tuple[str, ...] = ()  # of the last good answer
         self.why = "it was not answered yet"
         self.is_asked = False  # and not answered
-        self.is_told = False  # to the operator: that it does not resolve
+        self.is_reported = False  # to the operator: that it does not resolve
         self.asked_ns = 0
         self.due_ns = 0  # the next question
         self.rest_ns = REST_MIN_NS
@@ -214,24 +214,24 @@ class Names:
         if not name.is_asked and now_ns >= name.due_ns:
             self._begin(host, name)
         elif name.is_asked and now_ns - name.asked_ns >= SLOW_NS:
-            self._tell(host, name, f"no answer for {SLOW_NS / SECOND_NS:g} s")
+            self._say(host, name, f"no answer for {SLOW_NS / SECOND_NS:g} s")
 
     def _on_answer(self, host: str, name: _Name, addresses: tuple[str, ...], why: str) -> None:
         name.rest_ns = min(2 * name.rest_ns, REST_MAX_NS)
         if addresses and set(addresses) != set(name.addresses):
             name.addresses, name.rest_ns = addresses, REST_MIN_NS
         if not addresses:
-            self._tell(host, name, why)
-        elif name.is_told:
-            name.is_told = False
+            self._say(host, name, why)
+        elif name.is_reported:
+            name.is_reported = False
             self._on_event(f"{host} resolves again: {', '.join(addresses)}")
         name.due_ns = self._clock_ns() + name.rest_ns
         name.is_asked = False
         name.answered.set()
 
-    def _tell(self, host: str, name: _Name, why: str) -> None:
+    def _say(self, host: str, name: _Name, why: str) -> None:
         name.why = why
-        if not name.is_told:
-            name.is_told = True
+        if not name.is_reported:
+            name.is_reported = True
             meanwhile = f", {', '.join(name.addresses)} is dialled meanwhile" if name.addresses else ""
             self._on_event(f"{host} does not resolve: {why}{meanwhile}")

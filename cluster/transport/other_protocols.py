@@ -1,4 +1,4 @@
-"""What else may speak at a port: told by the first bytes."""
+"""What else may speak at a port: known by the first bytes."""
 
 import re
 

@@ -15,7 +15,7 @@ LOOK_S = 0.1  # of a thread whose answers are not taken, whether it is to end
 
 
 def read_recordings(client: LogClient, recording_ids: Sequence[int]) -> Generator[RecordingAnswer]:
-    """What the archive behind ``client`` answers for each of the recordings, in their order."""
+    """What the archive of ``client`` answers for each of the recordings, in their order."""
     try:
         for recording_id in recording_ids:
             yield from client.read_recording(recording_id)

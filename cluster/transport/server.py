@@ -346,14 +346,14 @@ class ClientPort:
         bytes_max: int,
         heard: Heard = Heard.STRANGERS,
         *,
-        is_behind: bool = False,
+        even_paused: bool = False,
     ) -> int:
-        """Give the handler what a connection holds, also if it ``is_behind``; returns the bytes taken."""
+        """Give the handler what a connection holds, also if it ``even_paused``; returns the bytes taken."""
         client = self._clients.get(connection.connection_id)
         if client is None:
             return 0
         connection.is_readable = False  # the poller marks it again as long as there is more
-        if connection.is_paused and not connection.is_closed and not is_behind:
+        if connection.is_paused and not connection.is_closed and not even_paused:
             return 0
         try:
             return self._take(client, handler, bytes_max, heard)
@@ -444,13 +444,13 @@ class ClientPort:
         self._next_sweep_ns = now_ns + SWEEP_INTERVAL_NS
         self._fill.update(len(self._clients), self._bounds.connections_max)
         bounds = self._bounds
-        behind: list[Connection] = []
+        paused: list[Connection] = []
         for client in self._clients.values():
             connection = client.connection
             self._bound_buffered(client, has_taken=False)  # kernels may have received since it was served
             if connection.is_paused and not connection.is_finishing:
                 client.partial_ns = 0  # it is not the client that keeps the rest of a frame back
-                behind.append(connection)
+                paused.append(connection)
             if connection.is_finishing and not connection.queued_bytes:
                 if now_ns > client.deadline_ns:
                     connection.close("the peer did not close its side")
@@ -470,8 +470,8 @@ class ClientPort:
                 elif now_ns > client.deadline_ns:
                     self._cut(client, "it took nothing of its egress for too long")
         self._queued = {key: c for key, c in self._queued.items() if c.connection.queued_bytes}
-        for connection in behind:  # a little now and then, or its session would seem silent
-            self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, is_behind=True)
+        for connection in paused:  # a little now and then, or its session would seem silent
+            self._serve(connection, handler, STRANGER_BYTES_PER_POLL_MAX, even_paused=True)
 
     def _resume_readers(self) -> None:
         """Take ingress again from clients that have read enough of what waited for them."""

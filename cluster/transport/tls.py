@@ -150,7 +150,7 @@ class TlsSession:
         return self._outgoing.read()
 
     def shake_hands(self) -> bool:
-        """Go on; True once it is done. Raises TlsFailed; ``take`` may still have what tells the peer."""
+        """Go on; True once it is done. Raises TlsFailed; ``take`` may still have what informs the peer."""
         try:
             self._object.do_handshake()
         except ssl.SSLWantReadError:

@@ -1,4 +1,4 @@
-"""TLS over a blocking socket, of a reader's requests; and what hides behind a refusal that gRPC reports."""
+"""TLS over a blocking socket, of a reader's requests; and the cause of a refusal that gRPC reports."""
 
 import socket
 import ssl

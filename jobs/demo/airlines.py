@@ -145,7 +145,7 @@ class Airlines:
 
     @property
     def leader_changes(self) -> int:
-        """As the sessions were told; all are told of the same ones."""
+        """As the sessions heard; all hear of the same ones."""
         return max(airline.leader_changes for airline in self.airlines)
 
     @property

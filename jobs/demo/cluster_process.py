@@ -19,7 +19,7 @@ MEMBERS = 3
 
 
 class ClusterProcess:
-    """A cluster of three on this machine; a context manager that leaves no process behind."""
+    """A cluster of three on this machine; a context manager that leaves no process running."""
 
     def __init__(self, directory: Path, service: str, base_port: int | None = None) -> None:
         """Start it; it has a leader then. Raises ClusterError."""

@@ -94,6 +94,6 @@ class LiveQueries:
         self._answers.stop()
 
     def finish_log(self) -> None:
-        """Bring the Delta table up to the end of the Log, and stop."""
+        """Update the Delta table to the end of the Log, and stop."""
         self._log.processAllAvailable()
         self._log.stop()

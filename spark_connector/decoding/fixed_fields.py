@@ -83,8 +83,8 @@ def byte_ranges(payloads: pa.Array) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     """Where each value of a binary array begins, its length, and the bytes of all."""
     offsets = np.frombuffer(payloads.buffers()[1], np.int32, len(payloads) + 1, 4 * payloads.offset)
     data = payloads.buffers()[2]
-    held = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
-    return offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64), held
+    content = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
+    return offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64), content
 
 
 def gathered(data: np.ndarray, starts: np.ndarray, length: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The source's readers over several clusters: one reader for each, and what Spark is told of all of them.
+"""The source's readers over several clusters: one reader for each, and what Spark hears of all of them.
 
 Each cluster has its own log, so its own positions: rows have a first column ``clusterName``, unique with
 ``position``. An offset maps names to the offsets of their clusters:
@@ -40,7 +40,7 @@ class NamedRange(InputPartition):
 
 @contextmanager
 def _of(name: str) -> Iterator[None]:
-    """Errors of one cluster that are raised inside, and lines that are told, say of which one they are."""
+    """Errors of one cluster that are raised inside, and lines that are logged, say of which one they are."""
     try:
         with lines_of(name):
             yield
@@ -118,7 +118,7 @@ class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader,
         self._fails = fail_on_data_loss
         self._triggers = 0
         self._last_read = dict.fromkeys(readers, -1)  # in which trigger each was read
-        self._left_out: set[str] = set()  # clusters of the checkpoint of which that was told
+        self._left_out: set[str] = set()  # clusters of the checkpoint of which that was logged
 
     @property
     def _first(self) -> ClusterStreamReader:
@@ -253,7 +253,7 @@ class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader,
         )
 
     def _identity(self, name: str) -> str | None:
-        """Which log it is; with ``?`` for what a log does not tell whose head is purged."""
+        """Which log it is; with ``?`` for what a log does not show whose head is purged."""
         with _of(name):
             return self._readers[name].cluster
 

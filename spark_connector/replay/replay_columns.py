@@ -29,7 +29,7 @@ REPLAY_COLUMNS: Columns = {
     ),
 }
 
-# Of a stream: what tells of members' snapshots is of a batch alone.
+# Of a stream: what concerns members' snapshots is of a batch alone.
 STREAM_COLUMNS: Columns = {
     name: declared
     for name, declared in REPLAY_COLUMNS.items()

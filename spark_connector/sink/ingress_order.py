@@ -33,7 +33,7 @@ def for_ingress(df: DataFrame, n: int, key: ColumnOrName, *keys: ColumnOrName) -
     from pyspark.sql.functions import bitwise_not
 
     # Rows of a stateful pandas operator are columnar, and Spark's shuffle takes none. A column that has to be
-    # computed makes rows of its own of them; the optimiser drops one that nobody reads behind the shuffle.
+    # computed makes rows of its own of them; the optimiser drops one that nobody reads after the shuffle.
     computed = df.withColumn(COMPUTED, bitwise_not("position"))
     spread = computed.repartition(n, key, *keys).select(*ORDER, COMPUTED)
     return spread.mapInArrow(_in_order, df.select("payload").schema)
@@ -42,6 +42,6 @@ def for_ingress(df: DataFrame, n: int, key: ColumnOrName, *keys: ColumnOrName) -
 def _in_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    if held := list(batches):
-        in_order = pa.Table.from_batches(held).sort_by([(name, "ascending") for name in ORDER])
+    if collected := list(batches):
+        in_order = pa.Table.from_batches(collected).sort_by([(name, "ascending") for name in ORDER])
         yield from in_order.select(["payload"]).to_batches(max_chunksize=BATCH_ROWS)

@@ -112,7 +112,7 @@ class Sender:
         return client.committed_position
 
     def _turn(self, client: ClusterClient) -> None:
-        """Let the client work. Raises ClientClosed or TimedOut when rows cannot be brought in any more."""
+        """Let the client work. Raises ClientClosed or TimedOut when rows cannot be sent any more."""
         if not client.is_closed:
             client.wait(POLL_S)
             client.poll_egress()

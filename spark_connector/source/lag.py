@@ -1,4 +1,4 @@
-"""How far a stream is behind the log, for the progress of its query."""
+"""How far a stream lags the log, for the progress of its query."""
 
 import time
 from typing import Any
@@ -10,11 +10,11 @@ COUNTED_BYTES = 4 << 20  # entries are counted by reading them: at most so much 
 
 def lag(log: SourceLog, end: int, tip: int) -> dict[str, Any]:
     """What is left up to the commit position; ``entriesBehindLatest`` None beyond ``COUNTED_BYTES``."""
-    behind = max(tip - end, 0)
+    missing = max(tip - end, 0)
     return {
         "position": tip,
-        "bytesBehindLatest": behind,
-        "entriesBehindLatest": _entries(log, end, tip) if behind <= COUNTED_BYTES else None,
+        "bytesBehindLatest": missing,
+        "entriesBehindLatest": _entries(log, end, tip) if missing <= COUNTED_BYTES else None,
         "msBehindLatest": _age_ms(log, end, tip),
     }
 

@@ -5,7 +5,7 @@
 
 The last bytes of a batch, some padding as a rule, leave the buffer with the next one. Until that is made the
 JVM waits for rows that are there but for these bytes, and then the worker waits for the JVM. A second, small
-batch right behind each pushes the first one out, and the JVM works on it while the next one is made.
+batch right after each pushes the first one out, and the JVM works on it while the next one is made.
 """
 
 import os

@@ -95,7 +95,7 @@ class FilteringBatchReader(ClusterBatchReader):
 class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The log by micro-batches. Spark makes several; the one that plans keeps its few notes."""
 
-    remarks: tuple[str, ...] = ()  # lines of ``remarks.py``, for the one that plans to tell
+    remarks: tuple[str, ...] = ()  # lines of ``remarks.py``, for the one that plans to log
 
     def __init__(
         self, options: SourceOptions, columns: tuple[str, ...], decoded: DecodedColumn | None = None
@@ -233,16 +233,16 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _group_reports(options: SourceOptions) -> GroupReports:
-    """The reports of a query; one that fails fails no trigger, and is told once."""
+    """The reports of a query; one that fails fails no trigger, and is logged once."""
     from cluster.reader.group_reports import GroupReports
 
     assert options.endpoints is not None and options.consumer_group is not None
-    context = copy_context()  # a thread of its own tells, of the same cluster
+    context = copy_context()  # a thread of its own reports, of the same cluster
 
-    def tell(line: str) -> None:
+    def say(line: str) -> None:
         context.run(warn, line)
 
-    return GroupReports(options.consumer_group, options.endpoints, tell, **options.client_settings())
+    return GroupReports(options.consumer_group, options.endpoints, say, **options.client_settings())
 
 
 class RefusedStreamReader(DataSourceStreamReader):

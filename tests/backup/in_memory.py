@@ -125,7 +125,7 @@ class Backup:
             cluster_id=self.context.cluster_id,
             file_sync_level=1,
             epoch_ms=lambda: self.now_ms,
-            tell=self.events.append,
+            say=self.events.append,
             segment_length=SEGMENT_BYTES,
         )
         self.counters = BackupCounters(CountersFile.in_memory(), self.context.cluster_id)

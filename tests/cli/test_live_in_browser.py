@@ -12,7 +12,7 @@ from cluster.cli import live_pages
 from cluster.cli.live_pages import LivePages
 from cluster.cli.live_story import page
 from cluster.testing.stories import STORIES
-from cluster.testing.stories.telling import as_document
+from cluster.testing.stories.narration import as_document
 from tests.cli.browser import Browser
 from tests.node.processes import Up, await_that, started
 

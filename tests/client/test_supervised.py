@@ -52,15 +52,15 @@ def test_what_cannot_be_an_answer_of_the_session_ends_it(answer_id, fault):
 
 def test_the_leader_is_told_at_once_of_much_soon_of_little_and_of_nothing_not():
     progress = AnswerProgress()
-    assert progress.rest_ns(100, is_held=False) == 0, "it sends none before it is asked"
+    assert progress.rest_ns(100, is_paused=False) == 0, "it sends none before it is asked"
     progress.on_said(100)
-    assert progress.rest_ns(100, is_held=False) is None
+    assert progress.rest_ns(100, is_paused=False) is None
 
     take(progress, *ids(0, 1))
-    assert progress.rest_ns(100, is_held=False) == SAY_INTERVAL_NS
-    assert progress.rest_ns(100, is_held=True) == 0
+    assert progress.rest_ns(100, is_paused=False) == SAY_INTERVAL_NS
+    assert progress.rest_ns(100, is_paused=True) == 0
     take(progress, *ids(0, 2), length=SAY_BYTES)
-    assert progress.rest_ns(100, is_held=False) == 0
+    assert progress.rest_ns(100, is_paused=False) == 0
 
 
 def test_a_client_that_is_left_alone_says_soon_what_it_has_taken_and_its_sign_of_life_in_time():

@@ -236,7 +236,7 @@ class Member:
 
     def _on_statement(self, sender: int, told: PromiseStatement) -> None:
         self.promises.on_statement(sender, told)
-        self.disk.promises = self.promises.held
+        self.disk.promises = self.promises.stored
         if told.asks:
             self.tell_promises(sender, asks=False)
 
@@ -339,7 +339,7 @@ class Member:
                 case actions.ProposeTerm(term_id, _):
                     disk.candidate_term_id = max(disk.candidate_term_id, term_id)
                 case actions.KeepPromises():
-                    disk.promises = self.promises.held
+                    disk.promises = self.promises.stored
                 case actions.RecordTerm(term_id, base, end):
                     disk.terms.record(term_id, base, end)
                 case actions.TruncateLog(position, first_removed):
@@ -385,7 +385,7 @@ class Member:
         self.disk.acknowledged_end = None
         if self.disk.promises.state is PromiseState.EMPTY:
             self.promises.keep(self.disk.candidate_term_id)
-            self.disk.promises = self.promises.held
+            self.disk.promises = self.promises.stored
         if done.leader_member_id == self.id:
             self.leader = Leader(
                 self.context,

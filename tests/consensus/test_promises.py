@@ -254,7 +254,7 @@ def test_what_others_know_of_third_ones_is_not_forgotten_with_the_own_disk():
     known = KnownPromises(99, 2), KnownPromises(10, 1)  # of itself it tells the present ones
     promises.on_statement(1, PromiseStatement(11, 3, 3, KEPT, False, known))
 
-    assert promises.held.known == {(1, 11), (2, 99)}
+    assert promises.stored.known == {(1, 11), (2, 99)}
 
 
 def test_the_own_vote_is_never_void():

@@ -34,12 +34,12 @@ def test_a_session_is_held_on_the_connection_that_it_was_told_of_and_on_no_other
     sessions = Sessions()
     session_id = sessions.opens(1)
     table = sessions.manager.table
-    table.slots["held"][table.slot_of(session_id)] = 1
+    table.slots["retained"][table.slot_of(session_id)] = 1
 
     session = sessions.manager.sessions[session_id]
     sessions.manager.link(session, connection_id, 0, has_heard_ok=True)
 
-    assert table.slots["held"][table.slot_of(session_id)] == is_held
+    assert table.slots["retained"][table.slot_of(session_id)] == is_held
 
 
 @pytest.mark.parametrize("has_heard_ok", [False, True])

@@ -1,4 +1,4 @@
-"""Texts, help and keys are in plain technical English, as code is more and more: the words of the field."""
+"""Texts, help, keys and code are in plain technical English: the words of the field."""
 
 from __future__ import annotations
 
@@ -44,8 +44,7 @@ PRIVATE = {
 }
 _PRIVATE = re.compile(rf"\b(?:{'|'.join(', '.join(PRIVATE).split(', '))})\b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
-LINES_LEFT = 207  # of docstrings and comments, that have such a word: this number only falls
-NAMES_LEFT = 15  # in code, that have one: likewise
+OF_PYTHON = {"tell"}  # names in code that are not ours: of a file
 
 
 def without_code(text: str) -> str:
@@ -85,7 +84,7 @@ def test_no_text_has_words_of_its_own(path: Path) -> None:
     assert not found, "\n".join([*found, f"better: {PRIVATE}"])
 
 
-def test_docstrings_and_comments_lose_their_own_words() -> None:
+def test_no_docstring_or_comment_has_words_of_its_own() -> None:
     found = [
         f"{path.relative_to(ROOT)}:{token.start[0]}: {line.strip()}"
         for _, path in modules()
@@ -94,17 +93,17 @@ def test_docstrings_and_comments_lose_their_own_words() -> None:
         for line in without_code(token.string).splitlines()
         if _PRIVATE.search(line)
     ]
-    assert len(found) <= LINES_LEFT, "\n".join([*found, f"{len(found)} lines; better: {PRIVATE}"])
+    assert not found, "\n".join([*found, f"better: {PRIVATE}"])
 
 
-def test_names_in_code_lose_them_too() -> None:
+def test_no_name_in_code_has_one() -> None:
     found = {
         token.string: f"{path.relative_to(ROOT)}: {token.string}"
         for _, path in modules()
         for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
         if token.type == tokenize.NAME and _PRIVATE.search(_CAMEL.sub(" ", token.string).replace("_", " "))
     }
-    assert len(found) <= NAMES_LEFT, "\n".join([*found.values(), f"{len(found)} names; better: {PRIVATE}"])
+    assert found.keys() <= OF_PYTHON, "\n".join([*found.values(), f"better: {PRIVATE}"])
 
 
 @pytest.mark.parametrize("words", [[], ["log"], ["tool"], ["archive"], *command_lines()], ids=" ".join)

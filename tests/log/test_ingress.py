@@ -74,7 +74,7 @@ def test_a_message_of_another_leadership_term_is_ignored():
 @pytest.mark.conformance("S-187")
 def test_messages_of_a_session_that_is_held_are_dropped_and_it_lives_on():
     table = a_table(1, 2)
-    table.slots["held"][table.slot_of(1)] = 1
+    table.slots["retained"][table.slot_of(1)] = 1
     held, other = (ingress_frame(session_message(b"x", session=session)) for session in (1, 2))
 
     status, log, consumed = sequence(held + other + held, table)
@@ -113,7 +113,7 @@ def test_a_message_or_keep_alive_renews_the_activity_of_its_session(message):
 def test_what_is_taken_is_counted_and_a_held_session_keeps_itself_alive():
     table = a_table(1)
     sequence(ingress_frame(session_message(b"x", session=1)), table)
-    table.slots["held"][table.slot_of(1)] = 1
+    table.slots["retained"][table.slot_of(1)] = 1
     sequence(ingress_frame(keep_alive()), table)
 
     assert table.words[[MESSAGES, KEEP_ALIVES, DROPPED_SESSION]].tolist() == [1, 1, 0]

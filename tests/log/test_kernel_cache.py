@@ -39,7 +39,7 @@ GETPID.restype = ctypes.c_int
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(kernel_cache, "told", set())
+    monkeypatch.setattr(kernel_cache, "printed", set())
     return tmp_path
 
 

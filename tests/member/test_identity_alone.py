@@ -123,7 +123,7 @@ def test_who_turns_out_to_be_of_another_cluster_counts_no_more_and_all_hear_what
     )
     kept._identity = SimpleNamespace(difference=lambda told: "another generation" if told == "x" else None)
     kept._unrelated = SimpleNamespace(add=unrelated.__setitem__)
-    kept.promises = SimpleNamespace(told_by={1: "x", 2: "y"}.get, on_link_down=dropped.append)
+    kept.promises = SimpleNamespace(statement_of={1: "x", 2: "y"}.get, on_link_down=dropped.append)
     monkeypatch.setattr(promise_keeper.PromiseKeeper, "frame", lambda self: b"statement")
     kept._on_identity()
 

@@ -71,7 +71,7 @@ class _Node(ClusterNode):
         member = self._member
 
         def tell(event: str, **fields: Any) -> None:
-            member.tell(f"{event} {fields or ''}")
+            member.say(f"{event} {fields or ''}")
 
         self.log: Any = SimpleNamespace(
             info=tell, warning=tell, is_debugging=False, report_repeated=lambda now_ns: None
@@ -181,7 +181,7 @@ class LoopMember(simulated._Member):
         super().effect()
 
     def on_recorded_error(self, where: str, error: BaseException) -> None:
-        self.tell(f"error: {where}: {type(error).__name__}: {error}")
+        self.say(f"error: {where}: {type(error).__name__}: {error}")
 
     # -- what it calls --
 

@@ -218,7 +218,7 @@ class Module:
                 newest_snapshot=self._newest_snapshot,
                 commit_position=lambda: self.commit_position,
                 gauges=self.gauges,
-                tell=self.told.append,
+                say=self.told.append,
                 warn=lambda text: self.told.append(f"warning: {text}"),
                 on_error=self.errors.append,
                 snapshot_timeout_ns=60 * SECOND,

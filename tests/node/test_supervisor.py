@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cluster.node import supervisor
-from cluster.node.supervisor import RESTART_STATUS, Supervisor, tell
+from cluster.node.supervisor import RESTART_STATUS, Supervisor, say
 from tests.node.processes import await_that
 
 Entry = Callable[[Any, socket.socket], int]
@@ -64,7 +64,7 @@ def ends_when_told(config: Any, link: socket.socket) -> int:
 
 def leads_when_it_is_the_first(config: Any, link: socket.socket) -> int:
     """The leader of a cluster that comes to its end with it: the others see that by themselves."""
-    tell(link, event="leader", isLeader=config.member_id == 0)
+    say(link, event="leader", isLeader=config.member_id == 0)
     return 0 if config.member_id or told(link) == "terminate" else 7
 
 
@@ -118,7 +118,7 @@ def test_a_line_may_come_in_pieces(supervise):
 def test_who_said_last_that_it_leads_is_the_leader(supervise):
     def leads(config: Any, link: socket.socket) -> int:
         while told(link) == "lead":
-            tell(link, event="leader", isLeader=True)
+            say(link, event="leader", isLeader=True)
         return 0
 
     supervised = supervise(2, leads)

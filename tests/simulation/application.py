@@ -111,7 +111,7 @@ class Task(Process):
         if self._attempt.poll():
             self._client = ClusterClient(self._context, self._world, self._attempt)
             session_id, rows = self._client.cluster_session_id, self._client.lane_rows
-            self.tell(
+            self.say(
                 f"has session {session_id} of batch {self.lane.batch}, lane {self.lane}, {rows} rows are in"
             )
             self._lanes.check_answer(session_id, rows)
@@ -134,7 +134,7 @@ class Task(Process):
             client.close()
             self._end(str(error))
         except ClusterError as error:
-            self.tell(f"cannot compare: {error}")
+            self.say(f"cannot compare: {error}")
         else:
             self._is_compared = True
 
@@ -167,7 +167,7 @@ class Task(Process):
 
     def _end(self, outcome: str) -> None:
         self.outcome = outcome
-        self.tell(f"ends: {outcome}")
+        self.say(f"ends: {outcome}")
 
     def on_killed(self) -> None:
         self._network.on_killed(self.poller)
@@ -300,7 +300,7 @@ class Application:
 
     def _kill_driver(self) -> None:
         """Another one starts the batch again, from what a checkpoint knows: not whether it is registered."""
-        self._world.tell(APPLICATION, f"the driver is killed in batch {self._batch}")
+        self._world.say(APPLICATION, f"the driver is killed in batch {self._batch}")
         for task in self._tasks.values():
             if not task.outcome:
                 self._abandon(task)

@@ -190,7 +190,7 @@ class BackupLife(Mortal):
             cluster_id=CLUSTER_ID,
             file_sync_level=1,
             epoch_ms=self._epoch_ms,
-            tell=self.tell,
+            say=self.say,
             segment_length=SEGMENT_LENGTH,
         )
         self.counters = BackupCounters(CountersFile.in_memory(), CLUSTER_ID)
@@ -200,8 +200,8 @@ class BackupLife(Mortal):
             [self._supplier(member_id) for member_id in backup.endpoints],
             self.counters,
             backup.random,
-            on_event=self.tell,
-            on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+            on_event=self.say,
+            on_error=lambda error: self.say(f"{type(error).__name__}: {error}"),
         )
 
         if backup.standby_context is not None:
@@ -210,8 +210,8 @@ class BackupLife(Mortal):
                 self.directory,
                 StandbyCounters(self.counters, CLUSTER_ID),
                 lambda life: host_inline(life, self._service),
-                on_event=self.tell,
-                on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+                on_event=self.say,
+                on_error=lambda error: self.say(f"{type(error).__name__}: {error}"),
                 on_snapshot=lambda position: self._announce(),
             )
         if backup.announces:
@@ -221,8 +221,8 @@ class BackupLife(Mortal):
                 ENDPOINT,
                 backup.standby_context.service_count if backup.standby_context else 0,
                 backup.context,
-                on_event=self.tell,
-                on_error=lambda error: self.tell(f"{type(error).__name__}: {error}"),
+                on_event=self.say,
+                on_error=lambda error: self.say(f"{type(error).__name__}: {error}"),
             )
 
     def _announce(self) -> None:
@@ -249,12 +249,12 @@ class BackupLife(Mortal):
     def on_killed(self) -> None:
         backup = self._backup
         if self.loses_power:
-            self.tell("loses power")
+            self.say("loses power")
             backup.network.silence(HOST)
             backup.network.on_power_cut(self.poller)
             backup.disk.power_cut()
         else:
-            self.tell("is killed")
+            self.say("is killed")
             backup.disk.on_process_died(self)
             backup.network.on_killed(self.poller)
         backup.on_life_ended()

@@ -94,7 +94,7 @@ class Client(Process):
             else:
                 self._work(self.client)
         except ClusterError as error:
-            self.tell(f"{type(error).__name__}: {error}")
+            self.say(f"{type(error).__name__}: {error}")
             self._forget()
         except ProcessDied:
             pass  # ``vanish`` has let go of everything
@@ -127,7 +127,7 @@ class Client(Process):
                 self._ends_by_service = self._endings.random() < 0.4
                 self._has_asked = False
                 session_id = self.client.cluster_session_id
-                self.tell(f"has session {session_id}")
+                self.say(f"has session {session_id}")
                 self._observer.on_session(self, session_id)
                 return
 
@@ -136,7 +136,7 @@ class Client(Process):
             client.poll_egress()
         self._tell_acknowledged(client)
         if client.is_closed:
-            self.tell(f"session {client.cluster_session_id} ended: {client.why_closed}")
+            self.say(f"session {client.cluster_session_id} ended: {client.why_closed}")
             self._forget()
             return
         urged, self._urged = self._urged, None
@@ -160,7 +160,7 @@ class Client(Process):
     def _leave(self, client: ClusterClient) -> None:
         self._observer.on_left(self, client.cluster_session_id, client.leadership_term_id)
         client.close()
-        self.tell(f"closes session {client.cluster_session_id}")
+        self.say(f"closes session {client.cluster_session_id}")
         self._forget()
 
     def urge(self, kind: str) -> None:
@@ -201,7 +201,7 @@ class Client(Process):
 
     def vanish(self) -> None:
         """The program is killed, and started anew: its session has nobody any more."""
-        self.tell("vanishes")
+        self.say("vanishes")
         self._network.on_killed(self.poller)
         self.poller = SimulatedPoller(self._network, self)
         self._attempt = None

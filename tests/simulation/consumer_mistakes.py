@@ -33,7 +33,7 @@ def groups_not_loaded_from_a_snapshot(patch: Patch) -> None:
 
 def log_dropped_whatever_groups_need(patch: Patch) -> None:
     """As before there were groups."""
-    patch(Retention, "_held", lambda self, limit, recording: limit)
+    patch(Retention, "_bound_by_groups", lambda self, limit, recording: limit)
 
 
 def group_reported_beyond_the_commit(patch: Patch) -> None:

@@ -95,7 +95,7 @@ class DiskDamage:
             del self._held[member_id]
             self._nemesis.not_whole.discard(member_id)
             self._history.invariants.on_whole(member_id)
-            self._nemesis.tell(f"member {member_id} is whole again")
+            self._nemesis.say(f"member {member_id} is whole again")
 
     @property
     def damaged_ids(self) -> list[int]:

@@ -336,7 +336,7 @@ class History:
             observer=self.coverage,
             archives=partial(fetch, self.backup),
         )
-        member.tell(f"starts, life {self.incarnation}")
+        member.say(f"starts, life {self.incarnation}")
         member.wake(self.world.now_ns)
         return member
 
@@ -415,7 +415,7 @@ class History:
 
     def _restore(self, backup: Backup) -> None:
         """I-23: what is made of the backup goes on with all that was committed."""
-        self.world.tell("history", "a member is restored from the backup")
+        self.world.say("history", "a member is restored from the backup")
         restored = RestoredMember(backup, self.settings, self.invariants)
         deadline_ns = self.world.now_ns + self._start_bound_ns()
         while not restored.has_begun:
@@ -438,12 +438,12 @@ class History:
         log = self.invariants.log
         sessions = {session_id: session.messages for session_id, session in log.sessions.items()}
         deadline_ns = self.world.now_ns + bound_ns
-        self.world.tell("history", f"{phase}: a message is to be committed within {bound_ns / SECOND:.1f} s")
+        self.world.say("history", f"{phase}: a message is to be committed within {bound_ns / SECOND:.1f} s")
         while not any(
             session.messages > sessions.get(session_id, 0) for session_id, session in log.sessions.items()
         ):
             if self.world.now_ns >= deadline_ns and self.nemesis.is_majority_without_say:
-                self.world.tell("history", f"{phase}: who has lost its promises waits for those left broken")
+                self.world.say("history", f"{phase}: who has lost its promises waits for those left broken")
                 return
             require(
                 self.world.now_ns < deadline_ns,
@@ -488,7 +488,7 @@ class History:
             self.application.is_sending = False
         if self.readership is not None:
             self.readership.is_sending = False
-        self.world.tell("history", "calm: clients send no more")
+        self.world.say("history", "calm: clients send no more")
         deadline_ns = self.world.now_ns + self._start_bound_ns()
         while not (self._are_clients_done() and self._are_level()):
             if self.world.now_ns >= deadline_ns:
@@ -497,7 +497,7 @@ class History:
             self._step()
         for client in self.clients:
             client.is_leaving = True
-        self.world.tell("history", "calm: clients close their sessions")
+        self.world.say("history", "calm: clients close their sessions")
         deadline_ns = self.world.now_ns + self._start_bound_ns() + self.context.session_timeout_ns
         while (left := self._unfinished()) or not (
             self._are_level() and self._have_read_all() and self._is_backup_level()

@@ -21,7 +21,7 @@ def lane_rows_begin_again_with_each_session(patch: Patch) -> None:
     on_close = LaneTable.on_close
 
     def forgetful(self: Any, session_id: int) -> None:
-        state = self._held.get(session_id)
+        state = self._by_session.get(session_id)
         on_close(self, session_id)
         if state is not None:
             state.rows = 0

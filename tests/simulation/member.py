@@ -220,8 +220,8 @@ class Member(MemberState, Mortal, ServiceParent):
             raise error
         self.on_error(error)
 
-    def tell(self, text: str) -> None:
-        super().tell(text)
+    def say(self, text: str) -> None:
+        super().say(text)
         self.observer.on_event(self, text)
 
     def on_applied(self, service_id: int, position: int, chain: int) -> None:

@@ -162,7 +162,7 @@ class Nemesis:
     def storm(self) -> None:
         """Let faults come for some time."""
         random, world = self.random, self.world
-        self.tell("storm: " + ", ".join(sorted(self._weights)))
+        self.say("storm: " + ", ".join(sorted(self._weights)))
         end_ns = world.now_ns + random.choice([6, 12, 20, 35]) * SECOND
         self.is_storm = True
         next_ns = next_snapshot_ns = world.now_ns
@@ -182,14 +182,14 @@ class Nemesis:
         """Somebody wants a snapshot, or, now and then, the end of the whole cluster behind one."""
         name = self._operator.choices(["snapshot", "shutdown"], [12, 1])[0]
         if self._standby_orders is not None and name == "snapshot" and self._standby_orders.is_next():
-            self.tell(f"standby snapshot: {self._standby_orders.take_snapshot()}")
+            self.say(f"standby snapshot: {self._standby_orders.take_snapshot()}")
             return
         toggle = ClusterControlToggle.SNAPSHOT if name == "snapshot" else ClusterControlToggle.SHUTDOWN
         self._urge_clients()
         leader = self.toggle(toggle)
         if leader is not None:
             self.counts[name] = self.counts.get(name, 0) + 1
-            self.tell(f"{name}: by member {leader.member_id}")
+            self.say(f"{name}: by member {leader.member_id}")
             if self._urging.random() < 0.1:
                 self._kill_at_snapshot(self._snapshot_counts(), self.world.now_ns + SECOND)
 
@@ -207,7 +207,7 @@ class Nemesis:
             return
         counts = self._snapshot_counts()
         if any(count > before.get(life, count) for life, count in counts.items()):
-            self.tell(f"kill all behind the snapshot: {self._kill_all()}")
+            self.say(f"kill all behind the snapshot: {self._kill_all()}")
             return
         self.world.at(self.world.now_ns + 50_000, self._kill_at_snapshot, before, until_ns)
 
@@ -227,7 +227,7 @@ class Nemesis:
         told = self._faults_by_name[name]()
         if told is not None:
             self.counts[name] = self.counts.get(name, 0) + 1
-            self.tell(f"{name}: {told}")
+            self.say(f"{name}: {told}")
 
     def look_after(self) -> None:
         """Undo what is due, and start members whose time has come."""
@@ -236,7 +236,7 @@ class Nemesis:
         if due:
             self._undo = [entry for entry in self._undo if entry[0] > now_ns]
             for _, _, told, undo in sorted(due, key=lambda entry: entry[:2]):
-                self.tell(told)
+                self.say(told)
                 undo()
         for member_id, member in sorted(self.history.members.items()):
             if not member.is_alive:
@@ -268,7 +268,7 @@ class Nemesis:
         if len(core) < history.quorum:
             core = sorted(core + random.sample(sorted(self.not_whole), history.quorum - len(core)))
         rest = [i for i in ids if i not in core]
-        self.tell(f"members {core} are healed; {rest} are left as they are")
+        self.say(f"members {core} are healed; {rest} are left as they are")
         self._healed_ids = core
         self._heal(core)
         for member_id in rest:
@@ -282,13 +282,13 @@ class Nemesis:
         return having < self.history.quorum
 
     def heal_all(self) -> None:
-        self.tell("everything is healed")
+        self.say("everything is healed")
         for member_id in self.damage.damaged_ids:  # damage that nobody has met is found by a restart
             self.history.members[member_id].kill()
         told = self.damage.of_all()
         if told is not None:
             self.counts["all damaged"] = 1
-            self.tell(f"all damaged: {told}")
+            self.say(f"all damaged: {told}")
         self._heal(list(self.history.context.member_ids))
 
     def _heal(self, core: list[int]) -> None:
@@ -323,7 +323,7 @@ class Nemesis:
         member = history.members[member_id]
         host = host_of(member_id)
         how = self.random.choice(["down", "deaf", "mute", "flapping", "paused", "whole"])
-        self.tell(f"member {member_id} is {how}")
+        self.say(f"member {member_id} is {how}")
         others = [host_of(i) for i in history.context.member_ids if i != member_id]
         if how == "down":
             member.kill()
@@ -367,8 +367,8 @@ class Nemesis:
         whole = [i for i in self.history.context.member_ids if i not in self.not_whole]
         return [i for i in whole if len(sound - {i}) >= self.history.quorum]
 
-    def tell(self, what: str) -> None:
-        self.world.tell("nemesis", what)
+    def say(self, what: str) -> None:
+        self.world.say("nemesis", what)
 
     def later(self, delay_ns: int, told: str, undo: Callable[[], None]) -> None:
         self._sequence += 1
@@ -419,7 +419,7 @@ class Nemesis:
         for member in self.history.alive():
             if member.is_leading or member.election_state in NEW_LEADER:
                 left -= 1
-                self.tell(f"kill new leaders: {self._kill(member)}, {left} more")
+                self.say(f"kill new leaders: {self._kill(member)}, {left} more")
                 break
         self.world.at(self.world.now_ns + 5 * MS, self._kill_next_leader, left, until_ns)
 
@@ -520,7 +520,7 @@ class Nemesis:
 
     def _wipe_now(self, leader: Member, witness_id: int) -> None:
         if self.is_storm and leader.is_leading and witness_id in self.expendable_ids():
-            self.tell(f"wipe a witness: member {witness_id} is wiped, leader {self._kill(leader)}")
+            self.say(f"wipe a witness: member {witness_id} is wiped, leader {self._kill(leader)}")
             self.wipe_member(witness_id)
 
     # -- clocks --

@@ -119,7 +119,7 @@ class NetworkFaults:
 
     def _depose_next(self, left: int) -> None:
         if self._nemesis.is_storm and (told := self._depose(left)) is not None:
-            self._nemesis.tell(f"depose the leader: {told}")
+            self._nemesis.say(f"depose the leader: {told}")
 
     def _vain(self) -> list[tuple[str, Callable[[], object]]]:
         nemesis = self._nemesis

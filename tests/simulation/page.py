@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 from cluster.cli.live_story import page
-from cluster.testing.stories.telling import as_seed
+from cluster.testing.stories.narration import as_seed
 from cluster.testing.wire import Happening
 from tests.simulation.history import History
 

@@ -110,7 +110,7 @@ class Reader(Process):
             self.position = position + len(block)
 
     def _on_error(self, error: ClusterError) -> None:
-        self.world.tell(self.name, f"member {self.member_id}: {type(error).__name__}: {error}")
+        self.world.say(self.name, f"member {self.member_id}: {type(error).__name__}: {error}")
         self._observer.on_read_error(self, error)
         if isinstance(error, DataLoss) and self._log is not None:
             self.position = max(self.position, self._log.start_position)

@@ -84,7 +84,7 @@ class Report(Process):
 
     def _end(self, outcome: str) -> None:
         self.is_over = True
-        self.world.trace.tell(self.now_ns, self.name, f"ends: {outcome}")
+        self.world.trace.say(self.now_ns, self.name, f"ends: {outcome}")
 
     def on_killed(self) -> None:
         self._network.on_killed(self.poller)

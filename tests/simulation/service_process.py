@@ -77,7 +77,7 @@ class HostProcess(Mortal):
         try:
             work_count = host.do_work(self._parent.clock_ns(), 0)
         except ClusterError as error:
-            self.tell(f"ends: {type(error).__name__}: {error}")
+            self.say(f"ends: {type(error).__name__}: {error}")
             host.end(error)
             self._end()
             return None
@@ -135,7 +135,7 @@ class SimulatedChild:
         process = self.process
         if process is None or process.is_alive:
             return None
-        process.tell("has ended")
+        process.say("has ended")
         self.process, self._due_ns = None, now_ns + PAUSE_NS
         return process.pid
 
@@ -165,7 +165,7 @@ class PortsApart(SimulatedPorts):
         member = self._member
         child = member.children[service_id] = SimulatedChild(member, service_id)
         where = endpoint_of(member.host, service_id)
-        return ChildProcess(service_id, where, member.poller, child, member.tell)  # type: ignore[arg-type]
+        return ChildProcess(service_id, where, member.poller, child, member.say)  # type: ignore[arg-type]
 
 
 class ServiceParent(MemberProcess):

@@ -75,7 +75,7 @@ class StaleLeaders:
     def _wipe(self, near: list[int], far: list[int], wiped_id: int) -> None:
         if wiped_id not in self._nemesis.expendable_ids():
             return
-        self._nemesis.tell(f"stale leader: member {wiped_id} is wiped, and comes back beside {near}")
+        self._nemesis.say(f"stale leader: member {wiped_id} is wiped, and comes back beside {near}")
         rest = [id_ for id_ in far if id_ != wiped_id]
         cut_off = rest if self.random.random() < 0.7 else rest[1:]
         self._block(cut_off, [*near, *far])

@@ -95,7 +95,7 @@ class WrongDirectories:
         elif not self._are_others_level(member_id):
             history.world.at(now_ns + POLL_NS, self._put_back, member_id, contents, until_ns)
         else:
-            self._nemesis.tell(f"wrong directory: member {member_id} has its older copy from now on")
+            self._nemesis.say(f"wrong directory: member {member_id} has its older copy from now on")
             self._write(member_id, contents)
             history.invariants.on_unsynced_lost(member_id)
             history.recorder.forget(member_id)
@@ -180,7 +180,7 @@ class WrongDirectories:
             return
         self._write_identity(stray, identity)
         history.recorder.forget(member_id)
-        self._nemesis.tell(f"wrong directory: member {member_id} is back, whose directory has led alone")
+        self._nemesis.say(f"wrong directory: member {member_id} is back, whose directory has led alone")
         self._nemesis.down_until_ns[member_id] = history.world.now_ns
 
     def _move_away(self, stray: Member) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cluster.testing.stories import STORIES, Story, StoryLine
-from cluster.testing.stories.telling import as_diagram
+from cluster.testing.stories.narration import as_diagram
 
 
 def as_page() -> Iterator[str]:

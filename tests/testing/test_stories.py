@@ -10,7 +10,7 @@ import pytest
 from cluster.cli import story
 from cluster.cli.main import main
 from cluster.testing.stories import STORIES, Stage, StoryUntrue
-from cluster.testing.stories.telling import as_shiviz
+from cluster.testing.stories.narration import as_shiviz
 from tests.testing.stories_page import HEAD, as_section
 from tests.tree import ROOT
 

@@ -45,7 +45,7 @@ def test_what_is_sent_into_a_cut_path_is_marked():
     cluster.cut(follower, leader)
     cluster.run(0.5)
 
-    marked = {(line.sender, line.receiver) for line in cluster.happenings if line.is_held}
+    marked = {(line.sender, line.receiver) for line in cluster.happenings if line.is_cut}
     assert marked == {(f"member {follower}", f"member {leader}")}
 
 
@@ -61,6 +61,6 @@ def test_a_client_that_is_given_a_member_asks_that_one_first():
 def test_what_happens_at_one_time_is_told_as_it_came_about():
     cluster = played(watched=True)
     cluster.note(0, "first")
-    cluster.world.trace.tell(cluster.world.now_ns, "member 0", "second")
+    cluster.world.trace.say(cluster.world.now_ns, "member 0", "second")
     cluster.note(0, "third")
     assert [line.text for line in cluster.happenings[-3:]] == ["first", "second", "third"]

@@ -23,7 +23,7 @@ from cluster.log.kept_frames import CONNECTION_ID as ASKED_OVER
 from cluster.log.kernel import routine
 from cluster.log.message_columns import COLUMNS, LENGTHS, NUMBERS, OFFSETS, SESSION_IDS, TIMESTAMPS
 from cluster.log.session_frames import ACK_LENGTH, FRAME_OVERHEAD, frame_answers_and_acks
-from cluster.log.session_table import CONNECTION_ID, HELD, SLOT_LIMIT, find_slot
+from cluster.log.session_table import CONNECTION_ID, RETAINED, SLOT_LIMIT, find_slot
 from cluster.member.busy import words as at
 from cluster.member.busy.envelopes import offer
 from cluster.protocol.sbe import NULL_VALUE
@@ -113,7 +113,7 @@ def send_kept(t):  # type: ignore[no-untyped-def]
         slot = find_slot(t.sessions, kept[head + SESSION_ID])
         if slot >= 0 and kept[head + ASKED_OVER] == t.sessions[slot + CONNECTION_ID]:
             _send_kept_of(t, head)
-            if kept[head + KEPT_BYTES] >= kept[BYTES_MAX] and not t.sessions[slot + HELD]:
+            if kept[head + KEPT_BYTES] >= kept[BYTES_MAX] and not t.sessions[slot + RETAINED]:
                 t.words[at.REASON] |= at.SERVICES
                 kept[kept[TOUCHED_AT] + left] = head
                 left += 1

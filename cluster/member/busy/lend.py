@@ -3,7 +3,7 @@
     parts of the member ──lend──▶ tables ── busy_turns ──▶ tables ──take back──▶ parts of the member
 
 In between nothing else reads or writes it. It is lent only while nothing rare is under way and Python's next
-turn would have nothing to do before a socket or a time-out brings work: then a turn is what ``turn.py`` says.
+turn would have nothing to do before a socket or time-out gives it work: then a turn is what ``turn.py`` says.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""What a connection brings in a busy turn: whole frames, and half a frame that waits for its rest.
+"""What comes over a connection in a busy turn: whole frames, and half a frame that waits for its rest.
 
 Half a frame waits in a row of ``parts``, as ``transport/sockets.py`` has it, too: it comes first with the
 connection's next bytes, whoever receives them.

@@ -64,10 +64,10 @@ def give_log(t):  # type: ignore[no-untyped-def]
     is_due = w[at.ROLE] == at.LEADER_ROLE or w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]
     due_ns = at.NEVER
     for row in range(0, t.services.size, SERVICE_WORDS):
-        behind = w[at.COMMIT_POSITION] - t.services[row + LIMIT]
-        if is_due or behind >= FOLLOWER_BYTES:
+        lag = w[at.COMMIT_POSITION] - t.services[row + LIMIT]
+        if is_due or lag >= FOLLOWER_BYTES:
             _send_limit(t, row)
-        elif behind > 0 and t.services[row + LINK] >= 0:
+        elif lag > 0 and t.services[row + LINK] >= 0:
             due_ns = min(w[at.LIMIT_DUE_NS], w[at.NOW_NS] + FOLLOWER_PAUSE_NS)
     w[at.LIMIT_DUE_NS] = due_ns
 

@@ -57,7 +57,7 @@ class EgressPublisher:
         return work_count
 
     def acknowledge(self, session_id: int) -> None:
-        """Tell a session now what of it is committed: its client has just come back."""
+        """Report to a session now what of it is committed: its client has just come back."""
         row = self._table.slots[self._table.slot_of(session_id)].item()
         if row[CONNECTION_ID] != NULL_VALUE:
             term_id = self._replica.leadership_term_id

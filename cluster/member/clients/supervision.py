@@ -65,7 +65,7 @@ class Supervision:
         """The member leads no more, or in another term: clients ask again."""
         self._answers.stop_asking()
         self._news.clear()
-        self._table.slots["held"] = 0
+        self._table.slots["retained"] = 0
 
     def _is_known(self, session_id: int) -> bool:
         return self._table.slot_of(session_id) >= 0
@@ -85,8 +85,8 @@ class Supervision:
         for frames in self._answers.due(session_id, term_id):
             self._clients.send(connection_id, frames)
             has_sent = True
-        if not slot["held"] and self._answers.byte_count(session_id) >= self._answers.bytes_max:
-            slot["held"] = 1
+        if not slot["retained"] and self._answers.byte_count(session_id) >= self._answers.bytes_max:
+            slot["retained"] = 1
             self._clients.send(connection_id, link_frame(SessionRetained(session_id, term_id)))
         return has_sent
 
@@ -117,7 +117,7 @@ class Supervision:
         has_room = 2 * self._answers.byte_count(session_id) <= self._answers.bytes_max
         is_released = message.correlation_id != NULL_VALUE and has_room
         if is_released:
-            slot["held"] = 0
+            slot["retained"] = 0
         self._answers.touch(session_id)
         return is_released
 
@@ -134,8 +134,8 @@ class Supervision:
     def _news_frames(self) -> Iterator[bytes]:
         answers = [TakenAnswer(session, number, service) for (session, service), number in self._news.items()]
         for begin in range(0, len(answers), REPORTED_AT_ONCE):
-            told = tuple(answers[begin : begin + REPORTED_AT_ONCE])
-            yield link_frame(TakenAnswers(self._replica.leadership_term_id, told))
+            part = tuple(answers[begin : begin + REPORTED_AT_ONCE])
+            yield link_frame(TakenAnswers(self._replica.leadership_term_id, part))
 
     def on_reported(self, message: TakenAnswers) -> None:
         """On a follower: the leader's clients have these."""

@@ -22,9 +22,9 @@ OTHERS_FORGOTTEN = "the other members, and what of the log they alone hold"
 
 def what_is_forgotten(files: Files, cluster_directory: str) -> str:
     """What the member does not know of its promises, "" when all. Raises LogDamaged, StorageError."""
-    held = read_promises(files, cluster_directory)
+    kept = read_promises(files, cluster_directory)
     forgotten = []
-    if held is not None and held.state is PromiseState.LOST:
+    if kept is not None and kept.state is PromiseState.LOST:
         forgotten.append("its votes and what it had acknowledged")
     note = RepairNote(files, cluster_directory)
     if note.is_there:
@@ -35,8 +35,8 @@ def what_is_forgotten(files: Files, cluster_directory: str) -> str:
 def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str:
     """Let a stopped member vote with what it has; what it forgot. Raises ClusterError when nothing."""
     forgotten = what_is_forgotten(files, cluster_directory)
-    held = read_promises(files, cluster_directory)
-    if not forgotten or held is None:
+    kept = read_promises(files, cluster_directory)
+    if not forgotten or kept is None:
         raise ClusterError(
             f"{cluster_directory}: this member has forgotten nothing: there is nothing to accept"
         )
@@ -46,12 +46,12 @@ def accept_data_loss(files: Files, cluster_directory: str, epoch_ms: int) -> str
     note = RepairNote(files, cluster_directory)
     if note.is_there:
         note.remove()
-    if held.cluster:
-        recall_identity(files, cluster_directory, held.cluster[0])
+    if kept.cluster:
+        recall_identity(files, cluster_directory, kept.cluster[0])
     write_promises(
         files,
         cluster_directory,
-        held.replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id),
+        kept.replace(state=PromiseState.KEPT, candidate_term_id=candidate_term_id),
     )
     return forgotten
 

@@ -34,7 +34,7 @@ class MemberHistories:
     own: TermEvents = field(default_factory=lambda: TermEvents(0, 0))  # as it was sent last
     _settled_position: int = 0  # the last commit position of which ``committed_position`` is true
     _seen: tuple[object, ...] = ()
-    _told: dict[int, TermEvents] = field(default_factory=dict)  # by others, over their present links
+    _reported: dict[int, TermEvents] = field(default_factory=dict)  # by others, over their present links
     _untold: set[int] = field(default_factory=set)  # whose links did not take the last list
     _elsewhere: list[int] | None = None
 
@@ -51,32 +51,32 @@ class MemberHistories:
             if own != self.own:
                 self.own = own
                 self._untold = {id_ for id_ in self._peers.ids if self._peers.links.is_up(id_)}
-                for member_id in self._told.keys() - set(self._unrelated):
+                for member_id in self._reported.keys() - set(self._unrelated):
                     self._compare(member_id)
                 self._look_around()
         for member_id in sorted(self._untold):
-            self._tell(member_id)
+            self._say(member_id)
 
     def on_link_up(self, member_id: int) -> None:
         """Send the events before anything else: the member judges later messages by them."""
         self.do_work()
-        self._tell(member_id)
+        self._say(member_id)
 
     def on_link_down(self, member_id: int) -> None:
-        self._told.pop(member_id, None)
+        self._reported.pop(member_id, None)
         self._untold.discard(member_id)
 
-    def on_events(self, member_id: int, told: TermEvents) -> None:
+    def on_events(self, member_id: int, reported: TermEvents) -> None:
         """What another member has in its log."""
-        if (fault := fault_of_events(told)) is not None:
+        if (fault := fault_of_events(reported)) is not None:
             self._reporter.error(RemoteProtocolError(f"member {member_id}: {fault}"))
             return
         self.do_work()  # what is committed is compared with events that are in the log by now
-        self._told[member_id] = told
+        self._reported[member_id] = reported
         self._compare(member_id)
         self._look_around()
 
-    def _tell(self, member_id: int) -> None:
+    def _say(self, member_id: int) -> None:
         if self._peers.links.send(member_id, link_frame(self.own)) > 0:
             self._untold.discard(member_id)
         else:
@@ -84,14 +84,14 @@ class MemberHistories:
 
     def _compare(self, member_id: int) -> None:
         own = self.own.replace(committed_position=self.committed_position)
-        found = history_difference(own, self._told[member_id])
+        found = history_difference(own, self._reported[member_id])
         if found is not None:
             self._unrelated.add(member_id, f"its log is of another history: {found}")
             self._files.life.commit(self.committed_position)  # the next life is to see it, too,
             self._seen = ()  # and so is the other
 
     def _look_around(self) -> None:
-        elsewhere = majority_elsewhere(self.own, self._told, self._context.quorum_threshold)
+        elsewhere = majority_elsewhere(self.own, self._reported, self._context.quorum_threshold)
         if elsewhere is not None and elsewhere != self._elsewhere:
             names = ", ".join(map(str, elsewhere))
             self._reporter.event(

@@ -30,12 +30,12 @@ class IdentityKeeper:
     """``identity`` of a member, from ``begin`` on; None as long as it is to ask others for it."""
 
     def __init__(
-        self, context: ConsensusModuleContext, files: MemberFiles, tell: Callable[[str], None]
+        self, context: ConsensusModuleContext, files: MemberFiles, say: Callable[[str], None]
     ) -> None:
-        """``tell`` gets lines for people."""
+        """``say`` gets lines for people."""
         self._context = context
         self._files = files
-        self._tell = tell
+        self._say = say
         self._cluster_directory = files.recording_log.path.rpartition("/")[0]
         self._is_first_term_sought = True
         self.identity: ClusterIdentity | None = None
@@ -56,7 +56,7 @@ class IdentityKeeper:
         archive = self._files.archive
         found = read_identity(archive.files, self._cluster_directory, archive.directory)
         for damage in found.damage:
-            self._tell(f"{damage}: set aside")
+            self._say(f"{damage}: set aside")
         identity = found.identity
         is_open = identity is None or identity.member_ids == ()
         if is_open and self._is_alone:
@@ -100,7 +100,7 @@ class IdentityKeeper:
         return identity.with_members(self._context.cluster_id, self._context.member_ids)
 
     def _report_first_start(self) -> None:
-        self._tell(f"from now on this directory is of a cluster of members {_list(self._context.member_ids)}")
+        self._say(f"from now on this directory is of a cluster of members {_list(self._context.member_ids)}")
 
     def _check(self, identity: ClusterIdentity, source: str) -> None:
         context = self._context
@@ -202,11 +202,11 @@ class IdentityKeeper:
         )
         return True
 
-    def difference(self, told: PromiseStatement) -> str | None:
+    def difference(self, reported: PromiseStatement) -> str | None:
         """Why a member is of another cluster, for people; None when it may be of this one."""
-        if self.identity is None or not told.cluster:
+        if self.identity is None or not reported.cluster:
             return None
-        return cluster_difference(told.cluster[0], self.identity)
+        return cluster_difference(reported.cluster[0], self.identity)
 
 
 def _list(member_ids: tuple[int, ...]) -> str:

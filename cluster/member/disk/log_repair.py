@@ -50,7 +50,7 @@ class LogRepair:
     _context: ConsensusModuleContext
     _files: MemberFiles
     _peers: Peers
-    _tell: Callable[[str], None]
+    _say: Callable[[str], None]
     _recording_id: int
     _mender: RecordingRepair
     _progress_ns: int  # when something came last
@@ -97,10 +97,10 @@ class LogRepair:
                 work_count += 1
         return work_count
 
-    def _end(self, told: str) -> None:
+    def _end(self, outcome: str) -> None:
         self.is_over = True
         self._mender.close()
-        self._tell(told)
+        self._say(outcome)
 
     def on_link_down(self, member_id: int) -> None:
         """What it was asked may be lost; and it may come back with more."""

@@ -32,8 +32,8 @@ NOTE_FILE_NAME = "repair-needed"
 _STORED = re.compile(r"\nheld: position (\d+) of term (\d+), CRC-32 ([0-9a-f]{8})$")
 
 
-def _stored_line(held: LogEnd) -> str:
-    fact = f"held: position {held.log_position} of term {held.leadership_term_id}"
+def _stored_line(kept: LogEnd) -> str:
+    fact = f"held: position {kept.log_position} of term {kept.leadership_term_id}"
     return f"{fact}, CRC-32 {zlib.crc32(fact.encode()):08x}"
 
 
@@ -59,17 +59,17 @@ class RepairNote:
         match = _STORED.search(text)
         if match is None:
             return text, None
-        held = LogEnd(int(match[2]), int(match[1]))
-        return text[: match.start()], held if text.endswith(_stored_line(held)) else None
+        kept = LogEnd(int(match[2]), int(match[1]))
+        return text[: match.start()], kept if text.endswith(_stored_line(kept)) else None
 
-    def write(self, text: str, held: LogEnd | None) -> None:
+    def write(self, text: str, kept: LogEnd | None) -> None:
         """Note it, durable on return; the best end that is known stays. Raises StorageError."""
         if self.is_there:
             earlier, stored_earlier = self.read()
             text = f"{earlier}; {text}"
-            held = None if held is None or stored_earlier is None else max(held, stored_earlier)
-        if held is not None:
-            text = f"{text}\n{_stored_line(held)}"
+            kept = None if kept is None or stored_earlier is None else max(kept, stored_earlier)
+        if kept is not None:
+            text = f"{text}\n{_stored_line(kept)}"
         replace(self._files, self._path, f"{text}\n".encode())
 
     def drop_set_aside(self) -> None:
@@ -106,13 +106,13 @@ def open_files(
     is_alone: bool,
     boot_id: str,
     epoch_ms: Callable[[], int],
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> MemberFiles:
     """Open them, damaged ones set aside unless it is alone. Raises LogDamaged, OtherMembers."""
     check_is_not_closed(files, cluster_directory)
     life = LifeNoteFile(files, cluster_directory, boot_id=boot_id, file_sync_level=file_sync_level)
     if life.lost:
-        tell(f"{life.lost}: what it had acknowledged may be gone")
+        say(f"{life.lost}: what it had acknowledged may be gone")
         if not is_alone:
             RepairNote(files, cluster_directory).write(
                 f"{life.lost}: its votes, and what it had acknowledged, may be gone", None
@@ -152,14 +152,14 @@ def open_files(
         try:
             found = open_all()
             for flip in found.archive.put_back:
-                tell(str(flip))
+                say(str(flip))
             for entry in found.recording_log.changed_by_others:
-                tell(f"{found.recording_log.path} at offset {entry.offset}: changed by another program")
+                say(f"{found.recording_log.path} at offset {entry.offset}: changed by another program")
             return found
         except LogDamaged as damage:
             if is_alone:
                 raise
-            set_files_aside(files, archive_directory, cluster_directory, damage, tell)
+            set_files_aside(files, archive_directory, cluster_directory, damage, say)
     return open_all(is_checked=False)
 
 
@@ -184,12 +184,12 @@ def set_files_aside(
     archive_directory: str,
     cluster_directory: str,
     damage: LogDamaged,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> None:
     """Put the damaged file out of the way, and what nobody can read without it."""
     is_vote = (damage.path or "").endswith(NODE_STATE_FILE_NAME)
     what = "its votes are forgotten" if is_vote else "all of the log is to be fetched again"
-    tell(f"{damage}: set aside, {what}")
+    say(f"{damage}: set aside, {what}")
     RepairNote(files, cluster_directory).write(f"{damage}: {what}", None)
     folder = f"{cluster_directory}/{SET_ASIDE_FOLDER}"
     try:

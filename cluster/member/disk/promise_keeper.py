@@ -65,8 +65,8 @@ class PromiseKeeper:
     def _recall(self, stored: PromiseStatement | None, *, is_damaged: bool) -> None:
         repair, candidate_term_id = self._repair, self._files.node_state.candidate_term_id
         is_cut = repair.is_needed and repair.acknowledged_end is None
-        remembered = None if stored is None else _held(stored)
-        held = recall(
+        remembered = None if stored is None else _kept(stored)
+        kept = recall(
             remembered,
             candidate_term_id,
             is_lost=is_cut or is_damaged or self._is_identity_lost,
@@ -77,13 +77,13 @@ class PromiseKeeper:
             context.member_id,
             context.member_ids,
             context.quorum_threshold,
-            held,
+            kept,
             had_log=repair.is_needed,
         )
         if self.promises.has_say:
             self._identity.settle(is_new=candidate_term_id < 0)
         stated, named = self._identity.stated, () if stored is None else stored.cluster
-        if self._peers.ids and (held != remembered or (stated and stated != named)):
+        if self._peers.ids and (kept != remembered or (stated and stated != named)):
             self.store()
         self._show_waiting()
 
@@ -105,16 +105,16 @@ class PromiseKeeper:
             return None, damage
 
     def store(self) -> None:
-        """Make ``promises.held`` durable; who has a say knows its cluster before. Raises StorageError."""
+        """Make ``promises.stored`` durable; who has a say knows its cluster before. Raises StorageError."""
         if self.promises.has_say:
             self._identity.settle(is_new=True)
-        held = self.promises.held
-        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(held.known))
+        kept = self.promises.stored
+        known = tuple(KnownPromises(id_, member_id) for member_id, id_ in sorted(kept.known))
         statement = PromiseStatement(
-            held.promises_id,
-            held.candidate_term_id,
+            kept.promises_id,
+            kept.candidate_term_id,
             NULL_VALUE,
-            held.state,
+            kept.state,
             False,
             known,
             self._identity.stated or self._lost_cluster,
@@ -124,8 +124,8 @@ class PromiseKeeper:
 
     def on_elected(self) -> None:
         """An election is over: from here on the disk has a candidate term, which never falls."""
-        held, candidate_term_id = self.promises.held, self._files.node_state.candidate_term_id
-        if self._peers.ids and held.candidate_term_id < 0 <= candidate_term_id:
+        kept, candidate_term_id = self.promises.stored, self._files.node_state.candidate_term_id
+        if self._peers.ids and kept.candidate_term_id < 0 <= candidate_term_id:
             self.promises.keep(candidate_term_id)
             self.store()
 
@@ -159,22 +159,22 @@ class PromiseKeeper:
         self.promises.on_link_down(member_id)
         self._show_waiting()
 
-    def on_statement(self, member_id: int, told: PromiseStatement) -> None:
+    def on_statement(self, member_id: int, reported: PromiseStatement) -> None:
         """Take a member's statement, and answer it if it asks; who is of another cluster is unrelated.
 
         Raises MemberRestart when it shows that the own candidate term cannot be true, OtherMembers when the
         others are not those that are configured; StorageError.
         """
-        if (reason := self._identity.difference(told)) is not None:
+        if (reason := self._identity.difference(reported)) is not None:
             self._unrelated.add(member_id, reason)
             return
         promises = self.promises
-        if promises.on_statement(member_id, told):
+        if promises.on_statement(member_id, reported):
             self.store()
         agreed = promises.confirmed_cluster
         if agreed is not None and not promises.has_say and self._identity.adopt(agreed):
             self._on_identity()
-        if told.asks:
+        if reported.asks:
             self._peers.links.send(member_id, self._frame(asks=False))
         candidate_term_id, _ = self._terms
         if promises.is_beyond_others(candidate_term_id):
@@ -190,14 +190,14 @@ class PromiseKeeper:
     def _on_identity(self) -> None:
         """It is known, or more of it: the others are to know, and are judged by it."""
         for member_id in self._peers.ids:
-            told = self.promises.told_by(member_id)
-            if told is not None and (reason := self._identity.difference(told)) is not None:
+            reported = self.promises.statement_of(member_id)
+            if reported is not None and (reason := self._identity.difference(reported)) is not None:
                 self._unrelated.add(member_id, reason)
                 self.promises.on_link_down(member_id)
             self._peers.links.send(member_id, self.frame())
 
     def _show_waiting(self) -> None:
-        """Bring up to date what tools see. It is called after each change of ``promises``."""
+        """Update what tools see. It is called after each change of ``promises``."""
         waits_for = self.promises.waits_for
         if waits_for != self._shown_to_wait:
             self._shown_to_wait = waits_for
@@ -215,6 +215,6 @@ class PromiseKeeper:
         return self.promises.term_limit(member_id, *self._terms)
 
 
-def _held(stored: PromiseStatement) -> StoredPromises:
+def _kept(stored: PromiseStatement) -> StoredPromises:
     known = frozenset((known.member_id, known.promises_id) for known in stored.known)
     return StoredPromises(stored.promises_id, stored.state, stored.candidate_term_id, known)

@@ -51,7 +51,7 @@ def recover(
     recording_log: RecordingLog,
     context: ConsensusModuleContext,
     snapshots: SnapshotArchive,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
     *,
     is_refilled: bool = False,
 ) -> Recovered:
@@ -64,9 +64,9 @@ def recover(
     is left to begin with, AgentTermination for a snapshot of another version, StorageError.
     """
     plan = recording_log.recovery_plan(context.service_count, archive.find_recording)
-    drop_orphans(archive, recording_log, tell)
+    drop_orphans(archive, recording_log, say)
     if plan.log is None:
-        snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, tell=tell)
+        snapshot = find_snapshot(recording_log, snapshots, context, from_position=0, say=say)
         if snapshot is None:
             return Recovered(None, 0, 0, 0, None)
         recording = begin_log_at(archive, recording_log, snapshot.entries, _new_geometry(context))
@@ -81,7 +81,7 @@ def recover(
         recording.truncate(end)
         cut_bytes, append_position = append_position - end, end
     start_position = recording.start_position
-    snapshot = find_snapshot(recording_log, snapshots, context, from_position=start_position, tell=tell)
+    snapshot = find_snapshot(recording_log, snapshots, context, from_position=start_position, say=say)
     if snapshot is not None and snapshot.log_position > append_position and is_refilled:
         older = find_snapshot(
             recording_log,
@@ -89,12 +89,12 @@ def recover(
             context,
             from_position=start_position,
             to_position=append_position,
-            tell=tell,
+            say=say,
         )
         if older is not None or start_position == 0:
             snapshot = older
     if snapshot is not None and snapshot.log_position > append_position:
-        tell(f"the log ends at {append_position}, and restarts at the snapshot at {snapshot.log_position}")
+        say(f"the log ends at {append_position}, and restarts at the snapshot at {snapshot.log_position}")
         geometry = LogGeometry(recording.initial_term_id, recording.term_length, recording.mtu)
         first_frame = recording.first_frame()
         recording = begin_log_at(archive, recording_log, snapshot.entries, geometry, first_frame)
@@ -173,7 +173,7 @@ def _new_geometry(context: ConsensusModuleContext) -> LogGeometry:
     return LogGeometry(0, context.log_term_length, context.log_mtu)
 
 
-def drop_orphans(archive: Archive, recording_log: RecordingLog, tell: Callable[[str], None]) -> None:
+def drop_orphans(archive: Archive, recording_log: RecordingLog, say: Callable[[str], None]) -> None:
     """Remove what a crash left of a snapshot or a replaced log: recordings without an entry."""
     known = {entry.recording_id for entry in recording_log.entries}
     has_log = recording_log.find_last_term() is not None
@@ -184,5 +184,5 @@ def drop_orphans(archive: Archive, recording_log: RecordingLog, tell: Callable[[
         is_snapshot = descriptor.stream_id in STREAM_IDS and "alias=snapshot" in descriptor.stripped_channel
         is_log = descriptor.stream_id == streams.LOG and descriptor.stripped_channel == LOG_CHANNEL
         if (is_snapshot or (is_log and has_log)) and not is_seeded:
-            tell(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
+            say(f"recording {descriptor.recording_id} of stream {descriptor.stream_id} belongs to nothing")
             archive.purge_recording(descriptor.recording_id)

@@ -32,7 +32,7 @@ class Repair:
     _context: ConsensusModuleContext
     _files: MemberFiles
     _peers: Peers
-    _tell: Callable[[str], None]  # gets lines for people
+    _say: Callable[[str], None]  # gets lines for people
     distrusts_log: bool
     log_repair: LogRepair | None = None
 
@@ -62,12 +62,12 @@ class Repair:
         if mender is None:
             self._cut(term, damage)
             return
-        self._tell(f"damaged: {damage.error}; asks the others for what is missing")
+        self._say(f"damaged: {damage.error}; asks the others for what is missing")
         self.log_repair = LogRepair(
             self._context,
             self._files,
             self._peers,
-            self._tell,
+            self._say,
             damage.recording_id,
             mender,
             now_ns,
@@ -103,7 +103,7 @@ class Repair:
         vote = "has no vote until then"
         if end is not None:
             vote = f"votes for logs to {end.log_position} of term {end.leadership_term_id}, or better"
-        self._tell(
+        self._say(
             f"damaged: {damage.error}; log cut at position {position}, others are to give the rest; {vote}"
         )
 
@@ -111,7 +111,7 @@ class Repair:
         """node-state.dat does not say what was voted. Raises StorageError."""
         damage = LogDamaged(self._files.node_state.path, None, what)
         archive = self._files.archive
-        set_files_aside(archive.files, archive.directory, self._directory, damage, self._tell)
+        set_files_aside(archive.files, archive.directory, self._directory, damage, self._say)
 
     def _find_damage(self, term: RecordingLogEntry) -> Damage | None:
         snapshot = None if self.distrusts_log else self._files.recording_log.latest_snapshot()
@@ -135,12 +135,12 @@ class Repair:
         if not self.is_needed:
             return
         position = 0 if log.recording is None else log.recording.sync()
-        told, _ = self._note.read()
+        before, _ = self._note.read()
         self._files.archive.drop_set_aside()
         self._note.drop_set_aside()
         self._note.remove()
         given = "" if leader_id == self._context.member_id else f", with what member {leader_id} has given"
-        self._tell(f"whole again up to position {position}{given} ({told})")
+        self._say(f"whole again up to position {position}{given} ({before})")
 
 
 def _acknowledged_end(term: RecordingLogEntry, damage: Damage) -> LogEnd | None:

@@ -141,7 +141,9 @@ class SnapshotReplication(ABC):
         logs = self._log_of(offer)
         what = "".join(f" and the log from {log.start_position}" for log in logs)
         self._ports.reporter.event(f"fetches the snapshot at {offer.log_position}{what} of {self._name}")
-        self._fetching = self._fetch(offer, [*(_described(held, offer) for held in offer.recordings), *logs])
+        self._fetching = self._fetch(
+            offer, [*(_described(found, offer) for found in offer.recordings), *logs]
+        )
         next(self._fetching)
 
     def _fetch(
@@ -163,7 +165,7 @@ class SnapshotReplication(ABC):
             copy.take(EndOfStream(self._correlation_id, status.stop_position, LinkErrorCode.OK))
         base = offer.terms[-1].term_base_log_position
         term = offer.leadership_term_id, base, offer.log_position, offer.timestamp
-        entries = copy.entries((held.recording_id, *term, held.service_id) for held in offer.recordings)
+        entries = copy.entries((found.recording_id, *term, found.service_id) for found in offer.recordings)
         read_fetched(self._name, archive, entries)
         self._install(offer, entries, copy.recordings[-1])
 
@@ -173,11 +175,11 @@ class SnapshotReplication(ABC):
             self._copy.discard()
 
 
-def _described(held: OfferedRecording, offer: SnapshotOffer) -> RecordingStatus:
-    stream_id = STREAM_IDS[held.service_id == CONSENSUS_MODULE_SERVICE_ID]
-    session_id = held.session_id or snapshot_session_id(stream_id, held.service_id, offer.log_position)
-    place = offer.correlation_id, held.recording_id, 0, held.length
-    return RecordingStatus(*place, session_id, stream_id, held.initial_term_id, held.term_length, held.mtu)
+def _described(found: OfferedRecording, offer: SnapshotOffer) -> RecordingStatus:
+    stream_id = STREAM_IDS[found.service_id == CONSENSUS_MODULE_SERVICE_ID]
+    session_id = found.session_id or snapshot_session_id(stream_id, found.service_id, offer.log_position)
+    place = offer.correlation_id, found.recording_id, 0, found.length
+    return RecordingStatus(*place, session_id, stream_id, found.initial_term_id, found.term_length, found.mtu)
 
 
 class SnapshotAndLog(SnapshotReplication):

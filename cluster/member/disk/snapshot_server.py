@@ -84,12 +84,12 @@ class SnapshotServer:
             initial_term_id=recording.initial_term_id,
             term_length=recording.term_length,
             mtu=recording.mtu,
-            recordings=tuple(self._held(entry) for entry in entries),
+            recordings=tuple(self._offered(entry) for entry in entries),
             terms=(*terms, last.replace(log_position=NULL_POSITION)),
             first_frame=recording.first_frame() if start_position > 0 else b"",
         )
 
-    def _held(self, entry: RecordingLogEntry) -> OfferedRecording:
+    def _offered(self, entry: RecordingLogEntry) -> OfferedRecording:
         recording = self._archive.recording(entry.recording_id)
         return OfferedRecording(
             entry.recording_id,

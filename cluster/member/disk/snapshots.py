@@ -59,7 +59,7 @@ def find_snapshot(
     *,
     from_position: int,
     to_position: int = MAX_I64,
-    tell: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> LoadedSnapshot | None:
     """The newest snapshot that is whole, not before ``from_position``, where the log begins.
 
@@ -72,12 +72,12 @@ def find_snapshot(
         if log_position > to_position:
             continue
         if log_position < from_position:
-            tell(f"the snapshot at {log_position} is of no use: the log begins at {from_position}")
+            say(f"the snapshot at {log_position} is of no use: the log begins at {from_position}")
             continue
         try:
             module = read_snapshot(archive, entries)
         except (LogDamaged, RemoteProtocolError) as error:
-            tell(f"the snapshot at {log_position} is damaged, it is not loaded: {error}")
+            say(f"the snapshot at {log_position} is damaged, it is not loaded: {error}")
             for entry in entries:
                 recording_log.invalidate(entry)
             continue

@@ -28,13 +28,13 @@ class LogInMemory:
 
     def reach_back(self, recording: LogSource, position: int) -> bool:
         """Have the recorded log from ``position`` on in front; False where it is too much."""
-        missing, held = self.base - position, self.position - self.base
+        missing, kept = self.base - position, self.position - self.base
         if missing <= 0:
             return True
-        if missing + held > len(self.buffer) // 4:
+        if missing + kept > len(self.buffer) // 4:
             return False
         earlier = recording.read(position, missing)  # which may raise: then nothing has moved
-        self.buffer[missing : missing + held] = self.buffer[:held]
+        self.buffer[missing : missing + kept] = self.buffer[:kept]
         self.buffer[:missing] = earlier
         self.base = position
         return True

@@ -42,7 +42,7 @@ class Retention:
     _room: LogRoom
     _needed_positions: tuple[NeededPosition, ...]
     _slowest_consumer: SlowestConsumer
-    _tell: Callable[[str], None]  # gets a line when the log begins elsewhere, or a group begins to keep some
+    _say: Callable[[str], None]  # gets a line when the log begins elsewhere, or a group begins to keep some
     _holder: str | None = None  # the consumer group that keeps some of the log
     _next_ns: int = 0
 
@@ -60,10 +60,10 @@ class Retention:
         limit = self._limit()
         if recording is None or limit is None:
             return 0
-        limit = self._held(limit, recording)
+        limit = self._bound_by_groups(limit, recording)
         before = recording.start_position
         if limit > before and recording.purge_to(limit) > before:
-            self._tell(f"the log begins at {recording.start_position} now, {before} before")
+            self._say(f"the log begins at {recording.start_position} now, {before} before")
         return self._drop_snapshots()
 
     def _limit(self) -> int | None:
@@ -77,7 +77,7 @@ class Retention:
             positions.append(position)
         return min(positions)
 
-    def _held(self, limit: int, recording: Recording) -> int:
+    def _bound_by_groups(self, limit: int, recording: Recording) -> int:
         """``limit``, or as much less as the slowest consumer group needs."""
         slowest = self._slowest_consumer()
         if slowest is None:
@@ -90,7 +90,7 @@ class Retention:
             return min(limit, position)
         if self._holder != slowest.group:
             self._holder = slowest.group
-            self._tell(
+            self._say(
                 f"the log is kept from {position} on, not from {limit} on: consumer group {slowest.group} "
                 f"is at {slowest.position} (consumer_hold_bytes {hold_bytes})"
             )

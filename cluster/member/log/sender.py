@@ -118,7 +118,7 @@ class LogSender:
         self._links.send(member_id, link_frame(image))
 
     def check_catchup(self, member_id: int, leadership_term_id: int, log_position: int) -> None:
-        """Tell a follower that it is level: it has all that there was when it was merged (C-152)."""
+        """Report to a follower that it is level: it has all that there was when it was merged (C-152)."""
         stream = self.streams.get(member_id)
         if (
             stream is not None

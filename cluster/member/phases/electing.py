@@ -62,7 +62,7 @@ class Electing(Phase):
                 turn.work_count += ports.fetched_log_sync.sync(recording, turn.now_ns)
                 election.on_append_position(recording.synced_position, turn.now_ns)
             if election.state is ElectionState.FOLLOWER_CATCHUP:
-                # Ahead of the question whether it is level: under a steady load each turn brings a commit.
+                # Ahead of the question whether it is level: under steady load each turn has a commit.
                 limit = min(election.effective_commit_position, election.append_position)
                 self._process(limit, ports.context.replay_limit_per_poll)
             turn.work_count += self.actions.carry_out(election.do_work(turn.now_ns, ports.clocks.own))

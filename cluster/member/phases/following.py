@@ -166,8 +166,8 @@ class Following(Phase):
     def on_commit_position(self, member_id: int, term_id: int, log_position: int) -> Next | None:
         ports = self._ports
         if (fault := ports.admission.fault_of_commit(member_id, term_id, log_position)) is not None:
-            told = f"member {member_id} tells of a commit to {log_position} in term {term_id}: {fault}"
-            ports.reporter.error(RemoteProtocolError(told))
+            detail = f"member {member_id} tells of a commit to {log_position} in term {term_id}: {fault}"
+            ports.reporter.error(RemoteProtocolError(detail))
             return None
         reason = self.follower.on_commit_position(term_id, log_position, member_id, ports.turn.now_ns)
         return None if reason is None else Elect(reason)

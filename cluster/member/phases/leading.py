@@ -66,7 +66,7 @@ from cluster.transport.message_frames import link_frame
 from cluster.transport.server import Heard
 
 # Timers, and messages of each service: what a turn appends of them. Clients have theirs in batches, too, and
-# each of their messages may bring one of a service and a timer.
+# each of their messages may cause one of a service and a timer.
 OWN_BYTES_PER_TURN = 256 * 1024
 WAITING_TURNS_MAX = 16  # in a row, in which clients wait for more of these
 
@@ -185,7 +185,7 @@ class Leading(Phase):
         return None
 
     def _read_ingress(self) -> int:
-        """Take what clients sent; after a time in which nobody was heard, time-outs begin anew (C-296)."""
+        """Take what clients sent; after a time in which nobody was heard, time-outs begin again (C-296)."""
         now_ns = self._ports.turn.now_ns
         deaf_ns, self._read_ns = now_ns - self._read_ns, now_ns
         if deaf_ns >= self._ports.context.session_timeout_ns // 4:
@@ -229,7 +229,7 @@ class Leading(Phase):
         return ahead >= self._ports.context.uncommitted_bytes_max
 
     def _on_update(self) -> None:
-        """Tell where the commit is: everyone here if it rose, and the followers.
+        """Report where the commit is: to everyone here if it rose, and to the followers.
 
         They hear of a rise with the next turn: woken now, they would take the processors from the service
         and the clients that wait for it.
@@ -291,7 +291,7 @@ class Leading(Phase):
             peers.links.send(member_id, frame)
 
     def close(self) -> None:
-        """Tell the followers that the log ends here in order: they need not find out that we are gone."""
+        """Let the followers know that the log ends here in order: they need not find out that we are gone."""
         peers = self._ports.peers
         self._publication.flush()
         end = link_frame(EndOfStream(NULL_VALUE, self._publication.position, LinkErrorCode.OK))
@@ -379,8 +379,8 @@ class Leading(Phase):
     def on_append_position(self, member_id: int, term_id: int, log_position: int, flags: int) -> Next | None:
         ports = self._ports
         if (fault := ports.admission.fault_of_report(term_id, log_position)) is not None:
-            told = f"member {member_id} reports position {log_position} of term {term_id}: {fault}"
-            ports.reporter.error(RemoteProtocolError(told))
+            detail = f"member {member_id} reports position {log_position} of term {term_id}: {fault}"
+            ports.reporter.error(RemoteProtocolError(detail))
             return None
         self.leader.on_append_position(member_id, term_id, log_position, ports.turn.now_ns)
         server = ports.log_sender

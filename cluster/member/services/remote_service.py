@@ -56,7 +56,7 @@ STANDSTILL_NS = 1_000_000_000  # a service that has log to read and gets no furt
 
 
 class ProcessEvents(Protocol):
-    """Told of a service's process (``RemoteService``)."""
+    """Called about a service's process (``RemoteService``)."""
 
     def on_connected(self) -> None: ...
 
@@ -106,7 +106,7 @@ class RemotePorts:
     newest_snapshot: Callable[[int], RecoveryState | None]  # in recording.log, not beyond this position
     commit_position: Callable[[], int]
     gauges: ServiceGauges
-    tell: Callable[[str], None]
+    say: Callable[[str], None]
     warn: Callable[[str], None]
     on_error: Callable[[ClusterError], None]  # of the service, or of what it needs
     snapshot_timeout_ns: int
@@ -153,7 +153,7 @@ class RemoteService:
 
     def _forget_process(self) -> None:
         self._is_connected = False
-        self._is_told = False  # where to start
+        self._has_start = False  # where to start
         self._is_started = False
         self._is_taking_snapshot = False
         self._joins = 0  # that it has not acknowledged
@@ -206,10 +206,10 @@ class RemoteService:
             if self._taken is None:
                 self._taken = TakenFromService(channel.recovery.log_position)
                 self._start_due_ns = now_ns + START_PATIENCE_NS
-            if self._is_connected and not self._is_told:
+            if self._is_connected and not self._has_start:
                 self._report_start(channel.recovery, self._taken)
         work_count += self._take_from_module()
-        if self._is_told:
+        if self._has_start:
             self._send_limit()
             self._report_lag()
         self._check_patience()
@@ -247,7 +247,7 @@ class RemoteService:
 
     def _report_start(self, recovery: RecoveryState, taken: TakenFromService) -> None:
         """Let the process start where the log is to be read from, up to where the one before it was."""
-        self._is_told = True
+        self._has_start = True
         recovery = self._ports.newest_snapshot(taken.position) or recovery
         self._send(self._start_at(recovery))
         if recovery.log_position < taken.position:
@@ -294,14 +294,14 @@ class RemoteService:
         """Say that the service is slow, once a second, two, four, ...; and that it is not any more."""
         if not self._unreached:
             if self._lag_reported_ns:
-                self._ports.tell(f"{self._name} has caught up")
+                self._ports.say(f"{self._name} has caught up")
                 self._lag_reported_ns = 0
             return
         lag_ns = self._now_ns - self._words[service_table.FIRST_SENT_NS]
         if lag_ns >= max(LAG_REPORTED_NS, 2 * self._lag_reported_ns):
             self._lag_reported_ns = lag_ns
-            behind = self._ports.commit_position() - self._position
-            self._ports.warn(f"{self._name} lags: {behind} bytes of log, for {lag_ns / 1e9:.1f} s")
+            lag = self._ports.commit_position() - self._position
+            self._ports.warn(f"{self._name} lags: {lag} bytes of log, for {lag_ns / 1e9:.1f} s")
 
     # -- what the module says --
 
@@ -310,7 +310,7 @@ class RemoteService:
         while (item := self._channel.poll_service()) is not None:
             work_count += 1
             self._script.add(item)
-            if self._is_told:
+            if self._has_start:
                 self._send_item(item)
             match item:
                 case LogJoined(message):
@@ -351,10 +351,10 @@ class RemoteService:
         """A service that does not come is not waited for longer than was configured."""
         self._check_snapshot()
         if self._start_due_ns is not None and self._now_ns >= self._start_due_ns:
-            self._ports.tell(f"{self._name} has not come up in time: it is not waited for")
+            self._ports.say(f"{self._name} has not come up in time: it is not waited for")
             self._give_start(self._ack(self._taken_position, self._service_id + 1))
         if self._termination is not None and self._now_ns >= self._termination[1]:
-            self._ports.tell(f"{self._name} has not ended in time: it is not waited for")
+            self._ports.say(f"{self._name} has not ended in time: it is not waited for")
             self._end(self._ack(self._termination[0]))
 
     def _check_snapshot(self) -> None:
@@ -364,7 +364,7 @@ class RemoteService:
         elif self._snapshot_due_ns is None:
             self._snapshot_due_ns = self._now_ns + self._ports.snapshot_timeout_ns
         elif self._now_ns >= self._snapshot_due_ns:
-            self._ports.tell(
+            self._ports.say(
                 f"{self._name} is at {self._position} and not at the snapshot of {position} in time: "
                 "it is not waited for"
             )
@@ -491,7 +491,7 @@ class RemoteService:
             raise LogDamaged(None, None, f"{self._name}: {why}")
         if not self._has_started:
             raise AgentTermination(why)
-        self._ports.tell(why)
+        self._ports.say(why)
 
 
 def raised_error(service_id: int, message: ServiceRaised) -> ClusterError:

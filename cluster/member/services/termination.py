@@ -114,8 +114,8 @@ class Termination:
         if self.position == NULL_POSITION or position < self.position:
             return False
         if position > self.position:
-            told = f"the log was to end at {self.position}, and goes on to {position}"
-            self._reporter.error(RemoteProtocolError(told))
+            detail = f"the log was to end at {self.position}, and goes on to {position}"
+            self._reporter.error(RemoteProtocolError(detail))
             self.position = NULL_POSITION
             return False
         return True

@@ -2,7 +2,7 @@
 
 stage.py       how a story is played, and what it is tested by
 sessions.py, elections.py, the_log.py, replay.py, duty_cycle.py  the stories
-telling.py     as text, and as a sequence diagram
+narration.py   as text, and as a sequence diagram
 """
 
 from cluster.testing.stories import duty_cycle, elections, replay, sessions, the_log

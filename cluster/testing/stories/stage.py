@@ -100,7 +100,7 @@ class Stage:
         return cluster, leader, (leader + 1) % 3
 
     def watch_calls(self, member_id: int, calls: Mapping[str, str]) -> None:
-        """Tell of a member's calls from now on: by what each is called in the page, where it is.
+        """Record a member's calls from now on: by what each is called in the page, where it is.
 
         A place is a path from the member's ConsensusModuleAgent, as ``parts.clients.poll``.
         """
@@ -129,7 +129,7 @@ class Stage:
         self._watched.close()
 
     def begin(self) -> None:
-        """What happened before is not told."""
+        """What happened before is left out."""
         assert self._cluster is not None
         self._begin_ns = self._cluster.world.now_ns
 
@@ -179,7 +179,7 @@ class Stage:
         return lines
 
     def _places(self, happenings: list[Happening], begin: int) -> tuple[dict[int, list[Step]], int]:
-        """The steps that each happening is told with, itself being the last, and where the last one ends."""
+        """The steps that each happening is shown with, itself being the last, and where the last one ends."""
         said: dict[int, list[Step]] = {}
         unseen: list[Step] = []
         place = begin
@@ -209,7 +209,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One by name; ``page`` is that of Aeron's description which tells it."""
+    """One by name; ``page`` is that of Aeron's description which describes it."""
 
     name: str
     title: str

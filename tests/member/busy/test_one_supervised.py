@@ -118,7 +118,7 @@ def test_that_a_session_is_full_is_pythons_to_say():
     assert answer_ids(leader, 0) == [1, 2, 3]
     assert leader.answers.take_touched() == [CAREFUL]
 
-    leader.sessions.slots["held"][leader.sessions.slot_of(CAREFUL)] = 1
+    leader.sessions.slots["retained"][leader.sessions.slot_of(CAREFUL)] = 1
     leader.answers.touch(CAREFUL)
     leader.turn((CLIENT_B, ingress(2, [b"other"])))
     assert leader.turn(leader.report(1, BEGIN + 5 * 96)) == 0, "which it said"

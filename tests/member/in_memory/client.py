@@ -164,7 +164,7 @@ class SimulatedClient:
         if event.code is EventCode.OK:
             if self.session_id < 0:
                 self.session_id = event.cluster_session_id
-                self.world.tell(self.name, f"session {self.session_id} in term {event.leadership_term_id}")
+                self.world.say(self.name, f"session {self.session_id} in term {event.leadership_term_id}")
             self._go_on(event.leadership_term_id, 0)
         elif event.code is EventCode.ERROR:
             self.refusals.append(event.detail)
@@ -174,7 +174,7 @@ class SimulatedClient:
         elif event.code is EventCode.CLOSED:
             if event.detail == "election" and self.session_id < 0:
                 return  # a request that no leader took: asked again
-            self.world.tell(self.name, f"session {self.session_id} is closed: {event.detail}")
+            self.world.say(self.name, f"session {self.session_id} is closed: {event.detail}")
             self.is_open = False
             self.is_lost = True
 

@@ -234,7 +234,7 @@ class SimulatedCluster:
                     self._broken(f"messages of {client.name} are in the log twice, or out of order")
 
     def _broken(self, what: str) -> None:
-        self.world.tell("invariant", what)
+        self.world.say("invariant", what)
         raise InvariantBroken(what)
 
 

@@ -127,7 +127,7 @@ class ScriptedProcess(Member):
     def on_recorded_error(self, where: str, error: BaseException) -> None:
         if isinstance(error.__cause__, AssertionError):
             raise error.__cause__  # of the test: a promise is broken
-        self.tell(f"error: {where}: {error}")
+        self.say(f"error: {where}: {error}")
 
     def wake(self, time_ns: int) -> None:
         time_ns = max(time_ns, self._busy_until_ns, self.world.now_ns)
@@ -181,7 +181,7 @@ class SimulatedMember(MemberState):
             next_incarnation=cluster.next_incarnation,
             cluster_id=context.cluster_id,
         )
-        self.process.tell("starts")
+        self.process.say("starts")
         self.process.wake(self.world.now_ns)
         self.world.run_until(self.world.now_ns)
 

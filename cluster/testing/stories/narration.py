@@ -23,25 +23,25 @@ def as_text(story: Story, lines: list[StoryLine]) -> Iterator[str]:
             yield f"\n{number}. {line.sentence}"
         happening = line.happening
         where = f"{happening.sender} -> {happening.receiver}" if happening.receiver else happening.sender
-        held = "  (held: the path is cut)" if happening.is_held else ""
-        yield f"  {happening.time_ns / SECOND:10.6f}  {where:<33} {happening.text}{held}"
+        cut = "  (held: the path is cut)" if happening.is_cut else ""
+        yield f"  {happening.time_ns / SECOND:10.6f}  {where:<33} {happening.text}{cut}"
 
 
 def as_document(name: str, title: str, page: str, lines: Iterable[StoryLine]) -> dict[str, Any]:
     """For programs; times in nanoseconds from the beginning of the cluster."""
-    told = [
+    shown = [
         {
             "timeNs": line.happening.time_ns,
             "from": line.happening.sender,
             "to": line.happening.receiver or None,
             "text": line.happening.text,
-            "isHeld": line.happening.is_held,
+            "isHeld": line.happening.is_cut,
             "sentence": line.sentence or None,
             "heardNs": line.heard_ns,
         }
         for line in lines
     ]
-    return {"name": name, "title": title, "page": page, "lines": told}
+    return {"name": name, "title": title, "page": page, "lines": shown}
 
 
 def as_seed(
@@ -58,9 +58,9 @@ def as_seed(
         StoryLine(happening, sentences.get(i, ""), heard_ns(happening))
         for i, happening in enumerate(happenings[first:], first)
     ]
-    told = sum(bool(line.sentence) for line in lines)
+    shown = sum(bool(line.sentence) for line in lines)
     title = f"Seed {seed} {'fails' if fails else 'passes'}"
-    return as_document(f"seed-{seed}", title, f"◀ and ▶ go through what led to it, in {told} steps", lines)
+    return as_document(f"seed-{seed}", title, f"◀ and ▶ go through what led to it, in {shown} steps", lines)
 
 
 def as_shiviz(lines: list[StoryLine]) -> Iterator[str]:
@@ -87,18 +87,18 @@ def as_shiviz(lines: list[StoryLine]) -> Iterator[str]:
 
 def as_diagram(lines: list[StoryLine]) -> Iterator[str]:
     """A sequence diagram of mermaid: what the sentences are about, in order."""
-    told = [line for line in lines if line.sentence]
-    actors = sorted({actor for line in told for actor in line.happening[1:3] if actor}, key=_place)
+    shown = [line for line in lines if line.sentence]
+    actors = sorted({actor for line in shown for actor in line.happening[1:3] if actor}, key=_place)
     names = {actor: f"a{number}" for number, actor in enumerate(actors)}
     yield "sequenceDiagram"
     for actor, name in names.items():
         yield f"    participant {name} as {actor}"
-    for number, line in enumerate(told, 1):
+    for number, line in enumerate(shown, 1):
         happening = line.happening
         text = happening.text.replace(";", ",").replace(" -> ", " → ")
         text = text if len(text) <= SHOWN_IN_DIAGRAM else text[:SHOWN_IN_DIAGRAM] + "…"
         if happening.receiver:
-            arrow = "--x" if happening.is_held else "->>"
+            arrow = "--x" if happening.is_cut else "->>"
             yield f"    {names[happening.sender]}{arrow}{names[happening.receiver]}: {number}. {text}"
         else:
             yield f"    Note over {names[happening.sender]}: {number}. {text}"
