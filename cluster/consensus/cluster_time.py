@@ -33,6 +33,7 @@ TENTHS_FULL, TENTHS_SLOW = 10, 9  # of monotonic time
 
 NOW_NS, TIME_NS, AGREED_NS = range(3)  # of cluster time: when it was both of them
 TIME_WORDS = 3
+STAMPED = 0  # of a ReplicatedState: the last timestamp, in the log's unit
 
 
 class Reading(NamedTuple):

@@ -10,7 +10,10 @@ what it did for an entry that is not committed, until ``sweep`` or ``restore_unc
 are no entries here: a kernel takes runs of them into ``sessions.table`` (cluster/log/follow.py).
 """
 
+import numpy as np
+
 from cluster.consensus.authentication import Security
+from cluster.consensus.cluster_time import STAMPED
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.kept_answers import KeptAnswers
 from cluster.consensus.module import ModuleState
@@ -20,6 +23,7 @@ from cluster.consensus.session_events import KnownLeader
 from cluster.consensus.sessions import SessionManager, SessionPort
 from cluster.consensus.timers import PriorityHeapTimerService
 from cluster.errors import AgentTermination
+from cluster.log.words import Word
 from cluster.protocol.enums import ClusterAction, ClusterTimeUnit, ConsensusModuleState, takes_snapshot
 from cluster.protocol.log import (
     ClusterActionRequest,
@@ -46,10 +50,13 @@ class ReplicatedState:
     ``sessions`` and ``module`` hold besides what is of this member alone: its clients' connections, its end.
     """
 
+    cluster_time = Word(STAMPED)
+
     def __init__(
         self, context: ConsensusModuleContext, port: SessionPort, security: Security | None = None
     ) -> None:
-        self.cluster_time = 0
+        self.words = np.zeros(1, np.int64)  # for kernels
+        self._words = self.words.data
         self.leadership_term_id = NULL_VALUE
         self._term_id_of_log = (
             NULL_VALUE  # that wrote what is processed; a join comes before its term is read

@@ -18,6 +18,7 @@ from cluster.log.session_table import SessionTable
 from cluster.member.busy import remote, words
 from cluster.member.busy.services import LentServices
 from cluster.member.busy.turn import MODULES
+from cluster.member.log.log_words import COMMIT_POSITION
 from cluster.member.services import service_table
 from cluster.member.services.remote_service import RemoteService
 from cluster.protocol import decode
@@ -94,7 +95,8 @@ class LentTurns:
             connections=table.words, by_connection=table.index, parts=table.parts, keepers=table.keepers
         )
         w[words.ROLE] = words.LEADER_ROLE if is_leader else words.FOLLOWER_ROLE
-        w[words.COMMIT_POSITION], w[words.NOW_NS], w[words.SERVICE_ROWS] = commit_position, now_ns, ROWS
+        self.tables.member_log[COMMIT_POSITION] = commit_position
+        w[words.NOW_NS], w[words.SERVICE_ROWS] = now_ns, ROWS
         w[words.REASON] = w[words.UNSENT_END] = 0
         descriptor = int(self.service.words[service_table.LINK])
         before = self.service.words[[service_table.ANSWERED, service_table.SERVED]]

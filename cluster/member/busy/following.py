@@ -26,7 +26,7 @@ from cluster.member.busy.envelopes import (
 )
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
-from cluster.member.log.log_words import BASE, PUBLICATION_POSITION
+from cluster.member.log.log_words import BASE, COMMIT_POSITION, PUBLICATION_POSITION
 from cluster.protocol import streams
 from cluster.protocol.frame import STREAM_ID_AT
 
@@ -114,6 +114,6 @@ def follower_work(t):  # type: ignore[no-untyped-def]
     limit = min(t.follower[quorum.NOTIFIED_COMMIT_POSITION], t.recording.words[APPEND_POSITION])
     if t.cursor[TAKEN_POSITION] < limit:
         poll_log(t, limit, True)
-        w[at.COMMIT_POSITION] = t.counters[w[at.COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]
+        t.member_log[COMMIT_POSITION] = t.counters[w[at.COMMIT_COUNTER]] = t.cursor[TAKEN_POSITION]
         serve_committed(t)
     make_room(t)

@@ -8,6 +8,7 @@ CommitPosition          with the log of the next turn, or after a millisecond
 
 from cluster.archive.recording_words import APPEND_POSITION, SYNCED_POSITION
 from cluster.consensus import quorum
+from cluster.consensus.cluster_time import STAMPED
 from cluster.log.connection_table import OWNER, ROW_WORDS
 from cluster.log.frames import OUT_FULL, align_frame
 from cluster.log.ingress import append_run
@@ -32,6 +33,7 @@ from cluster.member.busy.serving import serve_committed
 from cluster.member.busy.system import read_clock
 from cluster.member.log.log_words import (
     BASE,
+    COMMIT_POSITION,
     FLUSHED,
     FOLLOWER_WORDS,
     IS_LIVE,
@@ -88,7 +90,7 @@ def may_take_input(t):  # type: ignore[no-untyped-def]
     """Whether clients are read: they wait in their sockets for the majority, and for room."""
     w = t.words
     position = t.log_end[PUBLICATION_POSITION]
-    return position < w[at.INPUT_LIMIT] and position - w[at.COMMIT_POSITION] < w[at.UNCOMMITTED_MAX]
+    return position < w[at.INPUT_LIMIT] and position - t.member_log[COMMIT_POSITION] < w[at.UNCOMMITTED_MAX]
 
 
 @routine
@@ -117,7 +119,7 @@ def receive_ingress(t, descriptor):  # type: ignore[no-untyped-def]
             t.sessions,
             t.connections[row + OWNER],
             t.leadership[quorum.LEADERSHIP_TERM_ID],
-            w[at.CLUSTER_TIME],
+            t.replica[STAMPED],
             w[at.NOW_NS],
         )
         t.log_end[PUBLICATION_POSITION] = position
@@ -182,13 +184,13 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; count, show and serve what is committed."""
     w = t.words
     position = quorum.take_in(t.leadership, t.members, t.recording.words[SYNCED_POSITION], w[at.NOW_NS])
-    if position <= w[at.COMMIT_POSITION]:
+    if position <= t.member_log[COMMIT_POSITION]:
         return
     if not poll_log(t, position, False):
         t.leadership[quorum.HAS_NEWS] = 1
         return
     quorum.commit(t.leadership, position, w[at.NOW_NS])
-    w[at.COMMIT_POSITION] = position
+    t.member_log[COMMIT_POSITION] = position
     if not t.leadership[quorum.IS_COMMIT_UNSENT] and t.followers.size > FOLLOWER_WORDS:
         t.leadership[quorum.IS_COMMIT_UNSENT] = 1
         w[at.COMMIT_RISEN_NS] = w[at.NOW_NS]

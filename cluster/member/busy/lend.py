@@ -115,6 +115,8 @@ class BusyTurns:
             connections=poller.table.words,
             by_connection=poller.table.index,
             members=agent.parts.members.words,
+            replica=agent.replica.words,
+            member_log=agent.log.words,
             log_end=NO_WORDS,
             recording=RecordingTables(NO_WORDS, NO_WORDS, calls.table, nothing),
             cursor=NO_WORDS,
@@ -201,15 +203,14 @@ class BusyTurns:
         streams.serve(self._serve_links())
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = min(publication.input_limit, parts.room.input_limit)
-        words[at.COMMIT_POSITION] = leader.commit_position
         words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
         return True
 
-    def _take_back_leading(self, phase: Leading) -> None:
+    def _take_back_leading(self, phase: Leading, commit_position: int) -> None:
         words, streams = self._words, self._agent.parts.log_sender.streams
         streams.has_laggards |= bool(words[at.REASON] & at.LAGGARD)
-        phase.take_back(words[at.COMMIT_POSITION], words[at.LAST_NS])
+        phase.take_back(commit_position, words[at.LAST_NS])
 
     # ---- a follower
 
@@ -230,17 +231,14 @@ class BusyTurns:
         if follower.leader_member_id not in outgoing:
             return False
         words[at.ROLE] = at.FOLLOWER_ROLE
-        words[at.COMMIT_POSITION] = parts.log.commit_position
         words[at.LEADER_OUT] = outgoing[follower.leader_member_id]
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._append_frame)] = self._append_frame
         self._use(params=subscription.params.words, follower=follower.words)
         return True
 
-    def _take_back_following(self) -> None:
-        parts, words = self._agent.parts, self._words
-        if words[at.COMMIT_POSITION] > parts.log.commit_position:
+    def _take_back_following(self, commit_position: int) -> None:
+        if self._agent.log.commit_position > commit_position:
             self._agent.replica.drop_logged_service_messages()
-            parts.log.on_committed(words[at.COMMIT_POSITION])
 
     # ---- what both lend
 
@@ -270,13 +268,13 @@ class BusyTurns:
                 outgoing[member_id] = descriptor
         return outgoing
 
-    def _turn(self, recording: Recording, take_back: Callable[[], None]) -> int:
-        """Whatever is raised: what was lent is taken back."""
+    def _turn(self, recording: Recording, take_back: Callable[[int], None]) -> int:
+        """Whatever is raised: what was lent is taken back, by the commit position before."""
         words, agent, table = self._words, self._agent, self._poller.table
-        words[at.CLUSTER_TIME] = agent.replica.cluster_time
+        commit_position = agent.log.commit_position
         words[at.SLOW_TICK_NS], words[at.QUIET_UNTIL_NS] = agent.turn.slow_tick_ns, agent.quiet_until_ns
         words[at.DUE_NS] = min(agent.parts.links.next_dial_ns, agent.phase.next_due_ns)
-        if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= agent.log.commit_position:
+        if words[at.ROLE] != at.LEADER_ROLE or words[at.MEASURED_POSITION] <= commit_position:
             words[at.MEASURED_POSITION] = 0  # it was committed by a turn of Python's
         words[at.LAST_NS], words[at.NOW_NS] = agent.last_turn_ns, agent.turn.now_ns
         words[at.PREPARE_AT] = recording.prepares_at
@@ -290,8 +288,7 @@ class BusyTurns:
                 words[at.NOW_NS], words[at.SLOW_TICK_NS], words[at.LAST_NS], words[at.LONGEST_GAP_NS]
             )
             self._services.take_back()
-            agent.replica.advance_time(words[at.CLUSTER_TIME])
-            take_back()
+            take_back(commit_position)
         return self._end(recording)
 
     # ---- what both leave

@@ -25,6 +25,7 @@ from cluster.member.busy.envelopes import (
     offer,
 )
 from cluster.member.busy.receiving import leave, receive_frames
+from cluster.member.log.log_words import COMMIT_POSITION
 from cluster.member.services.service_table import (
     ANSWERED,
     CYCLES_EXCEEDED_COUNTER,
@@ -64,7 +65,7 @@ def give_log(t):  # type: ignore[no-untyped-def]
     is_due = w[at.ROLE] == at.LEADER_ROLE or w[at.NOW_NS] >= w[at.LIMIT_DUE_NS]
     due_ns = at.NEVER
     for row in range(0, t.services.size, SERVICE_WORDS):
-        lag = w[at.COMMIT_POSITION] - t.services[row + LIMIT]
+        lag = t.member_log[COMMIT_POSITION] - t.services[row + LIMIT]
         if is_due or lag >= FOLLOWER_BYTES:
             _send_limit(t, row)
         elif lag > 0 and t.services[row + LINK] >= 0:
@@ -76,9 +77,9 @@ def give_log(t):  # type: ignore[no-untyped-def]
 def _send_limit(t, row):  # type: ignore[no-untyped-def]
     """Let the process read what is committed, as long as it comes along."""
     w, service = t.words, t.services[row : row + SERVICE_WORDS]
-    if service[LINK] < 0 or not next_limit(service, w[at.COMMIT_POSITION], w[at.NOW_NS]):
+    if service[LINK] < 0 or not next_limit(service, t.member_log[COMMIT_POSITION], w[at.NOW_NS]):
         return
-    put_i64(t.scratch, at.LIMIT_AT + LIMIT_POSITION_AT, w[at.COMMIT_POSITION])
+    put_i64(t.scratch, at.LIMIT_AT + LIMIT_POSITION_AT, t.member_log[COMMIT_POSITION])
     offer(t, service[LINK], t.scratch, at.LIMIT_AT, at.LIMIT_LENGTH, t.scratch, 0, 0)
 
 

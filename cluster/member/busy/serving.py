@@ -19,7 +19,7 @@ from cluster.log.session_table import TOUCHED_COUNT
 from cluster.member.busy import words as at
 from cluster.member.busy.egress import fits_egress, keep_answers, send_egress, send_kept
 from cluster.member.busy.remote import give_log
-from cluster.member.log.log_words import BASE
+from cluster.member.log.log_words import BASE, COMMIT_POSITION
 from cluster.member.services.service_table import POSITION_COUNTER, SERVICE_WORDS
 
 
@@ -47,10 +47,10 @@ def _deliver(t):  # type: ignore[no-untyped-def]
     or cannot be kept here, damage) is left to Python by SERVICES.
     """
     w, cursor = t.words, t.service_cursor
-    while cursor[TAKEN_POSITION] < w[at.COMMIT_POSITION]:
+    while cursor[TAKEN_POSITION] < t.member_log[COMMIT_POSITION]:
         rows, base, position = w[at.SERVICE_ROWS], t.log_end[BASE], cursor[READ_POSITION]
         status, offset, count, is_in_side = deliver_run(
-            t.log, position - base, w[at.COMMIT_POSITION] - base, position, t.columns, rows, t.side
+            t.log, position - base, t.member_log[COMMIT_POSITION] - base, position, t.columns, rows, t.side
         )
         if count > 0:
             payloads = t.side if is_in_side else t.log
@@ -70,7 +70,7 @@ def _deliver(t):  # type: ignore[no-untyped-def]
             cursor[READ_POSITION] = cursor[TAKEN_POSITION] = base + offset
         if status == DONE:
             cursor[READ_POSITION] = base + offset
-            cursor[TAKEN_POSITION] = w[at.COMMIT_POSITION]
+            cursor[TAKEN_POSITION] = t.member_log[COMMIT_POSITION]
         elif status != OUT_FULL or count == 0:
             w[at.REASON] |= at.SERVICES
             break

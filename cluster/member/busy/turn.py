@@ -34,7 +34,7 @@ millisecond so that it can go out with log.
 
 from cluster.archive.append_and_sync import RECORDING_MODULES
 from cluster.consensus import quorum
-from cluster.consensus.cluster_time import TIME_NS, go_on
+from cluster.consensus.cluster_time import STAMPED, TIME_NS, go_on
 from cluster.log.connection_table import CLIENT, CRC, KIND, LINK_IN, OWNER, ROW_WORDS, SERVICE_LINK, STATE
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import I64
@@ -252,7 +252,7 @@ def _stamp(t):  # type: ignore[no-untyped-def]
     """Cluster time goes on; Python looks at clocks after the run."""
     w = t.words
     go_on(t.time, w[at.NOW_NS])
-    w[at.CLUSTER_TIME] = max(w[at.CLUSTER_TIME], t.time[TIME_NS] // w[at.TIME_DIVISOR])
+    t.replica[STAMPED] = max(t.replica[STAMPED], t.time[TIME_NS] // w[at.TIME_DIVISOR])
 
 
 @kernel(I64(at.TABLES), modules=MODULES, nogil=True)

@@ -28,7 +28,9 @@ class Tables(NamedTuple):
     connections: Words  # rows by descriptor, log/connection_table.py
     by_connection: Words  # descriptors by connection id
     members: Words  # consensus/quorum.py
-    log_end: Words  # member/log/log_words.py
+    replica: Words  # consensus/cluster_time.py
+    member_log: Words  # member/log/log_words.py
+    log_end: Words  # of the same
     recording: Annotated[RecordingTables, RECORDING_TABLES]
     cursor: Words  # archive/recording_words.py: how far the log is processed
     service_cursor: Words  # how far a compiled service has it
@@ -97,7 +99,6 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     SPIN_UNTIL_NS,
     LOOKS_IN_VAIN,  # one after the other
     SLEEPS,  # so many waits sleep at once before the next look
-    CLUSTER_TIME,
     TIME_DIVISOR,  # nanoseconds in a unit of cluster time
     GIVEN,
     GIVEN_BEGIN,
@@ -110,7 +111,6 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     # the recording
     PREPARE_AT,
     POSITION_COUNTER,
-    COMMIT_POSITION,
     COMMIT_COUNTER,
     # a leader's
     COMMIT_RISEN_NS,  # for the first time since it was sent
@@ -136,7 +136,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(50)
+) = range(48)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

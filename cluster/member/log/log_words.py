@@ -1,4 +1,6 @@
-"""Where the end of the log lies that is in memory, and how far followers are sent it: words for all turns."""
+"""How far the log is committed, where its end is in memory, how far followers are sent it: for all turns."""
+
+COMMIT_POSITION = 0  # of a MemberLog
 
 BASE, PUBLICATION_POSITION, FLUSHED = range(3)  # its first byte, what is appended to it, and of that written
 LOG_WORDS = 3

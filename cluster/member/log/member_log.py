@@ -8,13 +8,17 @@ Whoever leads appends to the recording by its ``publication``, whoever follows b
 election may cut it: nothing that is processed is ever cut.
 """
 
+import numpy as np
+
 from cluster.archive.archive import Archive
 from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
 from cluster.counters import CountersFile
 from cluster.log.frames import LogParams
+from cluster.log.words import Word
 from cluster.member.counters import MemberCounters
+from cluster.member.log import log_words
 from cluster.member.log.publication import LogPublication
 from cluster.member.log.subscription import LogSubscription
 from cluster.protocol import streams
@@ -23,6 +27,8 @@ from cluster.protocol.link import LogGeometry
 
 class MemberLog:
     """``recording`` is None until there is a log; ``commit_position`` is what ``commit-pos`` shows."""
+
+    commit_position = Word(log_words.COMMIT_POSITION)
 
     def __init__(
         self,
@@ -35,7 +41,8 @@ class MemberLog:
         self.recording: Recording | None = None
         self.publication: LogPublication | None = None  # from the join as a leader to the next election
         self.subscription: LogSubscription | None = None  # to the leader that is followed, or fetched from
-        self.commit_position = 0
+        self.words = np.zeros(1, np.int64)  # for kernels
+        self._words = self.words.data
         self._archive = archive
         self._counters = counters
         self._own_geometry = LogGeometry(0, context.log_term_length, context.log_mtu)
@@ -55,11 +62,6 @@ class MemberLog:
         assert position >= self.commit_position, "a commit position never falls (I-2)"
         self.commit_position = position
         self._counters.commit_position.set(position)
-
-    def on_committed(self, position: int) -> None:
-        """``commit-pos`` shows this position already."""
-        assert position >= self.commit_position, "a commit position never falls (I-2)"
-        self.commit_position = position
 
     # ---- recording
 

@@ -257,11 +257,13 @@ class Leading(Phase):
         ports.turn.work_count += 1
 
     def take_back(self, commit_position: int, last_ns: int) -> None:
-        """What came of turns that compiled code took, the last one at ``last_ns`` (``busy/lend.py``)."""
+        """What came of turns that compiled code took, the last one at ``last_ns`` (``busy/lend.py``).
+
+        ``commit_position`` was the log's before them.
+        """
         self._read_ns = last_ns
         if commit_position != self._ports.log.commit_position:
-            self._ports.log.on_committed(commit_position)
-            self._on_committed(commit_position)
+            self._on_committed(self._ports.log.commit_position)
 
     @property
     def next_due_ns(self) -> int:

@@ -28,6 +28,7 @@ from cluster.member.busy import words as at
 from cluster.member.busy.system import EVENT_LENGTH, IS_PACKED, READABLE
 from cluster.member.busy.turn import busy_turns
 from cluster.member.frames import consensus_frame
+from cluster.member.log.log_words import COMMIT_POSITION
 from cluster.member.services import service_table
 from cluster.protocol import decode, streams
 from cluster.protocol.consensus import AppendPosition, CommitPosition
@@ -136,6 +137,7 @@ class OneMember:
             scratch=self._scratch(leads),
         )
         leadership, time = self.tables.leadership, self.tables.time
+        self.tables.member_log[COMMIT_POSITION] = BEGIN
         leadership[quorum.LEADERSHIP_TERM_ID], leadership[quorum.QUORUM] = TERM, 2
         leadership[quorum.TIMEOUT_NS], leadership[quorum.HEARTBEAT_NS] = 10_000 * MS, 200 * MS
         leadership[quorum.COMMIT_DUE_NS] = NOW + 200 * MS
@@ -154,7 +156,7 @@ class OneMember:
         words[at.CONTROL_TOGGLE] = words[at.NODE_TOGGLE] = TOGGLE
         words[at.POSITION_COUNTER], words[at.COMMIT_COUNTER] = POSITION_COUNTER, COMMIT_COUNTER
         words[at.SYNC_TIME], words[at.COMMIT_TIME] = SYNC_TIME, COMMIT_TIME
-        words[at.COMMIT_POSITION], words[at.LEADER_OUT] = BEGIN, TO[1]
+        words[at.LEADER_OUT] = TO[1]
         words[at.SERVICE], words[at.SERVICE_ROWS] = service, ROWS
         words[at.SERVICE_FUNCTION], words[at.IS_SERVING] = at.ECHO, leads
         words[at.SERVICE_LEADERSHIP_TERM_ID] = TERM_BEFORE
@@ -269,6 +271,10 @@ class OneMember:
     def shown(self, service_id: int) -> list[int]:
         """Its counters."""
         return self.tables.counters[SERVICE_COUNTER + 3 * service_id :][:3].tolist()
+
+    @property
+    def committed(self) -> int:
+        return int(self.tables.member_log[COMMIT_POSITION])
 
     def word(self, place: int) -> int:
         return int(self.tables.words[place])

@@ -53,7 +53,7 @@ MISTAKES = (
     Mistake("turn", "        t.connections[row + CRC] = crc\n        offset", "        offset"),
     Mistake("buffer", "[TAKEN_POSITION] = limit if", "[TAKEN_POSITION] = cursor[READ_POSITION] - 32 if"),
     Mistake("turn", "        if w[at.REASON] & (at.FRAMES | at.FAILED):\n            break\n", ""),
-    Mistake("leading", "    w[at.COMMIT_POSITION] = position\n", ""),
+    Mistake("leading", "    t.member_log[COMMIT_POSITION] = position\n", ""),
     Mistake("following", "        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]\n", ""),
     Mistake("following", "            t.follower[quorum.SENT_NS] = w[at.NOW_NS]\n", ""),
     Mistake("leading", "commit(t.leadership, position, w[at.NOW_NS])", "commit(t.leadership, position, 0)"),

@@ -19,7 +19,7 @@ def plain(routine: Any) -> Any:
 
 def tables(**given: Any) -> SimpleNamespace:
     """For one that is called as Python: words, and what is given."""
-    return SimpleNamespace(words=[0] * words.WORDS, **given)
+    return SimpleNamespace(words=[0] * words.WORDS, member_log=[0], replica=[0], **given)
 
 
 def recorded(scratch_bytes: int = 0) -> SimpleNamespace:

@@ -32,11 +32,9 @@ from tests.member.busy.busy_cluster import PAYLOADS, processes, run
 
 # By word, where the member has it.
 PLACES = {
-    at.CLUSTER_TIME: "replica.cluster_time",
     at.SLOW_TICK_NS: "turn.slow_tick_ns",
     at.NOW_NS: "turn.now_ns",
     at.LAST_NS: "last_turn_ns",
-    at.COMMIT_POSITION: "parts.log.commit_position",
 }
 
 
@@ -146,10 +144,12 @@ def test_a_leader_takes_back_what_is_committed_and_when_the_turn_before_was(monk
     monkeypatch.setattr(border.agent.phase, "take_back", lambda *of_turns: given.append(of_turns))
 
     def turn(tables):
-        tables.words[[at.COMMIT_POSITION, at.LAST_NS, at.NOW_NS]] = 640, 7_000, 8_000
+        tables.words[[at.LAST_NS, at.NOW_NS]] = 7_000, 8_000
+        tables.member_log[log_words.COMMIT_POSITION] += 640
 
+    before = border.agent.log.commit_position
     border.run(turn)
-    assert given == [(640, 7_000)]
+    assert given == [(before, 7_000)] and border.agent.log.commit_position == before + 640
 
 
 def test_a_leader_counts_no_report_of_an_unrelated_member_in_compiled_turns(monkeypatch):
@@ -226,7 +226,7 @@ def test_a_follower_drops_what_the_log_shows_of_its_services(monkeypatch):
     border.run(lambda tables: None)
     assert dropped == []
     position = border.agent.log.commit_position + 32
-    border.run(lambda tables: tables.words.__setitem__(at.COMMIT_POSITION, position))
+    border.run(lambda tables: tables.member_log.__setitem__(log_words.COMMIT_POSITION, position))
     assert dropped == [1]
 
 

@@ -58,7 +58,7 @@ def test_answers_of_a_leaders_process_go_to_their_clients_and_it_is_let_on():
     leader = OneMember(leads=True, service=at.NO_SERVICE, processes=1)
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     leader.turn(leader.report(1, END))
-    leader.tables.words[at.COMMIT_POSITION] += 96
+    leader.tables.member_log[log_words.COMMIT_POSITION] += 96
     said = answers((1, 11, 1, b"first"), (2, 12, 5, b"other"), (1, 13, 2, b"second"))
     assert leader.turn((SERVICE, said + link_frame(ServicePosition(END, 900, 3)))) == 0
 

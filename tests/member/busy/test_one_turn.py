@@ -5,6 +5,7 @@ import pytest
 
 from cluster.archive import recording_words as of_recording
 from cluster.consensus import quorum
+from cluster.consensus.cluster_time import STAMPED
 from cluster.log.calls import RECEIVE, SYNC_DATA, WRITE
 from cluster.log.connection_table import CRC, IS_QUEUED, PART_LENGTH, STATE
 from cluster.member.busy import measuring
@@ -72,7 +73,7 @@ def test_what_clients_send_is_written_sent_and_synced_in_this_order(leader):
     assert recording[[of_recording.APPEND_POSITION, of_recording.SYNCED_POSITION]].tolist() == [END, END]
     assert tables.followers.reshape(-1, 3)[1:, log_words.STREAM_POSITION].tolist() == [END, END]
     assert tables.counters[POSITION_COUNTER] == END
-    assert leader.word(at.COMMIT_POSITION) == tables.leadership[quorum.COMMIT_POSITION] == BEGIN
+    assert leader.committed == tables.leadership[quorum.COMMIT_POSITION] == BEGIN
     assert tables.leadership[quorum.APPEND_POSITION] == END
     assert counted(leader, SYNC_TIME) == (1, SYNC_NS)
     session = leader.sessions.slots[leader.sessions.slot_of(1)]
@@ -91,7 +92,7 @@ def test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_
         (CLIENT_A, [(TERM_BEFORE, 1, STAMP, 1, b"one"), (TERM_BEFORE, 1, STAMP, 2, b"two"), ack])
     ]
     tables = leader.tables
-    assert leader.word(at.COMMIT_POSITION) == tables.counters[COMMIT_COUNTER] == END
+    assert leader.committed == tables.counters[COMMIT_COUNTER] == END
     assert tables.leadership[[quorum.COMMIT_POSITION, quorum.QUORUM_POSITION]].tolist() == [END, END]
     assert tables.leadership[quorum.COMMIT_DUE_NS] == NOW + SYNC_NS + 201 * MS
     assert tables.cursor.tolist() == tables.service_cursor.tolist() == [END, END]
@@ -152,7 +153,7 @@ def test_after_a_fault_of_the_disk_nothing_is_committed(leader, call):
     assert reason & at.FAILED and leader.word(at.ERROR) == 28
     sent = [(TO[1], [ONE, TWO]), (TO[2], [ONE, TWO])]
     assert leader.told == ([] if call == WRITE else [("write", BEGIN, [ONE, TWO]), *sent])
-    assert leader.word(at.COMMIT_POSITION) == BEGIN
+    assert leader.committed == BEGIN
     assert leader.tables.recording.words[of_recording.SYNCED_POSITION] == BEGIN
     assert leader.tables.counters[POSITION_COUNTER] == (0 if call == WRITE else BEGIN)
     assert leader.tables.recording.words[of_recording.APPEND_POSITION] == (BEGIN if call == WRITE else END)
@@ -220,7 +221,7 @@ def test_an_entry_that_is_no_message_is_passed_and_then_pythons(leader):
     assert reason == at.ENTRY | at.SERVICES
     ack = CommitAck(1, TERM, 1, BEGIN + 96)
     assert leader.told == [(CLIENT_A, [(TERM_BEFORE, 1, STAMP, 1, b"one"), ack])]
-    assert leader.tables.cursor.tolist() == [END, END] and leader.word(at.COMMIT_POSITION) == END
+    assert leader.tables.cursor.tolist() == [END, END] and leader.committed == END
     assert leader.tables.service_cursor.tolist() == [BEGIN + 96] * 2
     assert leader.tables.counters[[COMMIT_COUNTER, SERVICE_COUNTER]].tolist() == [END, BEGIN + 96]
 
@@ -229,7 +230,7 @@ def test_a_service_of_pythons_is_served_by_it_after_the_turn():
     leader = OneMember(leads=True, service=at.PYTHON_SERVICE)
     leader.turn((CLIENT_A, ingress(1, [b"one", b"two"])))
     assert leader.turn(leader.report(1, END)) == at.SERVICES
-    assert leader.told == [] and leader.word(at.COMMIT_POSITION) == END
+    assert leader.told == [] and leader.committed == END
 
 
 def test_a_follower_that_lacks_log_is_not_sent_what_follows_it(leader):
@@ -252,7 +253,7 @@ def test_followers_are_told_what_a_majority_has_where_that_is_less_than_was_comm
     leader.tables.leadership[quorum.IS_COMMIT_UNSENT] = 1
     leader.turn(after_ns=2 * MS)
     assert leader.told == [(TO[1], [told]), (TO[2], [told])]
-    assert leader.word(at.CLUSTER_TIME) == STAMP + 2, "it goes on while nothing comes"
+    assert leader.tables.replica[STAMPED] == STAMP + 2, "it goes on while nothing comes"
 
 
 def test_a_client_whose_messages_do_not_fit_the_write_of_a_turn_comes_first_in_the_next(leader):
@@ -322,13 +323,13 @@ def test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_i
     tables = follower.tables
     assert tables.log_end[log_words.PUBLICATION_POSITION] == tables.counters[POSITION_COUNTER] == END
     assert tables.follower[[quorum.SENT_POSITION, quorum.SENT_NS]].tolist() == [END, NOW + MS]
-    assert tables.cursor.tolist() == [BEGIN, BEGIN] and follower.word(at.COMMIT_POSITION) == BEGIN
+    assert tables.cursor.tolist() == [BEGIN, BEGIN] and follower.committed == BEGIN
     assert tables.follower[quorum.LAST_LEADER_MESSAGE_NS] == 0, "CommitPosition alone is a sign"
 
     assert follower.turn(follower.from_member(1, committed(END)), after_ns=MS) == 0
     assert follower.told == [], "its clients are the leader's"
     assert tables.cursor.tolist() == tables.service_cursor.tolist() == [END, END]
-    assert follower.word(at.COMMIT_POSITION) == END
+    assert follower.committed == END
     assert tables.counters[[COMMIT_COUNTER, SERVICE_COUNTER]].tolist() == [END, END]
     assert tables.follower[quorum.LAST_LEADER_MESSAGE_NS] == NOW + SYNC_NS + 2 * MS
     session = follower.sessions.slots[follower.sessions.slot_of(1)]
@@ -339,11 +340,11 @@ def test_a_commit_ahead_of_its_log_is_processed_as_far_as_that_goes_and_then_on(
     one, two = log
     assert follower.turn(follower.from_member(1, committed(END), one)) == 0
     assert follower.told == [("write", BEGIN, [ONE]), "datasync", (TO[1], [report(BEGIN + 96)])]
-    assert follower.word(at.COMMIT_POSITION) == BEGIN + 96
+    assert follower.committed == BEGIN + 96
     assert follower.tables.follower[quorum.NOTIFIED_COMMIT_POSITION] == END
 
     assert follower.turn(follower.from_member(1, two)) == 0
-    assert follower.word(at.COMMIT_POSITION) == follower.tables.counters[COMMIT_COUNTER] == END
+    assert follower.committed == follower.tables.counters[COMMIT_COUNTER] == END
     assert follower.word(at.SERVICE_TIME) == STAMP
 
 
@@ -356,7 +357,7 @@ def test_log_between_commit_positions_is_taken_in_its_order(follower, log):
         "datasync",
         (TO[1], [report(END)]),
     ]
-    assert follower.word(at.COMMIT_POSITION) == END
+    assert follower.committed == END
 
 
 @pytest.mark.parametrize(
@@ -462,7 +463,7 @@ def test_what_a_disk_did_not_take_is_not_reported(follower, log, call):
     follower.calls.put(call, fail, 4 if call == WRITE else 1)
     assert follower.turn(follower.from_member(1, *log, committed(END))) & at.FAILED
     assert follower.told == ([] if call == WRITE else [("write", BEGIN, [ONE, TWO])])
-    assert follower.word(at.COMMIT_POSITION) == BEGIN and follower.word(at.ERROR) == 5
+    assert follower.committed == BEGIN and follower.word(at.ERROR) == 5
 
 
 @pytest.mark.parametrize("written", [0, 1])
@@ -502,4 +503,4 @@ def test_a_follower_processes_no_further_than_an_entry_for_python(follower, log)
     assert follower.turn(follower.from_member(1, committed(END))) == at.ENTRY
     assert follower.tables.cursor.tolist() == [BEGIN + 96] * 2
     counters = follower.tables.counters[[COMMIT_COUNTER, SERVICE_COUNTER]]
-    assert counters.tolist() == [BEGIN + 96] * 2 and follower.word(at.COMMIT_POSITION) == BEGIN + 96
+    assert counters.tolist() == [BEGIN + 96] * 2 and follower.committed == BEGIN + 96

@@ -6,6 +6,7 @@ import pytest
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS
 from cluster.member.busy import remote
 from cluster.member.busy import words as at
+from cluster.member.log.log_words import COMMIT_POSITION
 from cluster.member.services import service_table
 from cluster.member.services.service_table import ANSWERED, LIMIT, SERVED, SERVICE_WORDS, ServiceTable
 from cluster.protocol.service_link import ServiceAnswers
@@ -24,14 +25,14 @@ def t(monkeypatch):
     t.given = []
 
     def offer(t, descriptor, *buffers):
-        t.given.append((descriptor, t.words[at.COMMIT_POSITION]))
+        t.given.append((descriptor, t.member_log[COMMIT_POSITION]))
 
     monkeypatch.setattr(remote, "offer", offer)
     monkeypatch.setattr(remote, "put_i64", lambda buffer, place, value: None)
     monkeypatch.setattr(remote, "_send_limit", plain(remote._send_limit))
     t.scratch = None
     t.words[at.LIMIT_DUE_NS], t.words[at.NOW_NS] = at.NEVER, 1_000
-    t.words[at.COMMIT_POSITION] = 640
+    t.member_log[COMMIT_POSITION] = 640
     return t
 
 
@@ -49,11 +50,11 @@ def test_a_followers_processes_are_given_the_log_of_5_ms_or_64_kib_at_once(t):
     assert t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000, "from the first of it on"
     assert t.given == []
 
-    t.words[at.COMMIT_POSITION], t.services[SECOND + LIMIT] = 65_536, 640
+    t.member_log[COMMIT_POSITION], t.services[SECOND + LIMIT] = 65_536, 640
     plain(remote.give_log)(t)
     assert t.given == [(6, 65_536)]
     assert t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000, "the other is still to hear"
-    t.words[at.COMMIT_POSITION] += 640
+    t.member_log[COMMIT_POSITION] += 640
     plain(remote.give_log)(t)
     assert t.given[1:] == [(5, 66_176)]
     t.words[at.NOW_NS] = 1_000 + 5_000_000
@@ -61,7 +62,7 @@ def test_a_followers_processes_are_given_the_log_of_5_ms_or_64_kib_at_once(t):
     assert t.given[2:] == [(6, 66_176)] and t.words[at.LIMIT_DUE_NS] == at.NEVER
 
     for more, due_ns in ((32, 1_000 + 10_000_000), (65_536, at.NEVER)):
-        t.words[at.COMMIT_POSITION] += more
+        t.member_log[COMMIT_POSITION] += more
         plain(remote.give_log)(t)
         assert t.words[at.LIMIT_DUE_NS] == due_ns
 
@@ -86,7 +87,7 @@ def test_one_that_does_not_come_along_holds_up_no_other(t):
     t.services[FIRST + service_table.UNREACHED] = service_table.LIMITS_MAX
     t.services[FIRST + service_table.FIRST_LIMIT :][: 2 * service_table.LIMITS_MAX] = 640
     for position in (65_536, 65_632):
-        t.words[at.COMMIT_POSITION] = position
+        t.member_log[COMMIT_POSITION] = position
         plain(remote.give_log)(t)
     assert t.given == [(5, 65_536)] and t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000
 

@@ -7,6 +7,7 @@ import pytest
 
 from cluster.archive import recording_words as of_recording
 from cluster.consensus import quorum
+from cluster.consensus.cluster_time import STAMPED
 from cluster.log.connection_table import (
     CLIENT,
     HEARD_NS,
@@ -50,7 +51,7 @@ def test_a_commit_that_stops_at_an_entry_is_looked_at_again(monkeypatch):
     plain(leading.update_leader_position)(t)
 
     assert t.leadership[quorum.HAS_NEWS]
-    assert t.words[at.COMMIT_POSITION] == t.leadership[quorum.COMMIT_POSITION] == 0
+    assert t.member_log[log_words.COMMIT_POSITION] == t.leadership[quorum.COMMIT_POSITION] == 0
 
 
 def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_followers(monkeypatch):
@@ -71,7 +72,7 @@ def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_follow
         assert t.words[at.MEASURED_POSITION] == 0
     assert measured == [5_000, 5_000]
 
-    t.words[at.COMMIT_POSITION], t.words[at.NOW_NS] = 64, 8_000
+    t.member_log[log_words.COMMIT_POSITION], t.words[at.NOW_NS] = 64, 8_000
     plain(leading.update_leader_position)(t)
     assert t.words[at.COMMIT_RISEN_NS] == 6_000, "it waits since the first that was not told"
 
@@ -84,7 +85,7 @@ def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
 ):
     t = tables(log_end=[0] * 4, connections=connections((CLIENT, 5)), ready=[0], leadership=None)
     t.words[at.UNCOMMITTED_MAX], t.words[at.INPUT_LIMIT], t.words[at.READY_COUNT] = 1024, 4096, 1
-    t.log_end[log_words.PUBLICATION_POSITION], t.words[at.COMMIT_POSITION] = position, committed
+    t.log_end[log_words.PUBLICATION_POSITION], t.member_log[log_words.COMMIT_POSITION] = position, committed
     taken = []
     monkeypatch.setattr(turn, "may_take_input", plain(leading.may_take_input))
     monkeypatch.setattr(turn, "fits_one_write", lambda t: True)
@@ -186,12 +187,12 @@ def test_how_far_a_follower_was_sent_the_log_is_the_last_piece_that_it_took(flus
 def test_cluster_time_does_not_fall(monkeypatch):
     monkeypatch.setattr(turn, "go_on", lambda time, now_ns: None)
     t = tables(time=[9_000] * 8)
-    t.words[at.TIME_DIVISOR], t.words[at.CLUSTER_TIME] = 1_000, 12
+    t.words[at.TIME_DIVISOR], t.replica[STAMPED] = 1_000, 12
     plain(turn._stamp)(t)
-    assert t.words[at.CLUSTER_TIME] == 12
-    t.words[at.CLUSTER_TIME] = 8
+    assert t.replica[STAMPED] == 12
+    t.replica[STAMPED] = 8
     plain(turn._stamp)(t)
-    assert t.words[at.CLUSTER_TIME] == 9
+    assert t.replica[STAMPED] == 9
 
 
 def test_a_run_begins_with_nothing_unsent_or_unkept_and_sends_the_limit_that_is_due(monkeypatch):
@@ -505,7 +506,7 @@ def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
     runs = iter([(serving.DONE, 64, 0, False)])
     monkeypatch.setattr(serving, "deliver_run", lambda *_: next(runs))
     t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0] * 8, log=None, side=None, columns=None)
-    t.words[at.COMMIT_POSITION] = 96
+    t.member_log[log_words.COMMIT_POSITION] = 96
     t.services, t.words[at.SERVICE_ID] = ServiceTable(2).words, 1
     t.services[service_table.SERVICE_WORDS + service_table.POSITION_COUNTER] = 5
     plain(serving._deliver)(t)
@@ -525,7 +526,7 @@ def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_py
     t = tables(log_end=[0] * 4, service_cursor=[0, 0], counters=[0], log=None, side=None, numbers=None)
     t.services = ServiceTable(1).words
     t.columns, t.words[at.SERVICE_ROWS], t.words[at.SERVICE_FUNCTION] = columns.ravel(), 4, at.ECHO + 1
-    t.words[at.COMMIT_POSITION] = 96
+    t.member_log[log_words.COMMIT_POSITION] = 96
     plain(serving._deliver)(t)
 
     assert taken_back == columns[serving.SESSION_IDS, 1:3].tolist()

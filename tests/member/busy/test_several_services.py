@@ -6,6 +6,7 @@ import pytest
 from cluster.log.connection_table import PART_BYTES, PART_LENGTH
 from cluster.member.busy import lend
 from cluster.member.busy import words as at
+from cluster.member.log.log_words import COMMIT_POSITION
 from cluster.member.services.service_table import ANSWERED, LIMIT, LIMITS_MAX, SERVED
 from cluster.protocol.link import CommitAck
 from cluster.protocol.service_link import LogLimit, ServicePosition, SnapshotBegin
@@ -103,7 +104,7 @@ def test_one_that_does_not_read_holds_up_no_other():
     leader = with_two_messages()
     of_stuck = leader.service(1)
     for position in range(BEGIN + 32, BEGIN + 32 * (LIMITS_MAX + 3), 32):
-        leader.tables.words[at.COMMIT_POSITION] = position
+        leader.tables.member_log[COMMIT_POSITION] = position
         leader.turn((SECOND, link_frame(ServicePosition(leader.service(2)[LIMIT], 0, 0))))
     assert of_stuck[LIMIT] == BEGIN + 32 * LIMITS_MAX
     assert leader.told == [(SECOND, [LogLimit(position)])]

@@ -117,7 +117,7 @@ def test_links_carry_the_same_envelopes(leader, over_tls):
     descriptor, envelope = leader.report(1, END)
     leader.takes[TO[2]] = ALL
     leader.turn((descriptor, sealed(from_1, envelope)))
-    assert leader.word(at.COMMIT_POSITION) == END
+    assert leader.committed == END
 
 
 @pytest.mark.parametrize("taken", [0, 10])
