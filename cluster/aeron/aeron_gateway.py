@@ -98,7 +98,7 @@ class AeronGateway:
         work_count += self._take_found()
         if connection is not None and session.state in READY:
             work_count += self._take_frames(connection)
-        self._say()
+        self._report()
         self._has_worked |= work_count > 0
         return work_count
 
@@ -282,7 +282,7 @@ class AeronGateway:
         for run in waiting:
             self._put_frames(run)
 
-    def _say(self) -> None:
+    def _report(self) -> None:
         """What has changed, and what is known by now of what the client has asked."""
         session = self._session
         if session.is_closed:

@@ -55,18 +55,18 @@ class LogFollower:
     """
 
     def __init__(
-        self, open_log: Callable[[], AeronLog], from_position: int, say: Callable[[], object]
+        self, open_log: Callable[[], AeronLog], from_position: int, notify: Callable[[], object]
     ) -> None:
         """``from_position`` is where a frame begins, before the session is asked for.
 
-        The thread calls ``say`` whenever it has found something.
+        The thread calls ``notify`` whenever it has found something.
         """
         self.session_id = -1
         self.is_due = False  # whether something of the session is to come
         self.found: deque[Found] = deque()
         self._open_log = open_log
         self._from_position = from_position
-        self._say = say
+        self._notify = notify
         self._messages = DeliveredMessages()
         self._is_over = False
         self._thread = threading.Thread(target=self._run, name="aeron-log-follower", daemon=True)
@@ -82,10 +82,10 @@ class LogFollower:
                         log.await_more(WAIT_S, is_due=self.is_due)
                     elif found := list(self.find(*block)):
                         self.found.extend(found)
-                        self._say()
+                        self._notify()
         except (ClusterError, OSError) as error:
             self.found.append(FoundEnd(str(error)))
-            self._say()
+            self._notify()
 
     def find(self, position: int, block: np.ndarray) -> Iterator[Found]:
         """What a run of whole messages from ``position`` on says of the session. Raises LogDamaged."""

@@ -451,9 +451,9 @@ class ClientCalls(ClientStanding):
             self._world.close()
             self._report_end()
 
-    def on_end(self, say: Callable[[], None]) -> None:
-        """Call ``say`` once when the client is closed, by whatever thread closes it."""
-        self._report_end = say
+    def on_end(self, report: Callable[[], None]) -> None:
+        """Call ``report`` once when the client is closed, by whatever thread closes it."""
+        self._report_end = report
 
     def on_forked(self, why: str) -> None:
         """As ``cluster.transport.forks`` says."""

@@ -188,10 +188,10 @@ class Promises:
         What was led lies in logs, and is not made up by one bit or frame; candidate terms grow by one. What
         the member itself has stated counts up to a bound of its own: nobody else may be there to confirm it.
         """
-        statement = [statement for id_, statement in self._statements.items() if id_ != member_id]
+        statements = [statement for id_, statement in self._statements.items() if id_ != member_id]
         if len(self._other_ids) == 1 and not self.has_say and member_id in self._statements:
-            statement = [self._statements[member_id]]  # there is nobody else to compare it with
-        terms = [(candidate_term_id, leadership_term_id), *map(_terms_of, statement)]
+            statements = [self._statements[member_id]]  # there is nobody else to compare it with
+        terms = [(candidate_term_id, leadership_term_id), *map(_terms_of, statements)]
         limit = _limit(terms, TERM_JUMP_MAX)
         if (stated := self._statements.get(member_id)) is not None:
             limit = max(limit, min(max(_terms_of(stated)) + 1, _limit(terms, STATED_JUMP_MAX)))
@@ -224,8 +224,8 @@ class Promises:
     def _confirm(self) -> None:
         assert not self.has_say  # a term that was confirmed is a bound for whoever has none of its own
         answers = self._answers()
-        statement = {id_: next(iter(self._statements[id_].cluster), None) for id_ in answers}
-        agreeing, cluster = agreement(statement, self._answers_needed)
+        clusters = {id_: next(iter(self._statements[id_].cluster), None) for id_ in answers}
+        agreeing, cluster = agreement(clusters, self._answers_needed)
         answers = {id_: answers[id_] for id_ in agreeing}
         believed = [
             term_id

@@ -1,4 +1,4 @@
-"""What clients hear of their sessions: SessionEvent and NewLeaderEvent, which say who leads."""
+"""What clients hear of their sessions by SessionEvent, refusals among it; those of backups, too."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.session_admission import AdmissionPort
 from cluster.protocol.enums import EventCode
-from cluster.protocol.session import NewLeaderEvent, SessionEvent
+from cluster.protocol.session import SessionEvent
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION
 
 
@@ -44,11 +44,6 @@ class SessionEvents:
             leader_heartbeat_timeout_ns=self._context.leader_heartbeat_timeout_ns,
             detail=detail,
         )
-
-    def send_new_leader(self, session: ClusterSession, endpoints: str, leader: KnownLeader) -> bool:
-        """Whether the connection took the event."""
-        event = NewLeaderEvent(leader.leadership_term_id, session.id, leader.member_id, endpoints)
-        return self._port.send_egress(session.connection_id, event)
 
     def is_refusal_over(self, session: ClusterSession, leader: KnownLeader, now_ns: int) -> bool:
         """Whether the client of a refused session has the reason, or has not taken it for too long."""

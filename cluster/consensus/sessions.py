@@ -43,7 +43,7 @@ from cluster.protocol.link import SessionResume
 from cluster.protocol.log import SessionCloseEvent, SessionOpenEvent
 from cluster.protocol.response_channel import fault_of
 from cluster.protocol.resume import is_token_of
-from cluster.protocol.session import SessionConnectRequest
+from cluster.protocol.session import NewLeaderEvent, SessionConnectRequest
 from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, version_text
 
 
@@ -299,7 +299,8 @@ class SessionManager:
 
     def _send_new_leader_event(self, session: ClusterSession, leader: KnownLeader) -> bool:
         endpoints = self.port.ingress_endpoints(session.connection_id)
-        return self.events.send_new_leader(session, endpoints, leader)
+        event = NewLeaderEvent(leader.leadership_term_id, session.id, leader.member_id, endpoints)
+        return self.port.send_egress(session.connection_id, event)
 
     def check_sessions(self, leader: KnownLeader, now_ns: int) -> int:
         """Close what timed out or could not be closed before, and send what is still to be sent."""
