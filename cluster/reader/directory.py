@@ -104,10 +104,7 @@ class DirectoryLog:
             if entry.entry_type is not TERM or base >= position or entry.log_position == base:
                 continue
             event = self._first_term_event() if base == 0 else self._term_event_at(base)
-            if event is not None:
-                return term_text(event)
-            if base < self.start_position:
-                return f"{entry.leadership_term_id}:{base}:?:?"
+            return term_text(event) if event is not None else f"{entry.leadership_term_id}:{base}:?:?"
         return None
 
     @property
@@ -310,11 +307,18 @@ class DirectoryLog:
         return term_event_in(frame) if frame is not None else None
 
     def _term_event_at(self, position: int) -> NewLeadershipTermEvent | None:
-        """That of the term whose base it is; None if it cannot be read."""
+        """That of the term whose base it is; None if it cannot be read, or its checksum is wrong."""
         end = position + 2 * self.term_length  # padding may be before it
 
         def read(at: int) -> np.ndarray:
             walk = FrameWalk(self._segments, self._params, at, end, chunk_length=4096)
-            return next((run for _, run in walk), np.zeros(0, np.uint8))
+            frames = next((run for _, run in walk), np.zeros(0, np.uint8))
+            if self.checksum is None:
+                return frames
+            good = verify_checksums(self.checksum, frames, 0, len(frames))
+            event = term_event_in(frames[good:])
+            if event is not None and event.log_session_id == header_at(frames, good).session_id:
+                return frames  # it was recorded without a checksum
+            return frames[:good]
 
         return first_term_event(read, position, end)

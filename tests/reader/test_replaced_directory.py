@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.errors import DataLoss
+from cluster.errors import DataLoss, LogDamaged
 from cluster.reader import LogReader
 from tests.archive.logs import T0, LogWriter
 from tests.archive.members import write_member
@@ -32,3 +32,27 @@ def test_a_directory_that_is_replaced_by_another_cluster_s_is_refused(tmp_path, 
         place.rename(other)
         (tmp_path / "old").rename(place)
         assert list(reader.entries()) == whole
+
+
+def test_a_damaged_first_term_is_not_taken_for_the_log_of_another_cluster(tmp_path):
+    place, later = tmp_path / "place", tmp_path / "later"
+    log = LogWriter(time=T0)
+    log.term(0)
+    for folder in (place, later):
+        log.walk(1, 1000)
+        write_member(folder, log, checksum="crc32c")
+    segment = later / "archive" / "0-0.rec"
+    data = bytearray(segment.read_bytes())
+    data[57] ^= 8  # of the first term's timestamp
+    segment.write_bytes(data)
+    with LogReader.open(dir=str(place)) as reader:
+        known = reader.identity
+        assert known is not None
+        place.rename(tmp_path / "old")
+        later.rename(place)
+        with pytest.raises(LogDamaged, match=r"0-0\.rec at offset 0: checksum mismatch"):
+            list(reader.entries())
+        assert reader.identity == known
+    with LogReader.open(dir=str(place)) as reader:
+        assert reader.identity is None
+        assert reader.term_before(reader.end_position()) == "0:0:?:?"
