@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import io
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -17,10 +18,10 @@ from pathlib import Path
 import cluster
 import cluster.testing
 from cluster.cli.main import COMMANDS, _command, main
-from cluster.node.config import NodeConfig
-from cluster.node.config_text import to_toml
 
 ROOT = Path(__file__).resolve().parents[1]
+# A section's title; or what comments say of a key, and the key.
+_IN_TOML = re.compile(r"^# ---- (.+) -+$|^((?:# .*\n)+)(\w+) =", re.MULTILINE)
 
 
 def api() -> Iterator[str]:
@@ -43,14 +44,9 @@ def commands() -> Iterator[str]:
 
 def configuration() -> Iterator[str]:
     """every key of `node.toml`, with its default, its unit, and Aeron's name of it"""
-    for field in NodeConfig.model_fields.values():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        if extra["section"]:
-            yield f"## {extra['section']}\n"
-        facts = [f"Default: `{to_toml(extra['default'])}`."]
-        facts += [f"{what.capitalize()}: {extra[what]}." for what in ("unit", "aeron") if extra[what]]
-        yield f"### {field.alias}\n\n{field.description}\n\n{' '.join(facts)}\n"
+    for section, text, key in _IN_TOML.findall((ROOT / "conf" / "node.toml").read_text()):
+        *said, facts = re.findall("^# (.+)$", text, re.MULTILINE) or [""]
+        yield f"## {section}\n" if section else "\n".join([f"### {key}\n", *said, f"\n{facts}\n"])
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from cluster.node.config import NodeConfig
 from tests.tree import ROOT
 
 DOCS = ROOT / "docs"
@@ -28,6 +30,16 @@ def test_the_site_has_the_titles_and_the_order_of_the_front_page() -> None:
     assert [entry for entry in in_nav if entry not in MADE] == _LISTED.findall(
         (DOCS / "README.md").read_text()
     )
+
+
+def test_the_pages_made_of_the_code_have_every_name_command_and_key() -> None:
+    pages = runpy.run_path(str(ROOT / ".ci" / "pages.py"))["PAGES"]
+    assert [title for title, _ in MADE] == list(pages)
+    api, commands, configuration = (list(parts()) for parts in pages.values())
+    assert "::: cluster.client.cluster_client.ClusterClient\n" in api
+    assert any(part.startswith("## cluster log export\n") for part in commands)
+    keys = re.findall("^### (.+)$", "\n".join(configuration), re.MULTILINE)
+    assert keys == [field.alias for field in NodeConfig.model_fields.values()]
 
 
 @pytest.mark.interop
