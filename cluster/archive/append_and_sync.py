@@ -8,6 +8,7 @@ the error; then nothing more is to be written.
 from cluster.archive.file_calls import START_WRITING, sync_file, sync_range, write_file
 from cluster.archive.proof_slots import (
     FILE,
+    PAGE,
     PROOF_MODULES,
     await_anything,
     awaits_single_frames,
@@ -104,10 +105,21 @@ def sync_segment(t):  # type: ignore[no-untyped-def]
 
 @routine
 def _write(t, frames, begin, end):  # type: ignore[no-untyped-def]
-    """Write the bytes as the file has them."""
+    """Write the bytes as the file has them.
+
+    A signal may end the process between two pages of a write. What neither checksum nor sync proof shows is
+    whole then by the order: the page that what came before ends in is written last.
+    """
     r = t.words
     offset = r[APPEND_POSITION] - r[SEGMENT_BASE]
-    error = write_file(t.calls, r[SEGMENT], address_of(frames, begin), end - begin, offset)
+    first, error = end, 0
+    if r[SYNC_LEVEL] == 0 and r[CHECKSUM] == 0:
+        first = min(begin + PAGE - offset % PAGE, end)
+        error = write_file(
+            t.calls, r[SEGMENT], address_of(frames, first), end - first, offset + first - begin
+        )
+    if error == 0:
+        error = write_file(t.calls, r[SEGMENT], address_of(frames, begin), first - begin, offset)
     if error == 0 and t.proof[FILE] >= 0:
         r[UNPROVEN_CRC] = extend_crc_32(r[UNPROVEN_CRC], frames, begin, end)
     return error

@@ -75,6 +75,7 @@ class Archive:
         segment_length: int,
         checksum: Checksum | None,
         cached_length: int,
+        has_all_pages: bool,
         epoch_ms: Callable[[], int],
     ) -> None:
         self.directory = directory
@@ -87,6 +88,7 @@ class Archive:
         self._sync_level = file_sync_level
         self._segment_length = segment_length
         self._cached_length = cached_length
+        self._has_all_pages = has_all_pages
         self._epoch_ms = epoch_ms
         self._recordings: dict[int, Recording] = {}
 
@@ -102,6 +104,7 @@ class Archive:
         cached_length: int = 0,
         is_after_failure: bool = False,
         may_be_damaged: bool = False,
+        has_all_pages: bool = False,
         epoch_ms: Callable[[], int],
     ) -> "Archive":
         """Open the directory, made when missing, and end recordings that never stopped.
@@ -111,8 +114,9 @@ class Archive:
         cache; 0: what the kernel keeps. ``is_after_failure``: this process was refused a write or a sync
         here, so that files of recordings that were written then are given up for new ones.
         ``may_be_damaged``: a recording whose end damage hides is left as it is, not known by
-        ``has_recording``, for ``find_damage`` to report; else LogDamaged says so. Raises DirectoryInUse,
-        LogDamaged, StorageError, ConfigurationError.
+        ``has_recording``, for ``find_damage`` to report; else LogDamaged says so. ``has_all_pages``: the
+        process that wrote here died, and its machine did not. Raises DirectoryInUse, LogDamaged,
+        StorageError, ConfigurationError.
         """
         if file_sync_level not in (0, 1, 2):
             raise ConfigurationError(f"file_sync_level {file_sync_level}: expected 0, 1 or 2")
@@ -144,6 +148,7 @@ class Archive:
                     segment_length=segment_length,
                     checksum=used,
                     cached_length=cached_length,
+                    has_all_pages=has_all_pages,
                     epoch_ms=epoch_ms,
                 )
                 archive._recover(is_after_failure, may_be_damaged)
@@ -182,7 +187,14 @@ class Archive:
         with closing(Segments(self.files, self.directory, descriptor)) as segments:
             try:
                 proof = read_sync_proof(self.files, self.directory, recording_id, descriptor.session_id)
-                found = find_end(segments, descriptor, proof, checksum, file_sync_level=self._sync_level)
+                found = find_end(
+                    segments,
+                    descriptor,
+                    proof,
+                    checksum,
+                    file_sync_level=self._sync_level,
+                    has_all_pages=self._has_all_pages,
+                )
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):
                     raise

@@ -284,12 +284,15 @@ def io_error(number: int = errno.EIO) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def open_archive(disk: FaultyDisk, level: int = 1, checksum: str | None = None) -> Archive:
+def open_archive(
+    disk: FaultyDisk, level: int = 1, checksum: str | None = None, *, has_all_pages: bool = False
+) -> Archive:
     return Archive.open(
         DIRECTORY,
         files=disk,
         file_sync_level=level,
         segment_length=SEGMENT_LENGTH,
         checksum=checksum,
+        has_all_pages=has_all_pages,
         epoch_ms=Clock(),
     )

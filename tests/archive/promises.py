@@ -38,9 +38,11 @@ def append(recording: Recording, told: Promises, run: np.ndarray) -> None:
     told.synced = recording.sync()
 
 
-def check(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) -> None:
+def check(
+    disk: FaultyDisk, told: Promises, level: int, checksum: str | None, *, has_all_pages: bool = False
+) -> None:
     """Open again: whole frames of the log that was written, up to the promise at least."""
-    archive = open_archive(disk, level, checksum)
+    archive = open_archive(disk, level, checksum, has_all_pages=has_all_pages)
     if not archive.recordings():
         assert told.appended == 0
         archive.close()
@@ -62,6 +64,6 @@ def check(disk: FaultyDisk, told: Promises, level: int, checksum: str | None) ->
     extended.sync()
     archive.abandon()
     disk.restart()
-    archive = open_archive(disk, level, checksum)
+    archive = open_archive(disk, level, checksum, has_all_pages=has_all_pages)
     assert archive.recordings()[0].stop_position == other.position, "stale frames joined on"
     archive.close()

@@ -7,6 +7,7 @@ operation, then at its second, and so on until a run meets none, as SQLite's tes
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 import pytest
 
@@ -73,8 +74,33 @@ def test_a_process_killed_at_any_moment_loses_nothing_that_it_was_told(level):
         except PowerCut:
             is_over = False
         disk.restart()
-        check(disk, told, level, None)
+        check(disk, told, level, None, has_all_pages=True)
         if is_over:
+            return
+    raise AssertionError("the history does not end")
+
+
+@pytest.mark.parametrize("tail", [b"y", b"\0"])
+def test_a_killed_process_leaves_no_half_frame_and_keeps_frames_that_end_in_zeros(tail):
+    """At level 0, where neither a sync proof nor a checksum tells one from the other."""
+    log = a_log(1, mtu=8192)
+    for length in range(1000, 7000, 500):
+        log.message(b"x" * 900 + tail * length)
+    for at in range(1, 10_000):
+        disk, told = FaultyDisk(), Promises(log=log)
+        disk.fail(at, PowerCut())
+        is_over = False
+        with suppress(PowerCut):
+            recording = open_archive(disk, 0).create_recording(
+                stream_id=100, session_id=SESSION_ID, initial_term_id=0, term_length=TERM_LENGTH, mtu=8192
+            )
+            for begin, end in [(0, log.entries[2][0]), *log.entries[2:]]:
+                append(recording, told, log.frames(begin, end))
+            is_over = True
+        disk.restart()
+        check(disk, told, 0, None, has_all_pages=True)
+        if is_over:
+            assert told.synced == log.position
             return
     raise AssertionError("the history does not end")
 

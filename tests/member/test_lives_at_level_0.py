@@ -1,7 +1,11 @@
 """At sync level 0 a power cut takes back what was acknowledged: who may have lost promises knows it."""
 
+from unittest.mock import Mock
+
 import pytest
 
+from cluster.archive.recording_log import RecordingLog
+from cluster.errors import StorageError
 from cluster.member.disk.data_loss import accept_data_loss
 from cluster.member.disk.life_note import LIFE_FILE_NAME, LifeNoteFile
 from tests.member.in_memory.cluster import LONG_NS, QUICK, SimulatedCluster
@@ -59,6 +63,22 @@ def test_after_a_power_cut_of_a_majority_nobody_leads_until_an_operator_accepts_
     member.kill()
     assert LOST in accept_data_loss(member.files, f"{DIRECTORY}/cluster", 7)
     member.start()
+    goes_on(cluster, client)
+
+
+def test_a_power_cut_is_known_until_a_life_has_opened_its_files(monkeypatch):
+    """Else the next life under the same boot takes pages that are lost for written."""
+    cluster, client = a_cluster()
+    member = cluster.followers[0]
+    member.power_cut()
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            RecordingLog, "open", Mock(side_effect=StorageError("recording.log", 5, "opening failed"))
+        )
+        member.start()
+    member.start()
+
+    assert len(lost(cluster)) == 2
     goes_on(cluster, client)
 
 
@@ -135,7 +155,11 @@ def test_a_boot_that_nobody_can_tell_is_another_one(before, now, is_lost):
     files.make_directory("m")
     LifeNoteFile(files, "m", boot_id=before, file_sync_level=0).begin()
 
-    assert bool(LifeNoteFile(files, "m", boot_id=now, file_sync_level=1).lost) is is_lost
+    note = LifeNoteFile(files, "m", boot_id=now, file_sync_level=1)
+    assert bool(note.lost) is is_lost
+    assert note.has_all_pages is not is_lost
+    note.end(0, ())
+    assert not LifeNoteFile(files, "m", boot_id=now, file_sync_level=1).has_all_pages, "others wrote since"
 
 
 def test_what_a_life_knew_to_be_committed_is_known_to_the_next():

@@ -18,10 +18,14 @@ LIFE_FILE_NAME = "life.dat"
 
 
 class LifeNoteFile:
-    """``lost``: why the disk may lack what the last life wrote, or "". Raises StorageError."""
+    """``lost``: why the disk may lack what the last life wrote, or "". Raises StorageError.
+
+    ``has_all_pages``: the last life did not end in order, and all that it wrote is there.
+    """
 
     def __init__(self, files: Files, directory: str, *, boot_id: str, file_sync_level: int) -> None:
         self.lost = ""
+        self.has_all_pages = False
         self.committed_position = 0
         self._files = files
         self._path = f"{directory}/{LIFE_FILE_NAME}"
@@ -34,7 +38,8 @@ class LifeNoteFile:
             return
         if before is None:
             return
-        if before.file_sync_level == 0 and not before.has_ended and boot_id != (before.boot_id or None):
+        self.has_all_pages = not before.has_ended and boot_id == (before.boot_id or None)
+        if before.file_sync_level == 0 and not before.has_ended and not self.has_all_pages:
             what = "its machine has restarted" if boot_id else "maybe its machine has restarted"
             self.lost = f"the last life at file_sync_level 0 did not end in order, and {what}"
         else:

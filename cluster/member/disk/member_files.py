@@ -117,7 +117,6 @@ def open_files(
             RepairNote(files, cluster_directory).write(
                 f"{life.lost}: its votes, and what it had acknowledged, may be gone", None
             )
-    life.begin()
 
     def open_all(*, is_checked: bool = True) -> MemberFiles:
         with ExitStack() as opened:
@@ -130,6 +129,7 @@ def open_files(
                 cached_length=cached_length,
                 is_after_failure=is_after_failure,
                 may_be_damaged=not is_alone,
+                has_all_pages=life.has_all_pages,
                 epoch_ms=epoch_ms,
             )
             opened.callback(archive.abandon)
@@ -145,6 +145,7 @@ def open_files(
             found = MemberFiles(archive, recording_log, node_state, life)
             if is_checked:
                 _check_log_is_known(found)
+            life.begin()  # not before recordings have their ends: till then it counts how the last life ended
             opened.pop_all()
             return found
 
