@@ -108,7 +108,7 @@ class SystemCalls:
 SYSTEM_CALLS = SystemCalls()
 
 
-def _call(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
+def _call_at(typing_context, address, *arguments):  # type: ignore[no-untyped-def]
     def codegen(context, builder, signature, values):  # type: ignore[no-untyped-def]
         function_type = ir.FunctionType(_INT, [_INT] * len(arguments))
         function = builder.inttoptr(values[0], function_type.as_pointer())
@@ -134,12 +134,12 @@ def _i32_at(typing_context, address):  # type: ignore[no-untyped-def]
 
 
 if not config.DISABLE_JIT:  # type: ignore[attr-defined]
-    _of_any: Any = intrinsic(_call)
+    call_at: Any = intrinsic(_call_at)
     address_of: Any = intrinsic(_address_of)
     i32_at: Any = intrinsic(_i32_at)
 else:
 
-    def _of_any(address, *arguments):  # type: ignore[no-untyped-def]
+    def call_at(address, *arguments):  # type: ignore[no-untyped-def]
         return PLAIN[int(address)](*map(int, arguments))
 
     def address_of(array, offset):  # type: ignore[no-untyped-def]
@@ -149,13 +149,10 @@ else:
         return ctypes.c_int32.from_address(int(address)).value
 
 
-call_0 = call_1 = call_2 = call_3 = call_4 = _of_any  # by how many arguments follow the address
-
-
 @routine
 def error_number(calls):  # type: ignore[no-untyped-def]
     """Of the call before, which failed."""
-    return i32_at(call_0(calls[ERROR_NUMBER]))
+    return i32_at(call_at(calls[ERROR_NUMBER]))
 
 
 def _view(array_type: types.Array) -> Any:

@@ -11,7 +11,7 @@ compilation an address is a key of ``calls.PLAIN``.
 import numpy as np
 from numba import njit
 
-from cluster.log.calls import address_of, call_1, viewer
+from cluster.log.calls import address_of, call_at, viewer
 from cluster.log.kernel import kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS, WORDS_OUT, zero_bytes
 from cluster.log.message_columns import (
@@ -146,7 +146,7 @@ def call_rows(function, call, payloads, row, rows_end):  # type: ignore[no-untyp
     """``take_rows`` by the address of its caller (``service/compiled_callback.py``)."""
     call[PAYLOADS], call[PAYLOADS_LENGTH] = address_of(payloads, 0), payloads.size
     call[ROW], call[ROWS_END] = row, rows_end
-    return call_1(function, address_of(call, 0))
+    return call_at(function, address_of(call, 0))
 
 
 @kernel(I64(I64, WORDS_OUT, BYTES, I64, I64))

@@ -10,7 +10,7 @@ import threading
 
 import numpy as np
 
-from cluster.log.calls import address_of, call_1, call_2, function_address
+from cluster.log.calls import address_of, call_at, function_address
 from cluster.log.kernel import kernel
 from cluster.log.memory import BYTES_OUT, I64, WORDS_OUT, get_i64
 from cluster.log.ordered import load_i32, load_i64, store_i64
@@ -28,9 +28,9 @@ def _beat(counters, state, key, value, client_id, stop, now, clock, sleep):  # t
     while load_i64(stop, 0) == 0:
         if load_i32(counters, state) != _ALLOCATED or get_i64(counters, key) != client_id:
             return _LOST
-        call_2(clock, _CLOCK_REALTIME, address_of(now, 0))
+        call_at(clock, _CLOCK_REALTIME, address_of(now, 0))
         store_i64(counters, value, now[0] * 1000 + now[1] // 1_000_000)
-        call_1(sleep, INTERVAL_US)
+        call_at(sleep, INTERVAL_US)
     return _STOPPED
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from cluster.log.calls import address_of, call_2, call_4, function_address, i32_at
+from cluster.log.calls import address_of, call_at, function_address, i32_at
 from cluster.log.kernel import kernel
 from cluster.log.memory import I64, WORDS, WORDS_OUT
 from cluster.media.image import Image
@@ -31,14 +31,14 @@ def _await_frames(lengths, words, step, timeout, descriptor, clock, poll):  # ty
         for each in lengths:
             if i32_at(each) > 0:
                 return 1
-        call_2(clock, _CLOCK_MONOTONIC, address_of(words, 3))
+        call_at(clock, _CLOCK_MONOTONIC, address_of(words, 3))
         now = words[3] * 1_000_000_000 + words[4]
         if began < 0:
             began = now
         if now - began >= timeout:
             return 0
         words[2] = min(step, timeout)
-        if call_4(poll, address_of(words, 0), 1, address_of(words, 1), 0) & 0xFFFF_FFFF:
+        if call_at(poll, address_of(words, 0), 1, address_of(words, 1), 0) & 0xFFFF_FFFF:
             return 1
 
 

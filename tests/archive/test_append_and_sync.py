@@ -23,7 +23,7 @@ def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, 
     asked = []
     monkeypatch.setattr(file_calls, "wrap_i32", lambda value: value)
     monkeypatch.setattr(
-        file_calls, "call_1", lambda *_: asked.append(_) or (-1 if len(asked) <= len(errors) else 0)
+        file_calls, "call_at", lambda *_: asked.append(_) or (-1 if len(asked) <= len(errors) else 0)
     )
     monkeypatch.setattr(file_calls, "error_number", lambda calls: errors[len(asked) - 1])
 
@@ -43,7 +43,7 @@ def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, 
 )
 def test_all_is_written_or_there_is_an_error(monkeypatch, results, errors, error, asked):
     calls, results, errors = [], iter(results), iter(errors)
-    monkeypatch.setattr(file_calls, "call_4", lambda call, *given: calls.append(given) or next(results))
+    monkeypatch.setattr(file_calls, "call_at", lambda call, *given: calls.append(given) or next(results))
     monkeypatch.setattr(file_calls, "error_number", lambda _: next(errors))
 
     assert plain(file_calls.write_file)(range(CALLS), 5, 1000, 100, 7000) == error
@@ -51,7 +51,7 @@ def test_all_is_written_or_there_is_an_error(monkeypatch, results, errors, error
 
 
 def test_a_c_library_without_a_call_for_ranges_is_not_asked(monkeypatch):
-    monkeypatch.delattr(file_calls, "call_4")
+    monkeypatch.delattr(file_calls, "call_at")
 
     assert plain(file_calls.sync_range)([0] * CALLS, 5, 0, 96, file_calls.START_WRITING) == 0
 

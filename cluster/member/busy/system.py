@@ -8,9 +8,7 @@ from cluster.log.calls import (
     SEND,
     WAIT,
     address_of,
-    call_2,
-    call_3,
-    call_4,
+    call_at,
     error_number,
 )
 from cluster.log.connection_table import IS_QUEUED, ROW_WORDS, STATE, TLS
@@ -31,7 +29,7 @@ WOULD_BLOCK = 11  # EAGAIN
 @routine
 def read_clock(t):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock."""
-    call_2(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, at.TIME_AT))
+    call_at(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, at.TIME_AT))
     return get_i64(t.scratch, at.TIME_AT) * 1_000_000_000 + get_i64(t.scratch, at.TIME_AT + 8)
 
 
@@ -39,7 +37,7 @@ def read_clock(t):  # type: ignore[no-untyped-def]
 def wait(t, timeout_ms):  # type: ignore[no-untyped-def]
     """How many descriptors have events; below 0 when a signal came."""
     events = address_of(t.scratch, at.EVENTS_AT)
-    return wrap_i32(call_4(t.calls[WAIT], t.words[at.EPOLL], events, at.READY_MAX, timeout_ms))
+    return wrap_i32(call_at(t.calls[WAIT], t.words[at.EPOLL], events, at.READY_MAX, timeout_ms))
 
 
 @routine
@@ -57,7 +55,7 @@ def receive(t, descriptor, offset):  # type: ignore[no-untyped-def]
     place = address_of(t.received, offset)
     if tls != 0:
         place, room = address_of(t.sealed, 0), min(room, t.sealed.size)
-    received = call_4(t.calls[RECEIVE], descriptor, place, room, 0)
+    received = call_at(t.calls[RECEIVE], descriptor, place, room, 0)
     if received < 0:
         return -error_number(t.calls)
     if tls != 0 and received > 0:
@@ -110,4 +108,4 @@ def _write(t, descriptor, a, a_length, b, b_length):  # type: ignore[no-untyped-
     put_i64(t.scratch, at.PIECES_AT + 8, a_length)
     put_i64(t.scratch, at.PIECES_AT + 16, b)
     put_i64(t.scratch, at.PIECES_AT + 24, b_length)
-    return call_3(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
+    return call_at(t.calls[SEND], descriptor, address_of(t.scratch, at.PIECES_AT), 2 if b_length > 0 else 1)
