@@ -67,9 +67,8 @@ class RecordingWriter(StoredRecording):
     and from then on every append and sync does: what the disk holds after ``synced_position`` is not trusted
     again, not even if it reads back well. ``position_counter`` follows ``synced_position``.
     ``cached_length`` is how many bytes before the end stay in the page cache; 0: what the kernel keeps.
-    ``shortage`` is why the segment to come cannot be made ready yet, for want of space: nothing that was
-    promised hangs on that, and appending fails only when the present segment is full. ``tables`` are what the
-    end is written by.
+    Where there is no space for the segment to come, appending fails only when the present one is full.
+    ``tables`` are what the end is written by.
     """
 
     synced_position = Word(recording_words.SYNCED_POSITION)
@@ -100,7 +99,6 @@ class RecordingWriter(StoredRecording):
         self._failure: StorageError | None = None
         self.segment: SegmentFile | None = None
         self._next: SegmentFile | None = None
-        self.shortage: StorageError | None = None
         self._prepare_from = 0  # position: no sooner is the next segment tried again
         self.proof: SyncProofFile | None = None
         self.is_tail_clean = False  # nothing lies after the end: it was cut, and then only appended to
@@ -242,7 +240,6 @@ class RecordingWriter(StoredRecording):
     def _prepare_next(self) -> None:
         self._remove_next()
         self._next = self._segments.create(self._segments.next_path(), is_sparse=self._is_sparse)
-        self.shortage = None
 
     def _zero_ahead(self, window: int) -> int:
         """Do the one piece of preparation that is most urgent; return 1 if there was any."""
@@ -266,8 +263,6 @@ class RecordingWriter(StoredRecording):
             if error.errno not in NO_SPACE:
                 raise
             self._prepare_from = self.append_position + self.segment_length // PREPARE_TRIES
-            path = self._segments.next_path()
-            self.shortage = StorageError(path, error.errno, "preparing the next segment failed")
             return False
         return True
 
