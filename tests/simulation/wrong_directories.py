@@ -1,7 +1,7 @@
 """A member that is started over a directory that is not its own of before, and nobody has noticed it.
 
 an older copy     of its own, put back; all that it promised since is held by all others
-another's         of another member, copied whole: it ends at once
+another's         a copy of another member's, mounted in the place of its own: it ends at once, its own stays
 led alone         its own, after a copy on another host has led alone: its log is of another history, and an
                   operator moves it away in the end
 """
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from cluster.archive.identity_file import read_identity, write_identity
 from cluster.errors import ClusterError
 from cluster.protocol.identity import ANY_MEMBER_ID, ClusterIdentity
-from cluster.testing.disk import SimulatedFiles
+from cluster.testing.disk import Disk, SimulatedFiles
 from cluster.testing.world import FOREVER_NS, MS, SECOND, Process
+from tests.simulation.disk import FaultyDisk
 from tests.simulation.member import Member, Observer
 from tests.simulation.other_lists import TakesNoPart
 from tests.simulation.violation import require
@@ -96,7 +97,7 @@ class WrongDirectories:
             history.world.at(now_ns + POLL_NS, self._put_back, member_id, contents, until_ns)
         else:
             self._nemesis.say(f"wrong directory: member {member_id} has its older copy from now on")
-            self._write(member_id, contents)
+            self._write(history.disks[member_id], contents)
             history.invariants.on_unsynced_lost(member_id)
             history.recorder.forget(member_id)
             self._nemesis.not_whole.add(member_id)
@@ -119,27 +120,26 @@ class WrongDirectories:
     # -- another's
 
     def _exchange(self, member: Member) -> None:
-        history = self._history
-        other_id = self.random.choice([i for i in history.context.member_ids if i != member.member_id])
-        own = self._read(member.member_id)
-        others = self._read(other_id).moved(f"/member-{other_id}", f"/member-{member.member_id}")
+        history, member_id = self._history, member.member_id
+        other_id = self.random.choice([i for i in history.context.member_ids if i != member_id])
+        others = self._read(other_id).moved(f"/member-{other_id}", f"/member-{member_id}")
         member.kill()
         duration_ns = self.random.randrange(SECOND, 4 * SECOND)
         self._nemesis.bring_down(member, duration_ns + SECOND)
-        own = self._read(member.member_id)
-        self._write(member.member_id, others)
-        stray = self._start(member, member.host, TakesNoPart(), history.context.member_ids)
-        told = f"member {member.member_id} has its own directory again"
-        self._nemesis.later(duration_ns, told, lambda: self._give_back(stray, own))
+        disk = FaultyDisk(history.world, self.random)  # others read, wipe and damage its own meanwhile
+        self._write(disk, others)
+        disk.faults = member.disk.faults
+        stray = self._start(member, member.host, disk, TakesNoPart(), history.context.member_ids)
+        told = f"member {member_id} has its own directory again"
+        self._nemesis.later(duration_ns, told, lambda: self._give_back(stray))
 
-    def _give_back(self, stray: Member, own: Contents) -> None:
+    def _give_back(self, stray: Member) -> None:
         require(
             isinstance(stray.end, ClusterError) or not stray.is_up,
             "I-1",
             f"{stray.name} runs over the directory of another member",
         )
         stray.kill()
-        self._write(stray.member_id, own)
         self._is_on = False
 
     # -- a copy of it has led alone
@@ -155,7 +155,7 @@ class WrongDirectories:
         nemesis.down_until_ns[member_id] = FOREVER_NS
         nemesis.not_whole.add(member_id)
         self._write_identity(member, identity.with_members(identity.cluster_id, (ANY_MEMBER_ID,)))
-        stray = self._start(member, f"10.0.9.{member_id}", Observer(), (member_id,))
+        stray = self._start(member, f"10.0.9.{member_id}", member.disk, Observer(), (member_id,))
         world.at(world.now_ns + self.random.randrange(SECOND, 6 * SECOND), self._come_back, stray, identity)
         told = f"an operator moves the directory of member {member_id} away"
         nemesis.later(2 * PATIENCE_NS, told, lambda: self._move_away(stray))
@@ -191,7 +191,9 @@ class WrongDirectories:
 
     # -- processes and disks
 
-    def _start(self, member: Member, host: str, observer: Observer, member_ids: tuple[int, ...]) -> Member:
+    def _start(
+        self, member: Member, host: str, disk: Disk, observer: Observer, member_ids: tuple[int, ...]
+    ) -> Member:
         history, member_id = self._history, member.member_id
         context = replace(history.context, member_id=member_id, member_ids=member_ids)
         history.network.revive(host)
@@ -199,7 +201,7 @@ class WrongDirectories:
             history.world,
             member_id,
             replace(history.settings, context=context),
-            history.disks[member_id],
+            disk,
             history.network,
             history.clocks[member_id],
             self.random,
@@ -211,17 +213,16 @@ class WrongDirectories:
         stray.wake(history.world.now_ns)
         return stray
 
-    def _files(self, member_id: int) -> SimulatedFiles:
-        operator = Process(self._history.world, "10.0.4.3", "operator")
-        return SimulatedFiles(self._history.disks[member_id], operator, 1)
+    def _files(self, disk: Disk) -> SimulatedFiles:
+        return SimulatedFiles(disk, Process(self._history.world, "10.0.4.3", "operator"), 1)
 
     def _read(self, member_id: int) -> Contents:
         disk = self._history.disks[member_id]
         files = {path: bytes(inode.cache) for path in disk.paths() if (inode := disk.inode(path))}
         return Contents(frozenset(disk.folders), files)
 
-    def _write(self, member_id: int, contents: Contents) -> None:
-        disk, files = self._history.disks[member_id], self._files(member_id)
+    def _write(self, disk: FaultyDisk, contents: Contents) -> None:
+        files = self._files(disk)
         faults, disk.faults = disk.faults, type(disk.faults)()
         disk.wipe()
         for folder in sorted(contents.folders):
@@ -240,7 +241,7 @@ class WrongDirectories:
 
     def _identity(self, member: Member) -> ClusterIdentity | None:
         try:
-            return read_identity(self._files(member.member_id), *self._folders(member)).identity
+            return read_identity(self._files(member.disk), *self._folders(member)).identity
         except ClusterError:
             return None
 
@@ -248,6 +249,6 @@ class WrongDirectories:
         disk = self._history.disks[member.member_id]
         faults, disk.faults = disk.faults, type(disk.faults)()
         try:
-            write_identity(self._files(member.member_id), *self._folders(member), identity)
+            write_identity(self._files(member.disk), *self._folders(member), identity)
         finally:
             disk.faults = faults
