@@ -8,8 +8,8 @@ whole again when its disk holds again what it held, and it follows or leads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Collection, Iterator
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from cluster.archive.sync_proof import decode_slots, sync_proof_path
@@ -39,6 +39,15 @@ class _Frame(NamedTuple):
     inode: FaultyInode
     offset: int  # in the file
     length: int  # with its header
+
+    @property
+    def end(self) -> int:
+        return self.position + align(self.length)
+
+    @property
+    def is_readable(self) -> bool:
+        end = self.offset + self.length
+        return not any(begin < end and self.offset < last for begin, last in self.inode.bad)
 
 
 class _Geometry(NamedTuple):
@@ -100,6 +109,33 @@ class DiskDamage:
     @property
     def damaged_ids(self) -> list[int]:
         return sorted(self._held)
+
+    def is_lost_among(self, member_ids: Collection[int]) -> bool:
+        """Whether one of these may ask another for a frame that has rotted there, and none of them holds it.
+
+        Before a snapshot no restart misses it. A member that lags does, unless it lags so far that it takes
+        the snapshot instead.
+        """
+        invariants = self._history.invariants
+        if not invariants.ever_damaged.intersection(member_ids):
+            return False
+        frames = list(self._frames(0, invariants.log.end))
+        held = [self._held_positions(member_id, frames) for member_id in member_ids]
+        known = set().union(*held)
+        return any(
+            own[0] < position < own[-1] and position not in known
+            for own, other in permutations(held, 2)
+            if own and own[0] <= max(other, default=0)
+            for position, _ in frames
+        )
+
+    def _held_positions(self, member_id: int, frames: list[tuple[int, int]]) -> list[int]:
+        """Of these, those that a member has and can read; what it has not reported a restart may not keep."""
+        entries = recorded_entries(self._history.disks[member_id], member_id)
+        ids = [entry.recording_id for entry in entries if entry.entry_type is TERM]
+        found = (self._find_frame(member_id, ids[-1], *frame) for frame in frames if ids)
+        end = self._history.invariants.spoken.get(member_id, 0)
+        return [f.position for f in found if f is not None and f.is_readable and f.end <= end]
 
     # -- faults --
 
@@ -283,19 +319,32 @@ class DiskDamage:
         if proof is not None:
             end = min([end, *(slot.from_position for slot in decode_slots(bytes(proof.cache)))])
         log = history.invariants.log.bytes
-        like = _Geometry(history.context.log_term_length, history.settings.segment_length)
-        frames = []
-        position = begin
-        while position + HEADER_LENGTH <= end:
-            length = int.from_bytes(log[position : position + 4], "little")
-            is_data = int.from_bytes(log[position + 6 : position + 8], "little") == TYPE_DATA
-            if is_data and length > HEADER_LENGTH and position + align(length) <= end:
-                frames.append((position, length))
-            position += align(length)
+        frames = [
+            (position, length)
+            for position, length in self._frames(begin, end)
+            if int.from_bytes(log[position + 6 : position + 8], "little") == TYPE_DATA
+            and length > HEADER_LENGTH
+        ]
         if not frames:
             return None
-        position, length = self.random.choice(frames)
-        base, segment = find_segment(disk, directory, terms[-1].recording_id, like, position)  # type: ignore[arg-type]
+        return self._find_frame(member_id, terms[-1].recording_id, *self.random.choice(frames))
+
+    def _frames(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Position and length of each whole frame of the committed log from one position to another."""
+        log = self._history.invariants.log.bytes
+        while begin + HEADER_LENGTH <= end:
+            length = int.from_bytes(log[begin : begin + 4], "little")
+            if begin + align(length) <= end:
+                yield begin, length
+            begin += align(length)
+
+    def _find_frame(self, member_id: int, recording_id: int, position: int, length: int) -> _Frame | None:
+        """It on the disk of a member, if it is there as it was written."""
+        history = self._history
+        like = _Geometry(history.context.log_term_length, history.settings.segment_length)
+        directory = f"/member-{member_id}/archive"
+        disk, log = history.disks[member_id], history.invariants.log.bytes
+        base, segment = find_segment(disk, directory, recording_id, like, position)  # type: ignore[arg-type]
         offset = position - base
         if segment is None:
             return None
@@ -304,7 +353,7 @@ class DiskDamage:
         )
         if held != log[position : position + align(length)]:
             return None
-        path = f"{directory}/{terms[-1].recording_id}-{base}.rec"
+        path = f"{directory}/{recording_id}-{base}.rec"
         return _Frame(member_id, position, path, segment, offset, length)
 
     def _is_intact(self, member_id: int) -> bool:

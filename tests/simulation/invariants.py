@@ -98,7 +98,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
         self.left: dict[int, int] = {}  # session that was closed in peace: under the leader of which term
         self._sync_level = file_sync_level
         self._watched: dict[tuple[int, int], _Watched] = {}
-        self._spoken: dict[int, int] = {}  # member: the most log that it has ever reported or led
+        self.spoken: dict[int, int] = {}  # member: the most log that it has ever reported or led
 
     def _of(self, member: Member) -> _Watched:
         return self._watched.setdefault((member.member_id, member.incarnation), _Watched())
@@ -170,7 +170,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
 
     def _on_append_position(self, member: Member, message: AppendPosition) -> None:
         term_id, position = message.leadership_term_id, message.log_position
-        self._spoken[member.member_id] = max(position, self._spoken.get(member.member_id, 0))
+        self.spoken[member.member_id] = max(position, self.spoken.get(member.member_id, 0))
         require(
             member.member_id not in self.without_promises,
             "I-3",
@@ -223,12 +223,12 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
 
     def on_wiped(self, member_id: int) -> None:
         """A member's disk is empty: it has forgotten its votes as well."""
-        self.lost_to[member_id] = self._spoken.get(member_id, 0)
+        self.lost_to[member_id] = self.spoken.get(member_id, 0)
         self.on_votes_lost(member_id)
 
     def on_damaged(self, member_id: int, end: int = 0) -> None:
         """What is on a member's disk below ``end``, or below what is committed now, may be something else."""
-        self.lost_to[member_id] = max(self._spoken.get(member_id, 0), self.log.end, end)
+        self.lost_to[member_id] = max(self.spoken.get(member_id, 0), self.log.end, end)
         self.damaged.add(member_id)
         self.ever_damaged.add(member_id)
 
@@ -327,7 +327,7 @@ class Invariants(Observer, ClientObserver, ReaderObserver):
             f"the commit position of {member.name} falls from {before} to {commit_position}",
         )
         watched.commit_position = commit_position
-        self._spoken[member.member_id] = max(commit_position, self._spoken.get(member.member_id, 0))
+        self.spoken[member.member_id] = max(commit_position, self.spoken.get(member.member_id, 0))
         recording = member.recording
         assert recording is not None
         require(

@@ -259,7 +259,8 @@ class Nemesis:
     def heal_majority(self) -> None:
         """A majority is made whole; the rest stays as it is, or is worse.
 
-        With fewer that are whole some that are damaged make up a majority with them.
+        With fewer that are whole some that are damaged make up a majority with them. One that cannot mend
+        itself, for want of what none of it holds any more, gives way to members that were never damaged.
         """
         history, random = self.history, self.random
         ids = list(history.context.member_ids)
@@ -267,6 +268,8 @@ class Nemesis:
         core = sorted(random.sample(whole, min(history.quorum, len(whole))))
         if len(core) < history.quorum:
             core = sorted(core + random.sample(sorted(self.not_whole), history.quorum - len(core)))
+        if self.damage.is_lost_among(core) and len(sound := sorted(self._sound_ids())) >= history.quorum:
+            core = sorted(random.sample(sound, history.quorum))
         rest = [i for i in ids if i not in core]
         self.say(f"members {core} are healed; {rest} are left as they are")
         self._healed_ids = core
@@ -363,9 +366,12 @@ class Nemesis:
         Damage before a snapshot is not met by a restart, but by another member that asks for those entries;
         then the log behind it is fetched again, from whoever has it. So a repaired disk counts for nobody.
         """
-        sound = set(self.history.context.member_ids) - self.not_whole - self.history.invariants.ever_damaged
+        sound = self._sound_ids()
         whole = [i for i in self.history.context.member_ids if i not in self.not_whole]
         return [i for i in whole if len(sound - {i}) >= self.history.quorum]
+
+    def _sound_ids(self) -> set[int]:
+        return set(self.history.context.member_ids) - self.not_whole - self.history.invariants.ever_damaged
 
     def say(self, what: str) -> None:
         self.world.say("nemesis", what)
