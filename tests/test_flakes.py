@@ -23,7 +23,10 @@ def test_what_passed_when_it_was_run_again_is_a_flake_with_what_it_printed_at_fi
 
 
 def test_a_run_writes_what_failed_with_the_load_of_the_machine(tmp_path) -> None:
-    (tmp_path / "test_it.py").write_text("def test_good(): pass\ndef test_bad(): assert 7 == 8\n")
+    (tmp_path / "test_it.py").write_text(
+        "import os\ndef test_is_not_inherited(): assert 'TEST_FAILURES' not in os.environ\n"
+        "def test_bad(): assert 7 == 8\n"
+    )
     failures = tmp_path / "failures.jsonl"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml"),
