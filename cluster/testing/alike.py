@@ -120,8 +120,18 @@ def _replaced(twins: Mapping[Any, Any]) -> Iterator[None]:
 def in_forks(work: Callable[[], T]) -> list[T | None]:
     """What this returns in three processes that begin as this one is now; None where it raises.
 
-    In the last of them the objects that it makes are elsewhere in memory.
+    In the last of them the objects that it makes are elsewhere in memory. They begin in a process that has
+    this thread alone: others would take and release memory between one fork and the next.
     """
+    receiver, sender = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.close(receiver)
+        _serve(lambda: _in_three_forks(work), sender, is_moved=False)
+    os.close(sender)
+    return _received(pid, receiver) or [None] * 3
+
+
+def _in_three_forks(work: Callable[[], T]) -> list[T | None]:
     pipes, pids, found = [os.pipe() for _ in range(3)], [0] * 3, list[T | None]()
     for i in range(3):
         if (pid := os.fork()) == 0:
@@ -134,11 +144,16 @@ def in_forks(work: Callable[[], T]) -> list[T | None]:
         pids[i] = pid
     for pid, (receiver, sender) in zip(pids, pipes, strict=True):
         os.close(sender)
-        with os.fdopen(receiver, "rb") as file:
-            data = file.read()
-        os.waitpid(pid, 0)
-        found.append(pickle.loads(data) if data else None)
+        found.append(_received(pid, receiver))
     return found
+
+
+def _received(pid: int, receiver: int) -> Any:
+    """What a process has written at its end; None for nothing."""
+    with os.fdopen(receiver, "rb") as file:
+        data = file.read()
+    os.waitpid(pid, 0)
+    return pickle.loads(data) if data else None
 
 
 def _serve(work: Callable[[], object], sender: int, *, is_moved: bool) -> NoReturn:

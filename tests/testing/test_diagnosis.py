@@ -71,19 +71,32 @@ def test_each_mistake_is_named_with_the_first_entry_that_shows_it(log, service, 
     assert found.startswith(f"{sentence}. First after the entry that ends at ") and where in found
 
 
-def test_other_threads_that_look_at_clocks_change_nothing(log):
+def look_at_clocks():
+    time.monotonic()
+    datetime.now()
+
+
+def take_memory():
+    kept = [type("", (), {"number": number})() for number in range(random.randrange(50))]
+    del kept[::2]
+
+
+@pytest.mark.parametrize(
+    ("does", "service", "sentence"),
+    [(look_at_clocks, services.GoesByADate, CLOCK), (take_memory, services.GoesByObjects, PLACES)],
+)
+def test_what_other_threads_do_changes_nothing(log, does, service, sentence):
     ended, interval = threading.Event(), sys.getswitchinterval()
 
-    def look():
+    def go_on():
         while not ended.is_set():
-            time.monotonic()
-            datetime.now()
+            does()
 
-    thread = threading.Thread(target=look)
+    thread = threading.Thread(target=go_on)
     sys.setswitchinterval(1e-6)
     thread.start()
     try:
-        assert why(services.GoesByADate, log).startswith(CLOCK)
+        assert why(service, log).startswith(sentence)
     finally:
         sys.setswitchinterval(interval)
         ended.set()
