@@ -24,6 +24,7 @@ from cluster.archive.files import Files, OsFiles
 from cluster.archive.frame_checksum import frame_checksum
 from cluster.archive.frame_walk import FrameWalk, log_params, next_frame_after
 from cluster.archive.mark_files import ArchiveMarkFile
+from cluster.archive.page_cache import POSITION_MAX
 from cluster.archive.recording import Recording
 from cluster.archive.recording_damage import (
     Damage,
@@ -193,7 +194,7 @@ class Archive:
                     proof,
                     checksum,
                     file_sync_level=self._sync_level,
-                    has_all_pages=self._has_all_pages,
+                    whole_to=POSITION_MAX if self._has_all_pages else 0,
                 )
             except (LogDamaged, OSError) as error:
                 if not may_be_damaged or (isinstance(error, OSError) and error.errno != errno.EIO):

@@ -6,8 +6,8 @@ There are three kinds of evidence. The strongest that is there decides:
                      checksums after it (sync_proof.py)
     checksums        the end of the last frame whose checksum is right
     frame headers    the end of the last frame that joins on; if it spans pages, none of them may be empty,
-                     for a page that was lost reads as zeros (Catalog.recoverStopPosition). Where pages
-                     cannot be lost, since only the process died, they may hold zeros
+                     for a page that was lost reads as zeros (Catalog.recoverStopPosition). Up to where all
+                     is known to be whole they may hold zeros
 
 A torn tail has nothing valid after it (``Recording.cut_tail`` cuts it). Where a frame is bad and whole frames
 follow, the recording is not torn but damaged, and is not cut. Unlike the reference, a padding frame may lie
@@ -56,11 +56,11 @@ def find_end(
     checksum: Checksum | None,
     *,
     file_sync_level: int,
-    has_all_pages: bool = False,
+    whole_to: int = 0,
 ) -> RecordingEnd:
     """The end of a recording whose catalog entry has none. Changes nothing.
 
-    ``has_all_pages``: the machine has not stopped since this recording was written by one of ours.
+    Frames that end at ``whole_to``, or before, are known to have all their pages.
     Raises LogDamaged when a segment is missing, and when valid frames follow a bad one, unless it
     is one that was never written and nothing was ever synced (level 0: a power cut may lose any page).
     """
@@ -85,7 +85,7 @@ def find_end(
         max(start, bases[-1]),
         end,
         file_sync_level=file_sync_level,
-        has_all_pages=has_all_pages,
+        whole_to=whole_to,
     )
 
 
@@ -190,7 +190,7 @@ def _walked_end(
     end: int,
     *,
     file_sync_level: int,
-    has_all_pages: bool = False,
+    whole_to: int = 0,
 ) -> RecordingEnd:
     params = log_params(descriptor)
     walk = FrameWalk(segments, params, begin, end)
@@ -205,7 +205,7 @@ def _walked_end(
         stop = position + len(data)
     else:
         why = walk.fault
-    if checksum is None and last_run is not None and why == "" and not has_all_pages:
+    if checksum is None and last_run is not None and why == "" and stop > whole_to:
         lost = _misses_a_page(*last_run)
         if lost is not None:
             stop, why = lost, "a page of the last frame is empty"

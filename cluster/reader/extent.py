@@ -217,7 +217,9 @@ class MemberState:
         )
         segments = self.segments()
         try:
-            return find_end(segments, descriptor, proof, checksum, file_sync_level=0).stop_position
+            whole_to = self._stored_commit_position() or 0
+            found = find_end(segments, descriptor, proof, checksum, file_sync_level=0, whole_to=whole_to)
+            return found.stop_position
         except LogDamaged:
             return self._last_readable_end(segments)
         finally:

@@ -4,11 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster.counters import CountersFile
 from cluster.errors import DataLoss
 from cluster.protocol.catalog import NULL_POSITION
-from cluster.reader import extent
+from cluster.reader import LogReader, extent
 from cluster.reader.extent import Extent, MemberState, Running
-from tests.archive.logs import a_descriptor
+from tests.archive.logs import T0, a_descriptor, a_log
+from tests.archive.members import allocate_counters, write_member
 
 
 @pytest.fixture
@@ -68,3 +70,19 @@ def test_the_process_of_a_directory_is_looked_for_by_its_newest_mark(state, ther
     state._read_mark = lambda: there
     assert state.live() is None
     assert state.mark == (known or there)
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_last_frame_with_an_empty_page_is_read_where_it_is_known_to_be_committed(tmp_path, is_committed):
+    """A killed node of Aeron's leaves no proof of what is whole, but its commit position."""
+    log = a_log(3, mtu=8192)
+    log.message(b"x" * 900 + bytes(7000))
+    begin, end = log.entries[-1]
+    write_member(tmp_path, log, is_clean=False)
+    (tmp_path / "archive" / "recording-0.proof").unlink()
+    counters = CountersFile.create(str(tmp_path / "driver" / "cnc.dat"), pid=1, now_ms=T0)
+    allocate_counters(counters, commit_position=end if is_committed else begin)
+    counters.close(orderly=False)
+    with LogReader.open(dir=str(tmp_path)) as reader:
+        assert not reader.is_live
+        assert reader.end_position() == (end if is_committed else begin)
