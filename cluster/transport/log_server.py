@@ -212,7 +212,15 @@ class LogServer:
         return judged.encoded_principal
 
     async def _run(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        """In a worker thread. Whose reader is gone meanwhile waits for it: a log that is closed while it is
+        read opens its files again.
+        """
+        running = asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
+        try:
+            return await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait([running])
+            raise
 
     @property
     def reader_count(self) -> int:

@@ -218,6 +218,36 @@ def test_a_log_that_is_opened_for_a_reader_that_is_gone_is_closed():
     assert closed.is_set()
 
 
+def test_a_log_whose_reader_goes_while_it_is_read_is_closed_after_that():
+    """One that is read when it is closed opens its files again, and nobody closes those."""
+    is_read, may_end, calls = threading.Event(), threading.Event(), []
+
+    class SlowLog(Log):
+        def commit_position(self):
+            is_read.set()
+            may_end.wait(DEADLINE_S)
+            calls.append("read")
+            return END
+
+        def close(self):
+            calls.append("closed")
+
+    async def serve(executor):
+        answers = LogServer(SlowLog, executor).read(link.LogRequest(1, 0, END, 0))
+        await anext(answers)
+        reading = asyncio.create_task(anext(answers))
+        await asyncio.get_running_loop().run_in_executor(None, is_read.wait, DEADLINE_S)
+        reading.cancel()
+        await asyncio.sleep(0.01)  # to the close of a text that does not wait
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+
+    with ThreadPoolExecutor(2) as executor:
+        asyncio.run(serve(executor))
+    assert calls == ["read", "closed"]
+
+
 def cut_off(monkeypatch, received):
     """What is told of a reader, to the member and to itself, that goes on neither to ask nor to take."""
     monkeypatch.setattr(Log, "blocks", lambda self, *_, **__: iter([(0, np.zeros(16 << 20, np.uint8))]))
