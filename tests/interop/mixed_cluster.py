@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, NotAClusterDirectory
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ElectionState, Role
 from cluster.reader import LogReader
@@ -103,9 +103,12 @@ def launched(config: Path, record: Path) -> Process:
 
 
 def committed_in(member_dir: Path) -> int:
-    """How far a member that runs has committed; -1 for one that does not."""
-    with LogReader.open(dir=str(member_dir)) as reader:
-        return reader.commit_position() if reader.is_live else -1
+    """How far a member that runs has committed; -1 for one that does not, or has begun no log yet."""
+    try:
+        with LogReader.open(dir=str(member_dir)) as reader:
+            return reader.commit_position() if reader.is_live else -1
+    except NotAClusterDirectory:
+        return -1
 
 
 class Mixed:

@@ -22,7 +22,7 @@ def test_a_member_lives_on_without_the_client_that_ended_three_of_its_lives(tmp_
         with monkeypatch.context() as mistaken:
             mistaken.setattr(ClientRequests, "on_session_connect", stumble)
             with pytest.raises(ClusterError, match="has ended 3 lives of this member"):
-                ClusterClient.connect(endpoints_of(node, "tcp"), message_timeout_s=5)
+                ClusterClient.connect(endpoints_of(node, "tcp"), message_timeout_s=60)
         await_that(lambda: node.is_leader, "it leads again")
         ClusterClient.connect(endpoints_of(node, "ipc")).close()
 
