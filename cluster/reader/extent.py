@@ -186,18 +186,21 @@ class MemberState:
     def _uncounted_end(self, checksum: Checksum | None) -> int:
         """Where a recording without a counter stopped; one just extended has neither."""
         stop = self.descriptor.stop_position
-        return self._recovered_end(checksum) if stop == NULL_POSITION else stop
+        if stop != NULL_POSITION:
+            return stop
+        return self._recovered_end(checksum, self._stored_commit_position() or 0)
 
     # ---- a member that does not run
 
     def _stopped_extent(self, stop: int) -> Extent:
         """Of a recording that ended with its member, or with a term: then its tail may not be committed."""
-        has_counters = self._stored_commit_position() is not None
-        return Extent(stop, self._proven_end(stop) if has_counters else stop, stop)
+        stored = self._stored_commit_position()
+        return Extent(stop, stop if stored is None else self._proven_end(stop, stored), stop)
 
     def _crashed_extent(self, checksum: Checksum | None) -> Extent:
-        end = self._recovered_end(checksum)
-        proven = self._proven_end(end)
+        stored = self._stored_commit_position() or 0
+        end = self._recovered_end(checksum, stored)
+        proven = self._proven_end(end, stored)
         if proven == end:
             return Extent(end, end, end)
         unproven = f"what lies after position {proven}, up to {end}, is recorded"
@@ -209,7 +212,7 @@ class MemberState:
         )
         return Extent(end, end, end)
 
-    def _recovered_end(self, checksum: Checksum | None) -> int:
+    def _recovered_end(self, checksum: Checksum | None, whole_to: int) -> int:
         """Where recovery would end it; where its last readable frame ends, if it would refuse."""
         descriptor = self.descriptor
         proof = read_sync_proof(
@@ -217,7 +220,6 @@ class MemberState:
         )
         segments = self.segments()
         try:
-            whole_to = self._stored_commit_position() or 0
             found = find_end(segments, descriptor, proof, checksum, file_sync_level=0, whole_to=whole_to)
             return found.stop_position
         except LogDamaged:
@@ -241,11 +243,11 @@ class MemberState:
             position = next_frame_after(segments, params, max(walk.position, position), end)
         return last
 
-    def _proven_end(self, end: int) -> int:
+    def _proven_end(self, end: int, stored: int) -> int:
         """End of what is known to be committed of a recording that ends at ``end``."""
         if self._is_backup():
             return end
-        proven = max(self.descriptor.start_position, self._stored_commit_position() or 0)
+        proven = max(self.descriptor.start_position, stored)
         snapshots = (entry.log_position for entry in self.log_entries if entry.entry_type is SNAPSHOT)
         return min(max(proven, *snapshots, 0), end)
 

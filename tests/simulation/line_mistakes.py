@@ -164,7 +164,7 @@ LINE_MISTAKES = {
     ),
     "tail_of_a_stopped_log_is_committed": LineMistake(
         "cluster.reader.extent",
-        "self._proven_end(stop) if has_counters else stop, stop)",
+        "stop if stored is None else self._proven_end(stop, stored), stop)",
         "stop, stop)",
         "reader/test_directory.py::test_of_our_member_that_crashed_a_stream_ends_at_what_is_known_to_be_committed",
     ),
