@@ -12,8 +12,11 @@ import numpy as np
 
 from cluster.archive import recording_words
 from cluster.errors import LogDamaged
+from cluster.log.kernel import as_python
 from cluster.log.words import Word
 from cluster.protocol.frame import MESSAGE_LENGTH_MAX
+
+_advance, _end_chunk = as_python(recording_words.advance), as_python(recording_words.end_chunk)
 
 
 class LogSource(Protocol):
@@ -43,7 +46,7 @@ class LogCursor:
 
     def advance(self, position: int) -> None:
         """What lies before ``position`` is taken, and no more: what was taken after it is read again."""
-        self.position = self.read_position = position
+        _advance(self._words, position)
 
     def read(self, log: LogSource, limit: int) -> tuple[int, np.ndarray]:
         """The position of the next chunk below ``limit``, and its bytes, which hold until the next call."""
@@ -53,8 +56,7 @@ class LogCursor:
 
     def end_chunk(self, begin: int, taken: int, end: int, limit: int) -> None:
         """Of a chunk all before ``taken`` is taken. Raises LogDamaged for a message too long for any log."""
-        self.read_position = taken
-        self.position = limit if end >= limit else max(self.position, taken)
+        _end_chunk(self._words, taken, end >= limit, limit)
         if taken == begin and end < limit:
             self._grow()
 

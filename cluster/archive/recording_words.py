@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cluster.log.kernel import routine
 from cluster.log.memory import BYTES_OUT, WORDS_OUT
 from cluster.log.tables import tables_type
 
@@ -26,6 +27,19 @@ RECORDING_WORDS = 10
 
 READ_POSITION, TAKEN_POSITION = range(2)
 CURSOR_WORDS = 2
+
+
+@routine
+def advance(cursor, position):  # type: ignore[no-untyped-def]
+    """What lies before ``position`` is taken, and no more: what was taken after it is read again."""
+    cursor[READ_POSITION] = cursor[TAKEN_POSITION] = position
+
+
+@routine
+def end_chunk(cursor, taken, is_whole, limit):  # type: ignore[no-untyped-def]
+    """All before ``taken`` is taken; where all up to ``limit`` was looked at, a message's begin is left."""
+    cursor[READ_POSITION] = taken
+    cursor[TAKEN_POSITION] = limit if is_whole else max(cursor[TAKEN_POSITION], taken)
 
 
 class RecordingTables(NamedTuple):

@@ -15,8 +15,11 @@ import numpy as np
 
 from cluster.consensus import quorum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
+from cluster.log.kernel import as_python
 from cluster.log.words import Word
 from cluster.protocol.link import PromiseStatement
+
+_is_heard = as_python(quorum.is_heard)
 
 
 class LogEnd(NamedTuple):
@@ -42,7 +45,6 @@ class ClusterMember:
         """``members[row:]`` are its words."""
         self.id = member_id
         self.row = row
-        self._members = members
         self._words = members.data[row : row + quorum.ROW_WORDS]
         self._words[quorum.ID] = member_id
         self.standing: LogEnd | None = None  # None: not heard from since this election canvasses
@@ -77,7 +79,7 @@ class ClusterMember:
 
     def is_active(self, now_ns: int, timeout_ns: int) -> bool:
         """Whether the member was heard less than ``timeout_ns`` ago."""
-        return bool(quorum.is_heard(self._members, self.row, now_ns, timeout_ns))
+        return _is_heard(self._words, 0, now_ns, timeout_ns)
 
     def would_vote_for(self, standing: LogEnd) -> bool:
         """Whether the member's log, as last reported, is no better than ``standing``."""

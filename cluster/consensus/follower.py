@@ -9,8 +9,12 @@ import numpy as np
 
 from cluster.consensus import quorum
 from cluster.consensus.context import NULL_POSITION, ConsensusModuleContext
+from cluster.log.kernel import as_python
 from cluster.log.words import Word
 from cluster.protocol.consensus import CanvassPosition, NewLeadershipTerm, RequestVote
+
+_take_commit, _is_report_due = as_python(quorum.take_commit), as_python(quorum.is_report_due)
+_on_report_sent = as_python(quorum.on_report_sent)
 
 
 class Follower:
@@ -21,7 +25,7 @@ class Follower:
     notified_commit_position = Word(quorum.NOTIFIED_COMMIT_POSITION)
     time_of_last_leader_message_ns = Word(quorum.LAST_LEADER_MESSAGE_NS)
     sent_position = Word(quorum.SENT_POSITION)
-    sent_ns = Word(quorum.SENT_NS)
+    next_append_position_ns = Word(quorum.REPORT_DUE_NS)  # although nothing happens
 
     def __init__(
         self,
@@ -44,16 +48,15 @@ class Follower:
         self.time_of_last_leader_message_ns = now_ns
         self._context = context
         self.sent_position = NULL_POSITION
-        self.sent_ns = now_ns - context.leader_heartbeat_interval_ns
+        self.next_append_position_ns = now_ns
+        self._words[quorum.REPORT_INTERVAL_NS] = context.leader_heartbeat_interval_ns
 
     def on_commit_position(
         self, leadership_term_id: int, log_position: int, leader_member_id: int, now_ns: int
     ) -> str | None:
         if leadership_term_id == self.leadership_term_id:
             if leader_member_id == self.leader_member_id:
-                self.time_of_last_leader_message_ns = now_ns
-                if log_position > self.notified_commit_position:
-                    self.notified_commit_position = log_position
+                _take_commit(self._words, log_position, now_ns)
         elif leadership_term_id > self.leadership_term_id:
             return f"member {leader_member_id} leads term {leadership_term_id}"
         return None
@@ -85,14 +88,8 @@ class Follower:
 
     def is_append_position_due(self, synced_position: int, now_ns: int) -> bool:
         """Whether our position is to be reported: it grew, or the interval passed (C-38, C-39)."""
-        return synced_position != self.sent_position or now_ns >= self.next_append_position_ns
+        return _is_report_due(self._words, synced_position, now_ns)
 
     def on_append_position_sent(self, synced_position: int, now_ns: int) -> None:
         assert synced_position >= self.sent_position  # what was reported stays on the disk (I-3)
-        self.sent_position = synced_position
-        self.sent_ns = now_ns
-
-    @property
-    def next_append_position_ns(self) -> int:
-        """When AppendPosition is due although nothing happens."""
-        return self.sent_ns + self._context.leader_heartbeat_interval_ns
+        _on_report_sent(self._words, synced_position, now_ns)

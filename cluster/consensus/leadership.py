@@ -10,8 +10,11 @@ from cluster.consensus import quorum
 from cluster.consensus.cluster_member import MemberTable, has_active_quorum
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE, ConsensusModuleContext
 from cluster.consensus.leadership_terms import LeadershipTerms
+from cluster.log.kernel import as_python
 from cluster.log.words import Word
 from cluster.protocol.consensus import CommitPosition, NewLeadershipTerm
+
+_is_heartbeat_due, _on_commit_sent = as_python(quorum.is_heartbeat_due), as_python(quorum.on_commit_sent)
 
 
 class Leadership:
@@ -100,12 +103,11 @@ class Leadership:
 
     def is_commit_due(self, now_ns: int) -> bool:
         """Whether CommitPosition is to be sent although nothing has changed."""
-        return now_ns >= self.commit_due_ns
+        return _is_heartbeat_due(self._words, now_ns)
 
     def on_commit_reported(self, log_position: int, now_ns: int) -> None:
         """CommitPosition with this position goes to all others."""
-        self.quorum_position = log_position
-        self.commit_due_ns = now_ns + self._context.leader_heartbeat_interval_ns
+        _on_commit_sent(self._words, log_position, now_ns)
 
     def make_commit_due(self) -> None:
         """The next CommitPosition does not wait for its interval."""

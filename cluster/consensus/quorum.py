@@ -26,13 +26,16 @@ NEVER_HEARD = -1
     QUORUM_POSITION,  # that CommitPosition said last
     COMMIT_DUE_NS,  # when CommitPosition is to be sent although nothing has changed
     IS_COMMIT_UNSENT,  # it has risen, which followers hear with the next turn or log
-) = range(11)
-LEADERSHIP_WORDS = 11
+    COMMIT_RISEN_NS,  # for the first time since it was sent
+) = range(12)
+LEADERSHIP_WORDS = 12
+COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
 
 # A follower.
 FOLLOWED_TERM_ID, FOLLOWED_LEADER = range(2)
-NOTIFIED_COMMIT_POSITION, LAST_LEADER_MESSAGE_NS, SENT_POSITION, SENT_NS = range(2, 6)
-FOLLOWER_WORDS = 6
+NOTIFIED_COMMIT_POSITION, LAST_LEADER_MESSAGE_NS, SENT_POSITION = range(2, 5)
+REPORT_DUE_NS, REPORT_INTERVAL_NS = range(5, 7)  # of AppendPosition although nothing has changed
+FOLLOWER_WORDS = 7
 
 NOTHING_TO_REPORT = -1
 
@@ -45,22 +48,11 @@ def is_position(position):  # type: ignore[no-untyped-def]
     return 0 <= position <= POSITION_MAX and position % FRAME_ALIGNMENT == 0
 
 
-@kernel(I64(I64))
-def is_log_position(position):  # type: ignore[no-untyped-def]
-    """``is_position`` for Python."""
-    return is_position(position)
-
-
 @routine
-def _is_heard(members, row, now_ns, timeout_ns):  # type: ignore[no-untyped-def]
-    last_ns = members[row + LAST_ACTIVITY_NS]
-    return last_ns != NEVER_HEARD and last_ns + timeout_ns > now_ns
-
-
-@kernel(I64(WORDS, I64, I64, I64))
 def is_heard(members, row, now_ns, timeout_ns):  # type: ignore[no-untyped-def]
     """Whether the member was heard less than ``timeout_ns`` ago."""
-    return _is_heard(members, row, now_ns, timeout_ns)
+    last_ns = members[row + LAST_ACTIVITY_NS]
+    return last_ns != NEVER_HEARD and last_ns + timeout_ns > now_ns
 
 
 @routine
@@ -70,7 +62,7 @@ def _has_quorum(leadership, members, position, now_ns):  # type: ignore[no-untyp
         holders += (
             members[row + REPORT_TERM_ID] == leadership[LEADERSHIP_TERM_ID]
             and members[row + REPORT_POSITION] >= position
-            and _is_heard(members, row, now_ns, leadership[TIMEOUT_NS])
+            and is_heard(members, row, now_ns, leadership[TIMEOUT_NS])
         )
     return holders >= leadership[QUORUM]
 
@@ -116,6 +108,12 @@ def on_report(leadership, members, member_id, term_id, position, now_ns):  # typ
 
 
 @routine
+def is_heartbeat_due(leadership, now_ns):  # type: ignore[no-untyped-def]
+    """Whether CommitPosition is to be sent although nothing has changed."""
+    return now_ns >= leadership[COMMIT_DUE_NS]
+
+
+@routine
 def take_in(leadership, members, synced_position, now_ns):  # type: ignore[no-untyped-def]
     """Take in what is synced here and elsewhere; what CommitPosition is to say now, NOTHING_TO_REPORT.
 
@@ -124,7 +122,7 @@ def take_in(leadership, members, synced_position, now_ns):  # type: ignore[no-un
     """
     own = leadership[OWN_ROW]
     members[own + LAST_ACTIVITY_NS] = now_ns
-    is_due = now_ns >= leadership[COMMIT_DUE_NS]
+    is_due = is_heartbeat_due(leadership, now_ns)
     if synced_position == leadership[APPEND_POSITION] and not leadership[HAS_NEWS] and not is_due:
         return NOTHING_TO_REPORT
     leadership[APPEND_POSITION] = synced_position
@@ -136,11 +134,21 @@ def take_in(leadership, members, synced_position, now_ns):  # type: ignore[no-un
 
 
 @routine
-def commit(leadership, position, now_ns):  # type: ignore[no-untyped-def]
-    """CommitPosition with this position goes to all others; a commit position never falls."""
-    leadership[COMMIT_POSITION] = max(leadership[COMMIT_POSITION], position)
+def on_commit_sent(leadership, position, now_ns):  # type: ignore[no-untyped-def]
+    """CommitPosition with this position goes to all others; the next one is due after the interval."""
     leadership[QUORUM_POSITION] = position
     leadership[COMMIT_DUE_NS] = now_ns + leadership[HEARTBEAT_NS]
+
+
+@routine
+def commit(leadership, position, now_ns):  # type: ignore[no-untyped-def]
+    """The majority has this position, which all others are to hear; a commit position never falls."""
+    if position > leadership[COMMIT_POSITION]:
+        leadership[COMMIT_POSITION] = position
+        if leadership[QUORUM] > 1 and not leadership[IS_COMMIT_UNSENT]:
+            leadership[IS_COMMIT_UNSENT] = 1
+            leadership[COMMIT_RISEN_NS] = now_ns
+    on_commit_sent(leadership, position, now_ns)
 
 
 @kernel(I64(WORDS_OUT, WORDS_OUT, I64, I64))
@@ -150,3 +158,29 @@ def update(leadership, members, synced_position, now_ns):  # type: ignore[no-unt
     if position != NOTHING_TO_REPORT:
         commit(leadership, position, now_ns)
     return position
+
+
+@routine
+def has_waited(leadership, now_ns):  # type: ignore[no-untyped-def]
+    """Whether followers wait for the commit position, and it has waited long enough for log to go with."""
+    return leadership[IS_COMMIT_UNSENT] and now_ns - leadership[COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
+
+
+@routine
+def take_commit(follower, position, now_ns):  # type: ignore[no-untyped-def]
+    """The leader that is followed has said CommitPosition."""
+    follower[LAST_LEADER_MESSAGE_NS] = now_ns
+    follower[NOTIFIED_COMMIT_POSITION] = max(follower[NOTIFIED_COMMIT_POSITION], position)
+
+
+@routine
+def is_report_due(follower, synced_position, now_ns):  # type: ignore[no-untyped-def]
+    """Whether a follower is to report its position: it grew, or the interval passed (C-38, C-39)."""
+    return synced_position != follower[SENT_POSITION] or now_ns >= follower[REPORT_DUE_NS]
+
+
+@routine
+def on_report_sent(follower, synced_position, now_ns):  # type: ignore[no-untyped-def]
+    """AppendPosition with this position was sent; the next one is due after the interval."""
+    follower[SENT_POSITION] = synced_position
+    follower[REPORT_DUE_NS] = now_ns + follower[REPORT_INTERVAL_NS]

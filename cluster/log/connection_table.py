@@ -7,7 +7,7 @@ straight through. A kernel leaves those with a ``STATE`` other than 0, and those
 from typing import Any
 
 from cluster.log.compiler import types
-from cluster.log.kernel import kernel
+from cluster.log.kernel import as_python, kernel, routine
 from cluster.log.memory import BYTES, BYTES_OUT, I64, WORDS_OUT, copy_bytes
 from cluster.protocol.arrays import np
 
@@ -37,10 +37,26 @@ INDEX_LENGTH = 4096
 _ZEROS = np.zeros(ROW_WORDS, np.int64).data
 
 
-@kernel(types.boolean(WORDS_OUT, WORDS_OUT, BYTES_OUT, I64, BYTES, I64, I64))
-def keep_part(connections, keepers, parts, descriptor, buffer, begin, end):  # type: ignore[no-untyped-def]
-    """Keep ``buffer[begin:end]`` of a frame for who receives the rest; False where all rows are taken."""
+@routine
+def drop_part(connections, keepers, descriptor):  # type: ignore[no-untyped-def]
+    """The half frame of a connection is taken."""
     row = descriptor * ROW_WORDS
+    if connections[row + PART_LENGTH] > 0:
+        keepers[connections[row + PART_ROW]] = 0
+        connections[row + PART_LENGTH] = 0
+
+
+@kernel(types.boolean(WORDS_OUT, WORDS_OUT, BYTES_OUT, I64, I64, BYTES, I64, I64))
+def keep_part(  # type: ignore[no-untyped-def]
+    connections, keepers, parts, descriptor, length, buffer, begin, end
+):
+    """Keep ``buffer[begin:end]`` of a frame for who receives the rest.
+
+    False where it is a long one, or all rows are taken. ``length`` is the frame's, 0 for half a header.
+    """
+    row = descriptor * ROW_WORDS
+    if length > PART_BYTES:
+        return False
     for slot in range(keepers.size):
         if keepers[slot] == 0:
             keepers[slot] = descriptor + 1
@@ -48,6 +64,9 @@ def keep_part(connections, keepers, parts, descriptor, buffer, begin, end):  # t
             connections[row + PART_ROW], connections[row + PART_LENGTH] = slot, end - begin
             return True
     return False
+
+
+_drop_part = as_python(drop_part)
 
 
 class RowWord:
@@ -118,15 +137,13 @@ class ConnectionTable:
 
     def keep_part(self, descriptor: int, part: Any, length: int) -> bool:
         """Keep what came of a frame of this length; False where kernels do not, or there is no room."""
-        if self.get(descriptor, KIND) not in RECEIVED_KINDS or length > PART_BYTES:
+        if self.get(descriptor, KIND) not in RECEIVED_KINDS:
             return False
-        return bool(keep_part(self.words, self.keepers, self.parts, descriptor, part, 0, len(part)))
+        return bool(keep_part(self.words, self.keepers, self.parts, descriptor, length, part, 0, len(part)))
 
     def drop_part(self, descriptor: int) -> None:
         """Its half frame is taken."""
-        if self.get(descriptor, PART_LENGTH):
-            self.keepers[self.get(descriptor, PART_ROW)] = 0
-            self.set(descriptor, PART_LENGTH, 0)
+        _drop_part(self._view, self.keepers, descriptor)
 
     def serve(self, descriptor: int, kind: int, owner: int, frame_length_max: int) -> None:
         """Let kernels take what comes over it, for this member or connection id."""

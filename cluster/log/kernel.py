@@ -64,6 +64,11 @@ def routine(function: Callable[..., Any]) -> Callable[..., Any]:
     return dispatcher
 
 
+def as_python(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A routine for Python, which calls it over the memory of tables (``array.data``)."""
+    return getattr(function, "py_func", function)
+
+
 def kernel(
     signature: Any, *, modules: Sequence[str] = (), nogil: bool = False
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

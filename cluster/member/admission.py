@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cluster.consensus.context import NULL_POSITION, NULL_VALUE
-from cluster.consensus.quorum import is_log_position
+from cluster.consensus.quorum import is_position
 from cluster.consensus.replica import ReplicatedState
+from cluster.log.kernel import as_python
 from cluster.member.disk.promise_keeper import PromiseKeeper
 from cluster.member.log.member_log import MemberLog
 from cluster.member.services.termination import Termination
@@ -92,6 +93,9 @@ _OTHERS = (
     TakenAnswers,
     ChallengeResponse,  # of a client, by the follower that it was sent to
 )
+
+
+_is_position = as_python(is_position)
 
 
 @dataclass(eq=False)
@@ -182,10 +186,6 @@ class Admission:
         ):
             return f"the log is processed to {self._log.commit_position}"
         return None
-
-
-def _is_position(position: int) -> bool:
-    return bool(is_log_position(position))
 
 
 def _fault_of_term(message: NewLeadershipTerm, own_version: int) -> str | None:

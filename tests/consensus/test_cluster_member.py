@@ -16,9 +16,11 @@ from cluster.consensus.cluster_member import (
     is_unanimous_candidate,
     is_unanimous_leader,
 )
+from cluster.log.kernel import as_python
 from tests.consensus.language import TERM, a_context
 
 NOW, TIMEOUT = 1_000, 100
+commit, has_waited = as_python(quorum.commit), as_python(quorum.has_waited)
 
 
 def members_at(*positions: int | None, term: int = TERM, heard: int = NOW) -> MemberTable:
@@ -48,7 +50,7 @@ def has_quorum_at(members: MemberTable, position: int) -> bool:
 def test_who_was_never_heard_is_silent_at_the_begin_of_time_too():
     members = members_at(0, None)
     assert members.words[quorum.ROW_WORDS + quorum.LAST_ACTIVITY_NS] == quorum.NEVER_HEARD
-    assert not quorum.is_heard(members.words, quorum.ROW_WORDS, 5, TIMEOUT)
+    assert not members[1].is_active(5, TIMEOUT)
 
 
 def test_a_report_of_a_term_to_come_leaves_what_is_known():
@@ -59,12 +61,27 @@ def test_a_report_of_a_term_to_come_leaves_what_is_known():
     assert (members[1].report_position, members[1].time_of_last_activity_ns) == (320, NOW + 1)
 
 
+def test_others_are_to_hear_of_a_commit_that_rises_and_it_waits_for_log_since_the_first():
+    leadership = a_leadership(3)
+    commit(leadership, 320, NOW)
+    commit(leadership, 640, NOW + 2_000)
+    commit(leadership, 480, NOW + 3_000)
+    assert leadership[[quorum.COMMIT_POSITION, quorum.QUORUM_POSITION]].tolist() == [640, 480]
+    assert leadership[quorum.COMMIT_RISEN_NS] == NOW
+    assert not has_waited(leadership, NOW + quorum.COMMIT_WAIT_NS - 1)
+    assert has_waited(leadership, NOW + quorum.COMMIT_WAIT_NS)
+
+    alone = a_leadership(1)
+    commit(alone, 320, NOW)
+    assert alone[quorum.COMMIT_POSITION] == 320 and not alone[quorum.IS_COMMIT_UNSENT]
+
+
 @pytest.mark.parametrize(
     ("position", "is_one"),
     [(0, True), (-32, False), (16, False), (quorum.POSITION_MAX, True), (quorum.POSITION_MAX + 32, False)],
 )
 def test_a_log_ends_at_a_frame_within_what_the_longest_terms_have_room_for(position, is_one):
-    assert quorum.is_log_position(position) == is_one
+    assert as_python(quorum.is_position)(position) == is_one
 
 
 @pytest.mark.conformance("C-164")

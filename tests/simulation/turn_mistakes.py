@@ -69,7 +69,7 @@ TURN_MISTAKES = {
     ),
     "commit_held_back_by_idle_spin": _of_a_turn(
         "turn",
-        "if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and is_commit_due(t)):",
+        "if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and quorum.has_waited(t.leadership, w[at.NOW_NS])):",
         "if found != 0:",
         f"{WAITS}::test_with_idle_spin_a_commit_position_is_told_when_it_is_due",
     ),
@@ -88,8 +88,8 @@ TURN_MISTAKES = {
     ),
     "log_is_a_sign_of_life": _of_a_turn(
         "following",
-        "            begin = log_end\n            continue\n        t.follower[quorum.LAST_LEADER",
-        "            begin = log_end\n        t.follower[quorum.LAST_LEADER",
+        "            begin = log_end\n            continue\n        quorum.take_commit",
+        "            begin = log_end\n        quorum.take_commit",
         f"{TURN}::test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_is_committed",
     ),
     "reported_before_the_sync": _of_a_turn(
@@ -124,7 +124,7 @@ TURN_MISTAKES = {
     ),
     "position_of_the_base_counted": _of_a_turn(
         "buffer",
-        "limit - base, begin, t.sessions)",
+        "limit - base, taken, t.sessions)",
         "limit - base, base, t.sessions)",
         f"{TURN}::test_what_a_majority_reports_is_committed_served_acknowledged_and_told_with_the_next_log",
     ),
@@ -150,7 +150,7 @@ TURN_MISTAKES = {
     ),
     "half_a_frame_of_another": _of_a_turn(
         "receiving",
-        "slot * PART_BYTES, kept)",
+        "t.connections[row + PART_ROW] * PART_BYTES, kept)",
         "0, kept)",
         f"{TURN}::test_half_an_envelope_waits_for_its_rest_beside_that_of_another",
     ),
@@ -168,8 +168,8 @@ TURN_MISTAKES = {
     ),
     "no_frame_waits_for_its_rest": _of_a_turn(
         "receiving",
-        "begin == end and follows != NOT_A_FRAME and max",
-        "begin == end and max",
+        "begin == end and follows != NOT_A_FRAME",
+        "begin == end",
         "member/busy/test_routines.py::test_half_a_frame_is_waited_for_where_it_can_be_one",
     ),
     # the service

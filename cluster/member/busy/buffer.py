@@ -4,7 +4,7 @@ BASE     READ_POSITIONs           FLUSHED       PUBLICATION_POSITION     end of 
  |-- done with --|---- written ------|--- of this turn ---|------- free -------|
 """
 
-from cluster.archive.recording_words import READ_POSITION, TAKEN_POSITION
+from cluster.archive.recording_words import READ_POSITION, end_chunk
 from cluster.log.follow import follow_run
 from cluster.log.frames import DONE, OTHER_MESSAGE, next_message
 from cluster.log.kernel import routine
@@ -34,15 +34,15 @@ def poll_log(t, limit, is_applied):  # type: ignore[no-untyped-def]
     A leader's entries were applied when they were appended; what hangs on their commit is Python's.
     """
     cursor, base = t.cursor, t.log_end[BASE]
+    taken = cursor[READ_POSITION]
     while True:
-        begin = cursor[READ_POSITION]
-        status, offset, _ = follow_run(t.log, begin - base, limit - base, begin, t.sessions)
+        status, offset, _ = follow_run(t.log, taken - base, limit - base, taken, t.sessions)
         if status != DONE:
             t.words[at.REASON] |= at.ENTRY
         if status == OTHER_MESSAGE and not is_applied:
             _, offset = next_message(t.log, offset, limit - base)
-        cursor[READ_POSITION] = base + offset
+        taken = base + offset
         if status != OTHER_MESSAGE or is_applied:
             break
-    cursor[TAKEN_POSITION] = limit if status == DONE else max(cursor[TAKEN_POSITION], cursor[READ_POSITION])
+    end_chunk(cursor, taken, status == DONE, limit)
     return status == DONE

@@ -90,10 +90,7 @@ def _on_log_and_positions(t, begin, end):  # type: ignore[no-untyped-def]
             t.log_end[PUBLICATION_POSITION] = t.recording.words[APPEND_POSITION]
             begin = log_end
             continue
-        t.follower[quorum.LAST_LEADER_MESSAGE_NS] = w[at.NOW_NS]
-        t.follower[quorum.NOTIFIED_COMMIT_POSITION] = max(
-            t.follower[quorum.NOTIFIED_COMMIT_POSITION], get_i64(buffer, begin + POSITION_AT)
-        )
+        quorum.take_commit(t.follower, get_i64(buffer, begin + POSITION_AT), w[at.NOW_NS])
         begin += align_frame(get_i32(buffer, begin))
     return True
 
@@ -106,11 +103,11 @@ def follower_work(t):  # type: ignore[no-untyped-def]
         return
     if not sync(t):
         return
-    if t.recording.words[SYNCED_POSITION] != t.follower[quorum.SENT_POSITION]:
-        set_position(t, t.follower[quorum.FOLLOWED_TERM_ID], t.recording.words[SYNCED_POSITION])
+    synced_position = t.recording.words[SYNCED_POSITION]
+    if quorum.is_report_due(t.follower, synced_position, w[at.NOW_NS]):
+        set_position(t, t.follower[quorum.FOLLOWED_TERM_ID], synced_position)
         if send_sealed(t, w[at.LEADER_OUT], True, t.log, 0, 0):
-            t.follower[quorum.SENT_POSITION] = t.recording.words[SYNCED_POSITION]
-            t.follower[quorum.SENT_NS] = w[at.NOW_NS]
+            quorum.on_report_sent(t.follower, synced_position, w[at.NOW_NS])
     limit = min(t.follower[quorum.NOTIFIED_COMMIT_POSITION], t.recording.words[APPEND_POSITION])
     if t.cursor[TAKEN_POSITION] < limit:
         poll_log(t, limit, True)

@@ -44,7 +44,6 @@ from cluster.member.log.log_words import (
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.transport.envelopes import piece_end
 
-COMMIT_WAIT_NS = 1_000_000  # of a commit position, for log to go with
 CATCHUP = int(AppendPositionFlags.CATCHUP)
 
 
@@ -191,21 +190,11 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
         return
     quorum.commit(t.leadership, position, w[at.NOW_NS])
     t.member_log[COMMIT_POSITION] = position
-    if not t.leadership[quorum.IS_COMMIT_UNSENT] and t.followers.size > FOLLOWER_WORDS:
-        t.leadership[quorum.IS_COMMIT_UNSENT] = 1
-        w[at.COMMIT_RISEN_NS] = w[at.NOW_NS]
     t.counters[w[at.COMMIT_COUNTER]] = position
     if 0 < w[at.MEASURED_POSITION] <= position:
         measure(t, w[at.COMMIT_TIME], read_clock(t) - w[at.MEASURED_FROM_NS])
         w[at.MEASURED_POSITION] = 0
     serve_committed(t)
-
-
-@routine
-def is_commit_due(t):  # type: ignore[no-untyped-def]
-    """Whether the commit position has waited long enough for log to go with."""
-    w = t.words
-    return t.leadership[quorum.IS_COMMIT_UNSENT] and w[at.NOW_NS] - w[at.COMMIT_RISEN_NS] >= COMMIT_WAIT_NS
 
 
 @routine
@@ -233,6 +222,6 @@ def leader_work(t):  # type: ignore[no-untyped-def]
     if not sync(t):
         return
     update_leader_position(t)
-    if is_commit_due(t):
+    if quorum.has_waited(t.leadership, w[at.NOW_NS]):
         send_commit_position(t)
     make_room(t)

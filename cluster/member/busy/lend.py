@@ -203,7 +203,6 @@ class BusyTurns:
         streams.serve(self._serve_links())
         words[at.ROLE] = at.LEADER_ROLE
         words[at.INPUT_LIMIT] = min(publication.input_limit, parts.room.input_limit)
-        words[at.COMMIT_RISEN_NS] = self._agent.turn.now_ns
         self._scratch[at.FRAME_AT : at.FRAME_AT + len(self._commit_frame)] = self._commit_frame
         return True
 

@@ -14,6 +14,7 @@ from cluster.log.connection_table import (
     PART_LENGTH,
     PART_ROW,
     ROW_WORDS,
+    drop_part,
     keep_part,
 )
 from cluster.log.kernel import routine
@@ -32,9 +33,9 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
     All are 0 when nothing came.
     """
     row = descriptor * ROW_WORDS
-    kept, slot = t.connections[row + PART_LENGTH], t.connections[row + PART_ROW]
+    kept = t.connections[row + PART_LENGTH]
     if kept > 0:
-        copy_bytes(t.received, 0, t.parts, slot * PART_BYTES, kept)
+        copy_bytes(t.received, 0, t.parts, t.connections[row + PART_ROW] * PART_BYTES, kept)
     length = receive(t, descriptor, kept)
     if length <= 0:
         if length != -WOULD_BLOCK:
@@ -43,9 +44,7 @@ def receive_frames(t, descriptor, is_log_allowed):  # type: ignore[no-untyped-de
     t.connections[row + HEARD_NS] = t.words[at.NOW_NS]
     if kept == 0:
         t.connections[row + IS_PART_NEW] = 1
-    else:
-        t.keepers[slot] = 0
-        t.connections[row + PART_LENGTH] = 0
+    drop_part(t.connections, t.keepers, descriptor)
     end, follows = find_whole_frames(
         t.received, 0, kept + length, t.connections[row + FRAME_LENGTH_MAX], is_log_allowed
     )
@@ -60,11 +59,11 @@ def leave(t, descriptor, begin, received, end, follows):  # type: ignore[no-unty
     w = t.words
     if begin > 0:
         t.connections[descriptor * ROW_WORDS + IS_PART_NEW] = 1
-    is_part = begin == end and follows != NOT_A_FRAME and max(received - begin, follows) <= PART_BYTES
+    is_part = begin == end and follows != NOT_A_FRAME
     if is_part and t.connections[descriptor * ROW_WORDS + KIND] == LINK_IN:
         is_part = received - begin < HEADER_LENGTH or is_envelope(t.received, begin)
     is_kept = is_part and keep_part(
-        t.connections, t.keepers, t.parts, descriptor, t.received, begin, received
+        t.connections, t.keepers, t.parts, descriptor, follows, t.received, begin, received
     )
     if not is_kept:
         w[at.GIVEN], w[at.GIVEN_BEGIN], w[at.GIVEN_END] = descriptor, begin, received

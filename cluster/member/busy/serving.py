@@ -3,7 +3,7 @@
 As ``service/agent.py`` and ``services/remote_service.py``.
 """
 
-from cluster.archive.recording_words import READ_POSITION, TAKEN_POSITION
+from cluster.archive.recording_words import READ_POSITION, TAKEN_POSITION, advance, end_chunk
 from cluster.log.deliver import deliver_run
 from cluster.log.frames import DONE, OUT_FULL
 from cluster.log.kernel import routine
@@ -62,15 +62,14 @@ def _deliver(t):  # type: ignore[no-untyped-def]
                 served = _serve(t, payloads, count)
             if served > 0:
                 w[at.SERVICE_TIME] = t.columns[TIMESTAMPS * rows + served - 1]
-                cursor[READ_POSITION] = cursor[TAKEN_POSITION] = t.columns[EXTRA * rows + served - 1]
+                advance(cursor, t.columns[EXTRA * rows + served - 1])
             take_back_messages(t.numbers, session_ids[served:])
             if served < count or w[at.UNKEPT] > 0:
                 w[at.REASON] |= at.SERVICES
                 break
-            cursor[READ_POSITION] = cursor[TAKEN_POSITION] = base + offset
+            advance(cursor, base + offset)
         if status == DONE:
-            cursor[READ_POSITION] = base + offset
-            cursor[TAKEN_POSITION] = t.member_log[COMMIT_POSITION]
+            end_chunk(cursor, base + offset, True, t.member_log[COMMIT_POSITION])
         elif status != OUT_FULL or count == 0:
             w[at.REASON] |= at.SERVICES
             break

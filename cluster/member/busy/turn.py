@@ -21,7 +21,7 @@ What Aeron has in a turn, and where it is here:
     quorum, commit position         update_leader_position, after this turn's sync
     CommitPosition                  with the next log, or alone; every 200 ms by Python (TIME)
     AppendPosition                  follower_work, when it has changed; every 200 ms by Python (TIME)
-    log adapter                     _poll_log; a follower's after its report, which the leader waits for
+    log adapter                     poll_log; a follower's after its report, which the leader waits for
     service container, egress       serve_committed, before CommitPosition is sent
     sweep of uncommitted entries    by Python, after a run (Leading.take_back)
 
@@ -42,9 +42,7 @@ from cluster.log.runs import NOT_A_FRAME
 from cluster.member.busy import words as at
 from cluster.member.busy.following import follower_work, take_log
 from cluster.member.busy.leading import (
-    COMMIT_WAIT_NS,
     fits_one_write,
-    is_commit_due,
     leader_work,
     may_take_input,
     receive_ingress,
@@ -119,14 +117,15 @@ def _await_events(t):  # type: ignore[no-untyped-def]
         while w[at.NOW_NS] < look_until_ns and w[at.NOW_NS] < due_ns:
             found = wait(t, 0)
             w[at.NOW_NS] = read_clock(t)
-            if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and is_commit_due(t)):
+            if found != 0 or (w[at.ROLE] == at.LEADER_ROLE and quorum.has_waited(t.leadership, w[at.NOW_NS])):
                 w[at.LOOKS_IN_VAIN] *= found <= 0
                 return found
         _count_sleep(t, is_look)
         if w[at.NOW_NS] < due_ns:
             timeout_ms = (due_ns - w[at.NOW_NS] + 999_999) // 1_000_000
             if w[at.ROLE] == at.LEADER_ROLE and t.leadership[quorum.IS_COMMIT_UNSENT]:
-                left_ns = max(w[at.COMMIT_RISEN_NS] + COMMIT_WAIT_NS - w[at.NOW_NS], 0)
+                waits_until_ns = t.leadership[quorum.COMMIT_RISEN_NS] + quorum.COMMIT_WAIT_NS
+                left_ns = max(waits_until_ns - w[at.NOW_NS], 0)
                 timeout_ms = min(timeout_ms, (left_ns + 500_000) // 1_000_000)
     found = wait(t, timeout_ms)
     w[at.NOW_NS] = read_clock(t)
@@ -149,7 +148,7 @@ def _is_time(t):  # type: ignore[no-untyped-def]
     """Whether something is due that is Python's. A slow tick is not while nothing waits for it."""
     w = t.words
     is_leader = w[at.ROLE] == at.LEADER_ROLE
-    if w[at.NOW_NS] >= w[at.DUE_NS] or (is_leader and w[at.NOW_NS] >= t.leadership[quorum.COMMIT_DUE_NS]):
+    if w[at.NOW_NS] >= w[at.DUE_NS] or (is_leader and quorum.is_heartbeat_due(t.leadership, w[at.NOW_NS])):
         return True
     if w[at.NOW_NS] < w[at.SLOW_TICK_NS]:
         return False

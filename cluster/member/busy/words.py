@@ -112,8 +112,6 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     PREPARE_AT,
     POSITION_COUNTER,
     COMMIT_COUNTER,
-    # a leader's
-    COMMIT_RISEN_NS,  # for the first time since it was sent
     # a follower's
     LEADER_OUT,  # descriptor that sends to its leader
     # the service in line; those in processes of their own have rows
@@ -136,7 +134,7 @@ IDLE = 2048  # nothing had come, in a run that waits for nothing
     LAST_CLIENT,  # connection id of the client that was read last
     RUN_TURNS,  # with work, in this run
     WORK_TURNS,  # in all
-) = range(48)
+) = range(47)
 WORDS = 128
 
 LEADER_ROLE, FOLLOWER_ROLE = 1, 2

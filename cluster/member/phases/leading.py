@@ -243,7 +243,6 @@ class Leading(Phase):
             self._send_commit()
             return
         assert commit_position <= self._recording.synced_position, "commits what is on the own disk (I-3)"
-        leader.is_commit_unsent = True
         ports.processing.count(self._publication, commit_position)
         ports.log.commit(commit_position)
         self._on_committed(commit_position)

@@ -117,7 +117,7 @@ class OneMember:
             service_cursor=np.array([BEGIN, BEGIN], np.int64),
             time=np.zeros(TIME_WORDS, np.int64),
             leadership=np.zeros(quorum.LEADERSHIP_WORDS, np.int64),
-            follower=np.array([TERM, 1, BEGIN, 0, BEGIN, 0], np.int64),
+            follower=np.array([TERM, 1, BEGIN, 0, BEGIN, NOW + 200 * MS, 200 * MS], np.int64),
             followers=np.array([-1, -1, 0, TO[1], BEGIN, 1, TO[2], BEGIN, 1], np.int64),
             sessions=self.sessions.words,
             ranges=self.sessions.ranges,
@@ -140,7 +140,7 @@ class OneMember:
         self.tables.member_log[COMMIT_POSITION] = BEGIN
         leadership[quorum.LEADERSHIP_TERM_ID], leadership[quorum.QUORUM] = TERM, 2
         leadership[quorum.TIMEOUT_NS], leadership[quorum.HEARTBEAT_NS] = 10_000 * MS, 200 * MS
-        leadership[quorum.COMMIT_DUE_NS] = NOW + 200 * MS
+        leadership[quorum.COMMIT_RISEN_NS], leadership[quorum.COMMIT_DUE_NS] = NOW, NOW + 200 * MS
         leadership[quorum.APPEND_POSITION] = BEGIN
         leadership[quorum.COMMIT_POSITION] = leadership[quorum.QUORUM_POSITION] = BEGIN
         time[NOW_NS], time[TIME_NS], time[AGREED_NS] = NOW, STAMP * MS, STAMP * MS
@@ -160,7 +160,7 @@ class OneMember:
         words[at.SERVICE], words[at.SERVICE_ROWS] = service, ROWS
         words[at.SERVICE_FUNCTION], words[at.IS_SERVING] = at.ECHO, leads
         words[at.SERVICE_LEADERSHIP_TERM_ID] = TERM_BEFORE
-        words[at.NOW_NS] = words[at.LAST_NS] = words[at.COMMIT_RISEN_NS] = NOW
+        words[at.NOW_NS] = words[at.LAST_NS] = NOW
         return words
 
     @staticmethod

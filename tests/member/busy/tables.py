@@ -12,11 +12,6 @@ from cluster.log.connection_table import KIND, OWNER, ROW_WORDS
 from cluster.member.busy import words
 
 
-def plain(routine: Any) -> Any:
-    """What a routine or kernel is as Python."""
-    return getattr(routine, "py_func", routine)
-
-
 def tables(**given: Any) -> SimpleNamespace:
     """For one that is called as Python: words, and what is given."""
     return SimpleNamespace(words=[0] * words.WORDS, member_log=[0], replica=[0], **given)

@@ -290,7 +290,7 @@ def test_all_that_a_turn_works_by_is_lent(border, monkeypatch, dial_ns, phase_ns
     if not leads:
         leader_id = agent.phase.follower.leader_member_id
         monkeypatch.setattr(border.busy, "_serve_links", lambda: {9: 90, leader_id: 42})
-    for word in (at.LIMIT_DUE_NS, at.PREPARE_AT, at.COMMIT_RISEN_NS, at.INPUT_LIMIT, at.LEADER_OUT):
+    for word in (at.LIMIT_DUE_NS, at.PREPARE_AT, at.INPUT_LIMIT, at.LEADER_OUT):
         words[word] = -5
     frame = border.busy._scratch[at.FRAME_AT : at.FRAME_AT + POSITION_FRAME_LENGTH]
     frame[:] = 255  # of another role
@@ -305,7 +305,6 @@ def test_all_that_a_turn_works_by_is_lent(border, monkeypatch, dial_ns, phase_ns
     if leads:
         assert said == CommitPosition(0, 0, agent.context.member_id)
         assert lent[at.INPUT_LIMIT] == parts.log.publication.input_limit
-        assert lent[at.COMMIT_RISEN_NS] == agent.turn.now_ns
     else:
         assert said == AppendPosition(0, 0, agent.context.member_id, AppendPositionFlags.NONE)
         assert lent[at.LEADER_OUT] == 42

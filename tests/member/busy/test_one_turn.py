@@ -322,7 +322,7 @@ def test_log_is_written_and_synced_before_it_is_reported_and_processed_once_it_i
     assert follower.told == [("write", BEGIN, [ONE, TWO]), "datasync", (TO[1], [report(END)])]
     tables = follower.tables
     assert tables.log_end[log_words.PUBLICATION_POSITION] == tables.counters[POSITION_COUNTER] == END
-    assert tables.follower[[quorum.SENT_POSITION, quorum.SENT_NS]].tolist() == [END, NOW + MS]
+    assert tables.follower[[quorum.SENT_POSITION, quorum.REPORT_DUE_NS]].tolist() == [END, NOW + 201 * MS]
     assert tables.cursor.tolist() == [BEGIN, BEGIN] and follower.committed == BEGIN
     assert tables.follower[quorum.LAST_LEADER_MESSAGE_NS] == 0, "CommitPosition alone is a sign"
 

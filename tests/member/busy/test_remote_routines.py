@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cluster.log.kernel import as_python
 from cluster.log.message_columns import COLUMNS, EXTRA, LENGTHS, OFFSETS, SESSION_IDS
 from cluster.member.busy import remote
 from cluster.member.busy import words as at
@@ -11,7 +12,7 @@ from cluster.member.services import service_table
 from cluster.member.services.service_table import ANSWERED, LIMIT, SERVED, SERVICE_WORDS, ServiceTable
 from cluster.protocol.service_link import ServiceAnswers
 from cluster.transport.message_frames import link_frame
-from tests.member.busy.tables import plain, tables
+from tests.member.busy.tables import tables
 
 # Two services have processes of their own, beside one in line.
 FIRST, SECOND = SERVICE_WORDS, 2 * SERVICE_WORDS
@@ -29,7 +30,7 @@ def t(monkeypatch):
 
     monkeypatch.setattr(remote, "offer", offer)
     monkeypatch.setattr(remote, "put_i64", lambda buffer, place, value: None)
-    monkeypatch.setattr(remote, "_send_limit", plain(remote._send_limit))
+    monkeypatch.setattr(remote, "_send_limit", as_python(remote._send_limit))
     t.scratch = None
     t.words[at.LIMIT_DUE_NS], t.words[at.NOW_NS] = at.NEVER, 1_000
     t.member_log[COMMIT_POSITION] = 640
@@ -39,37 +40,37 @@ def t(monkeypatch):
 def test_a_followers_processes_are_given_the_log_of_5_ms_or_64_kib_at_once(t):
     t.words[at.ROLE] = at.FOLLOWER_ROLE
     t.services[[FIRST + LIMIT, SECOND + LIMIT]] = 640
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.words[at.LIMIT_DUE_NS] == at.NEVER, "they have all"
     t.services[FIRST + LIMIT] = 0
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000
     t.words[at.NOW_NS] = 2_000
     t.services[SECOND + LIMIT] = 0
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000, "from the first of it on"
     assert t.given == []
 
     t.member_log[COMMIT_POSITION], t.services[SECOND + LIMIT] = 65_536, 640
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.given == [(6, 65_536)]
     assert t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000, "the other is still to hear"
     t.member_log[COMMIT_POSITION] += 640
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.given[1:] == [(5, 66_176)]
     t.words[at.NOW_NS] = 1_000 + 5_000_000
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.given[2:] == [(6, 66_176)] and t.words[at.LIMIT_DUE_NS] == at.NEVER
 
     for more, due_ns in ((32, 1_000 + 10_000_000), (65_536, at.NEVER)):
         t.member_log[COMMIT_POSITION] += more
-        plain(remote.give_log)(t)
+        as_python(remote.give_log)(t)
         assert t.words[at.LIMIT_DUE_NS] == due_ns
 
 
 def test_a_leaders_processes_are_given_it_at_once(t):
     t.words[at.ROLE] = at.LEADER_ROLE
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.given == [(6, 640), (5, 640)]
     assert t.words[at.LIMIT_DUE_NS] == at.NEVER
 
@@ -78,7 +79,7 @@ def test_a_leaders_processes_are_given_it_at_once(t):
 def test_one_that_python_serves_is_given_nothing_and_nothing_is_due_for_it(t, role):
     t.words[at.ROLE], t.services[SECOND + LIMIT] = role, 640
     t.services[FIRST + service_table.LINK] = -1
-    plain(remote.give_log)(t)
+    as_python(remote.give_log)(t)
     assert t.given == [] and t.words[at.LIMIT_DUE_NS] == at.NEVER
 
 
@@ -88,7 +89,7 @@ def test_one_that_does_not_come_along_holds_up_no_other(t):
     t.services[FIRST + service_table.FIRST_LIMIT :][: 2 * service_table.LIMITS_MAX] = 640
     for position in (65_536, 65_632):
         t.member_log[COMMIT_POSITION] = position
-        plain(remote.give_log)(t)
+        as_python(remote.give_log)(t)
     assert t.given == [(5, 65_536)] and t.words[at.LIMIT_DUE_NS] == 1_000 + 5_000_000
 
 
@@ -98,7 +99,7 @@ def test_answers_count_for_what_follows_the_position_that_a_service_names(t, mon
     service, other = t.services[SECOND:], t.services[:SECOND].copy()
     service[service_table.POSITION_COUNTER : service_table.CYCLES_EXCEEDED_COUNTER + 1] = 3, 4, 5
     service[SERVED], service[LIMIT], service[ANSWERED] = 96, 640, 12
-    take_position = plain(remote._take_position)
+    take_position = as_python(remote._take_position)
 
     assert take_position(t, SECOND, 0)
     assert (service[SERVED], service[ANSWERED]) == (320, 0)
@@ -150,7 +151,7 @@ def test_answers_are_taken_where_all_of_them_are_among_their_bytes(
     t, monkeypatch, column, values, lacking, is_taken
 ):
     monkeypatch.setattr(remote, "fits_egress", lambda t, length: True)
-    monkeypatch.setattr(remote, "_read_answers", plain(remote._read_answers))
+    monkeypatch.setattr(remote, "_read_answers", as_python(remote._read_answers))
     monkeypatch.setattr(remote, "send_kept", lambda t: None)
     monkeypatch.setattr(
         remote, "send_egress", lambda t, term, columns, payloads, rows: t.given.append((term, rows))
@@ -167,7 +168,7 @@ def test_answers_are_taken_where_all_of_them_are_among_their_bytes(
     t.words[at.ROLE], t.words[at.SERVICE_ROWS] = at.LEADER_ROLE, 4
     t.services[SECOND + ANSWERED] = 3
 
-    assert plain(remote._take_answers)(t, SECOND, 0) == is_taken
+    assert as_python(remote._take_answers)(t, SECOND, 0) == is_taken
     assert (t.given, t.services[SECOND + ANSWERED]) == (([(9, 2)], 5) if is_taken else ([], 3))
     if is_taken:
         begin = t.columns[2 * OFFSETS]

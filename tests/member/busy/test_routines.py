@@ -15,7 +15,6 @@ from cluster.log.connection_table import (
     IS_KEPT,
     IS_PART_NEW,
     LINK_OUT,
-    PART_BYTES,
     PART_LENGTH,
     PART_ROW,
     ROW_WORDS,
@@ -23,6 +22,7 @@ from cluster.log.connection_table import (
     STRANGER,
 )
 from cluster.log.frames import MALFORMED
+from cluster.log.kernel import as_python
 from cluster.member.busy import (
     buffer,
     egress,
@@ -38,7 +38,9 @@ from cluster.member.busy import words as at
 from cluster.member.log import log_words
 from cluster.member.services import service_table
 from cluster.member.services.service_table import ServiceTable
-from tests.member.busy.tables import connections, plain, recorded, tables
+from tests.member.busy.tables import connections, recorded, tables
+
+pytestmark = pytest.mark.usefixtures("rules_as_python")
 
 # ---- the leader
 
@@ -48,33 +50,28 @@ def test_a_commit_that_stops_at_an_entry_is_looked_at_again(monkeypatch):
     monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
     monkeypatch.setattr(leading, "poll_log", lambda *_: False)
     t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
-    plain(leading.update_leader_position)(t)
+    as_python(leading.update_leader_position)(t)
 
     assert t.leadership[quorum.HAS_NEWS]
     assert t.member_log[log_words.COMMIT_POSITION] == t.leadership[quorum.COMMIT_POSITION] == 0
 
 
-def test_a_commit_is_measured_once_and_waits_for_log_only_where_there_are_followers(monkeypatch):
+def test_a_commit_is_measured_once(monkeypatch):
     monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
     monkeypatch.setattr(leading.quorum, "commit", lambda *_: None)
     measured = []
     monkeypatch.setattr(leading, "measure", lambda t, histogram, ns: measured.append(ns))
     for name in ("poll_log", "read_clock", "serve_committed"):
         monkeypatch.setattr(leading, name, lambda *_: 7_000)
-    for members in (1, 3):
-        followers = np.zeros(members * log_words.FOLLOWER_WORDS, np.int64)
-        t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
-        t.counters, t.followers, t.words[at.NOW_NS] = [0] * 4, followers, 6_000
-        t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
-        plain(leading.update_leader_position)(t)
+    t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
+    t.counters, t.words[at.NOW_NS] = [0] * 4, 6_000
+    t.words[at.MEASURED_POSITION], t.words[at.MEASURED_FROM_NS] = 64, 2_000
+    as_python(leading.update_leader_position)(t)
+    assert t.words[at.MEASURED_POSITION] == 0 and measured == [5_000]
 
-        assert t.leadership[quorum.IS_COMMIT_UNSENT] == (members > 1)
-        assert t.words[at.MEASURED_POSITION] == 0
-    assert measured == [5_000, 5_000]
-
-    t.member_log[log_words.COMMIT_POSITION], t.words[at.NOW_NS] = 64, 8_000
-    plain(leading.update_leader_position)(t)
-    assert t.words[at.COMMIT_RISEN_NS] == 6_000, "it waits since the first that was not told"
+    t.member_log[log_words.COMMIT_POSITION] = 64
+    as_python(leading.update_leader_position)(t)
+    assert measured == [5_000]
 
 
 @pytest.mark.parametrize(
@@ -87,10 +84,10 @@ def test_clients_wait_in_their_sockets_for_the_majority_and_for_room(
     t.words[at.UNCOMMITTED_MAX], t.words[at.INPUT_LIMIT], t.words[at.READY_COUNT] = 1024, 4096, 1
     t.log_end[log_words.PUBLICATION_POSITION], t.member_log[log_words.COMMIT_POSITION] = position, committed
     taken = []
-    monkeypatch.setattr(turn, "may_take_input", plain(leading.may_take_input))
+    monkeypatch.setattr(turn, "may_take_input", as_python(leading.may_take_input))
     monkeypatch.setattr(turn, "fits_one_write", lambda t: True)
     monkeypatch.setattr(turn, "receive_ingress", lambda t, descriptor: taken.append(descriptor))
-    plain(turn._receive)(t)
+    as_python(turn._receive)(t)
 
     assert (taken, t.words[at.REASON]) == (([0], 0) if is_taken else ([], at.ROOM))
     assert t.words[at.LAST_CLIENT] == 5 * is_taken
@@ -100,7 +97,7 @@ def test_one_write_has_room_for_all_that_one_more_client_may_send():
     t = tables(log_end=[0] * 4, recording=recorded(1000), received=SimpleNamespace(size=300))
     for appended, fits in ((400, True), (401, False)):
         t.log_end[log_words.PUBLICATION_POSITION] = t.log_end[log_words.FLUSHED] + appended
-        assert plain(leading.fits_one_write)(t) == fits
+        assert as_python(leading.fits_one_write)(t) == fits
 
 
 @pytest.mark.parametrize(("length", "are_reports"), [(64, True), (96, False)])
@@ -111,14 +108,14 @@ def test_reports_end_where_their_envelope_does(monkeypatch, length, are_reports)
     monkeypatch.setattr(leading, "get_i32", lambda *_: length)
     t = tables(received=None, leadership=[0] * quorum.LEADERSHIP_WORDS, recording=recorded())
 
-    assert plain(leading._are_reports)(t, 0, 64) == are_reports
+    assert as_python(leading._are_reports)(t, 0, 64) == are_reports
 
 
 def test_nothing_is_written_after_a_fault(monkeypatch):
     monkeypatch.setattr(leading, "flush", None)
     t = tables()
     t.words[at.REASON] = at.FAILED
-    plain(leading.leader_work)(t)
+    as_python(leading.leader_work)(t)
 
 
 @pytest.fixture
@@ -134,12 +131,12 @@ def flushed(monkeypatch):
     for name in ("has_room", "append", "set_position"):
         monkeypatch.setattr(leading, name, lambda *_: True)
     monkeypatch.setattr(leading, "piece_end", lambda log, begin, end: begin + 96)
-    monkeypatch.setattr(leading, "_send_log", plain(leading._send_log))
-    monkeypatch.setattr(leading, "_send_position", plain(leading._send_position))
+    monkeypatch.setattr(leading, "_send_log", as_python(leading._send_log))
+    monkeypatch.setattr(leading, "_send_position", as_python(leading._send_position))
     monkeypatch.setattr(
         leading, "send_sealed", lambda t, out, has_commit, *_: t.sent.append((out, has_commit)) or t.is_up
     )
-    t.flush = lambda: plain(leading.flush)(t)
+    t.flush = lambda: as_python(leading.flush)(t)
     return t
 
 
@@ -154,7 +151,7 @@ def test_a_commit_goes_with_the_first_piece_of_log_and_alone_to_who_is_sent_none
 
 def test_a_commit_that_no_log_came_for_is_told_alone_to_all_that_are_up(flushed):
     flushed.is_up, flushed.followers[log_words.OUT] = True, -1
-    plain(leading.send_commit_position)(flushed)
+    as_python(leading.send_commit_position)(flushed)
     assert flushed.sent == [(5, True)] and not flushed.leadership[quorum.IS_COMMIT_UNSENT]
 
 
@@ -188,10 +185,10 @@ def test_cluster_time_does_not_fall(monkeypatch):
     monkeypatch.setattr(turn, "go_on", lambda time, now_ns: None)
     t = tables(time=[9_000] * 8)
     t.words[at.TIME_DIVISOR], t.replica[STAMPED] = 1_000, 12
-    plain(turn._stamp)(t)
+    as_python(turn._stamp)(t)
     assert t.replica[STAMPED] == 12
     t.replica[STAMPED] = 8
-    plain(turn._stamp)(t)
+    as_python(turn._stamp)(t)
     assert t.replica[STAMPED] == 9
 
 
@@ -205,7 +202,7 @@ def test_a_run_begins_with_nothing_unsent_or_unkept_and_sends_the_limit_that_is_
     monkeypatch.setattr(turn, "give_log", lambda t: limits.append(t.words[at.NOW_NS]))
     for now_ns in (4_999, 5_000):
         t.words[at.NOW_NS] = now_ns
-        assert plain(turn.busy_turns)(t) == at.IDLE
+        assert as_python(turn.busy_turns)(t) == at.IDLE
 
     assert limits == [5_000] and t.words[at.UNSENT_END] == t.words[at.UNKEPT] == 0
 
@@ -220,7 +217,7 @@ def test_a_run_that_waits_for_nothing_was_idle_only_where_nothing_came(monkeypat
         for name in ("_is_time", "_receive", "follower_work"):
             monkeypatch.setattr(turn, name, lambda t: False)
 
-        assert plain(turn.busy_turns)(t) == reason
+        assert as_python(turn.busy_turns)(t) == reason
         assert t.words[at.SPIN_UNTIL_NS] == (0 if reason else 7_400), "from the last work on"
 
 
@@ -244,7 +241,7 @@ def test_a_quiet_slow_tick_is_followed_by_the_next(now_ns, toggled, toggle, role
     t.words[at.SLOW_TICK_NS], t.words[at.TICK_NS], t.words[at.QUIET_UNTIL_NS] = 1_000, 600, 2_000
     t.words[at.DUE_NS], t.leadership[quorum.COMMIT_DUE_NS] = at.NEVER, 1_500
 
-    assert plain(turn._is_time)(t) == is_time
+    assert as_python(turn._is_time)(t) == is_time
     assert t.words[at.SLOW_TICK_NS] == (now_ns + 600 if now_ns >= 1_000 and not is_time else 1_000)
 
 
@@ -257,7 +254,7 @@ def test_a_commit_position_that_a_socket_does_not_take_is_told_at_once(monkeypat
     monkeypatch.setattr(turn, "_find_ready", lambda t, found: True)
     monkeypatch.setattr(turn, "send_commit_position", lambda t: t.words.__setitem__(at.REASON, at.UNSENT))
 
-    assert plain(turn.busy_turns)(t) == at.UNSENT
+    assert as_python(turn.busy_turns)(t) == at.UNSENT
 
 
 def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_last_then_services():
@@ -272,7 +269,7 @@ def test_members_come_first_by_their_ids_then_clients_from_the_one_after_the_las
     ]
     t = tables(connections=connections(*kinds), ready=[0] * 8)
     t.words[at.LAST_CLIENT] = 3
-    before = plain(turn._comes_before)
+    before = as_python(turn._comes_before)
     order = sorted(range(7), key=lambda one: sum(before(t, other, one) for other in range(7) if other != one))
 
     assert [kinds[descriptor][1] for descriptor in order] == [0, 2, 7, 9, 3, 0, 1]
@@ -302,10 +299,10 @@ def test_what_is_ready_is_served_only_where_all_of_it_can_be(
     t = tables(connections=rows, ready=[0] * 4)
     t.words[at.ROLE], t.services = role, ServiceTable(2).words
     t.services[service_table.SERVICE_WORDS + service_table.LINK] = 4
-    monkeypatch.setattr(turn, "_is_lent", plain(turn._is_lent))
+    monkeypatch.setattr(turn, "_is_lent", as_python(turn._is_lent))
     monkeypatch.setattr(turn, "event", lambda t, i: (mask, descriptor))
 
-    assert plain(turn._find_ready)(t, 1) == is_served
+    assert as_python(turn._find_ready)(t, 1) == is_served
 
 
 # ---- a follower
@@ -324,7 +321,7 @@ def test_log_is_taken_where_all_of_it_joins_on_and_has_room(monkeypatch, valid_e
     monkeypatch.setattr(following, "_log_end", lambda *_: 96)
     monkeypatch.setattr(following, "check_frames", lambda *_: (valid_end, 0))
 
-    assert plain(following._can_be_taken)(t, 0, 96) == is_taken
+    assert as_python(following._can_be_taken)(t, 0, 96) == is_taken
 
 
 def test_a_commit_position_that_was_notified_does_not_fall(monkeypatch):
@@ -335,23 +332,25 @@ def test_a_commit_position_that_was_notified_does_not_fall(monkeypatch):
     monkeypatch.setattr(following, "get_i32", lambda *_: 64)
     monkeypatch.setattr(following, "align_frame", lambda length: length)
 
-    assert plain(following._on_log_and_positions)(t, 0, 128)
+    assert as_python(following._on_log_and_positions)(t, 0, 128)
     assert t.follower[quorum.NOTIFIED_COMMIT_POSITION] == 640
     assert t.follower[quorum.LAST_LEADER_MESSAGE_NS] == 7_000
 
 
 def test_a_follower_processes_no_more_than_it_has(monkeypatch):
-    t, limits = tables(recording=recorded(), follower=[0] * 6, cursor=[0, 0], counters=[0]), []
+    t, limits = tables(recording=recorded(), cursor=[0, 0], counters=[0]), []
+    t.follower = [0] * quorum.FOLLOWER_WORDS
+    t.follower[quorum.REPORT_DUE_NS] = at.NEVER
     words = t.recording.words
     words[of_recording.APPEND_POSITION] = words[of_recording.SYNCED_POSITION] = 96
     t.follower[quorum.SENT_POSITION], t.follower[quorum.NOTIFIED_COMMIT_POSITION] = 96, 640
     monkeypatch.setattr(following, "poll_log", lambda t, limit, is_applied: limits.append(limit))
     for name in ("sync", "serve_committed", "make_room"):
         monkeypatch.setattr(following, name, lambda t: True)
-    plain(following.follower_work)(t)
+    as_python(following.follower_work)(t)
     assert limits == [96]
     t.cursor[of_recording.TAKEN_POSITION] = 96
-    plain(following.follower_work)(t)
+    as_python(following.follower_work)(t)
     assert limits == [96], "and nothing twice"
 
 
@@ -367,7 +366,7 @@ def receiving_of(monkeypatch):
     monkeypatch.setattr(receiving, "receive", lambda *_: t.length)
     monkeypatch.setattr(receiving, "find_whole_frames", lambda *_: (0, 0))
     monkeypatch.setattr(receiving, "is_envelope", lambda *_: t.is_envelope)
-    monkeypatch.setattr(receiving, "keep_part", lambda *given: t.kept.append(given[-2:]) or True)
+    monkeypatch.setattr(receiving, "keep_part", lambda *given: t.kept.append((given[4], *given[-2:])) or True)
     return t
 
 
@@ -375,32 +374,29 @@ def test_half_a_frame_leaves_its_row_when_more_of_it_comes(receiving_of):
     t, row = receiving_of, ROW_WORDS
     t.connections[row + PART_LENGTH], t.connections[row + PART_ROW] = 20, 1
     t.length = -receiving.WOULD_BLOCK
-    assert plain(receiving.receive_frames)(t, 1, True) == (0, 0, 0)
+    assert as_python(receiving.receive_frames)(t, 1, True) == (0, 0, 0)
     assert t.keepers == [0, 2] and t.words[at.REASON] == t.connections[row + HEARD_NS] == 0
 
     t.length = 10
-    assert plain(receiving.receive_frames)(t, 1, True) == (30, 0, 0)
+    assert as_python(receiving.receive_frames)(t, 1, True) == (30, 0, 0)
     assert t.keepers == [0, 0] and t.connections[row + PART_LENGTH] == t.connections[row + IS_PART_NEW] == 0
     assert t.connections[row + HEARD_NS] == 7_000
-    plain(receiving.receive_frames)(t, 1, True)
+    as_python(receiving.receive_frames)(t, 1, True)
     assert t.connections[row + IS_PART_NEW] == 1, "nothing came before it"
 
 
 def test_half_a_frame_is_waited_for_where_it_can_be_one(receiving_of):
     t = receiving_of
-    leave = plain(receiving.leave)
+    leave = as_python(receiving.leave)
     leave(t, 0, 32, 64, 32, 96)
-    assert t.kept == [(32, 64)] and t.connections[IS_PART_NEW] == 1
+    assert t.kept == [(96, 32, 64)] and t.connections[IS_PART_NEW] == 1
     leave(t, 1, 0, 31, 0, 0)
     t.is_envelope = True
     leave(t, 1, 0, 32, 0, 96)
-    assert t.kept[1:] == [(0, 31), (0, 32)] and t.words[at.REASON] == 0
+    assert t.kept[1:] == [(0, 0, 31), (96, 0, 32)] and t.words[at.REASON] == 0
     t.is_envelope = False
     leave(t, 1, 0, 32, 0, 96)
     assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "a length that was changed on its way"
-    t.words[at.REASON] = 0
-    leave(t, 0, 0, 32, 0, PART_BYTES + 1)
-    assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "its rest would not fit"
     t.words[at.REASON] = 0
     leave(t, 0, 0, 32, 0, receiving.NOT_A_FRAME)
     assert t.kept[3:] == [] and t.words[at.REASON] == at.FRAMES, "no frame is to come"
@@ -419,7 +415,7 @@ def test_python_hears_when_the_recording_wants_zeros_ahead(monkeypatch):
     t = tables(recording=recorded(), log=None)
     t.words[at.PREPARE_AT] = 192
     for reason in (0, at.PREPARE):
-        assert plain(recorder.append)(t, 0, 96) and t.words[at.REASON] == reason
+        assert as_python(recorder.append)(t, 0, 96) and t.words[at.REASON] == reason
 
 
 @pytest.mark.parametrize(("error", "shown"), [(0, 96), (5, 64)])
@@ -429,15 +425,15 @@ def test_what_is_synced_is_shown_and_a_disk_that_fails_is_told(monkeypatch, erro
         return error
 
     monkeypatch.setattr(recorder.append_and_sync, "sync_segment", sync)
-    monkeypatch.setattr(recorder, "_show_position", plain(recorder._show_position))
-    monkeypatch.setattr(recorder, "_fail", plain(recorder._fail))
+    monkeypatch.setattr(recorder, "_show_position", as_python(recorder._show_position))
+    monkeypatch.setattr(recorder, "_fail", as_python(recorder._fail))
     clock, measured = iter((5_000, 7_000)), []
     monkeypatch.setattr(recorder, "read_clock", lambda t: next(clock))
     monkeypatch.setattr(recorder, "measure", lambda t, histogram, ns: measured.append(ns))
     t = tables(recording=recorded(), counters=[64])
     t.recording.words[of_recording.APPEND_POSITION] = 96
 
-    assert plain(recorder.sync)(t) == (not error)
+    assert as_python(recorder.sync)(t) == (not error)
     assert (t.counters, t.words[at.ERROR]) == ([shown], error)
     assert t.words[at.REASON] == at.FAILED * bool(error)
     assert measured == ([] if error else [2_000])
@@ -447,10 +443,10 @@ def test_what_would_fill_the_segment_or_the_room_for_a_copy_is_left_to_python():
     t = tables(recording=recorded(4096))
     t.recording.words[of_recording.SEGMENT_LENGTH] = 1024
     t.recording.words[of_recording.APPEND_POSITION] = 928
-    assert not plain(recorder.has_room)(t, 96)
-    assert plain(recorder.has_room)(t, 64)
+    assert not as_python(recorder.has_room)(t, 96)
+    assert as_python(recorder.has_room)(t, 64)
     t.recording.scratch.size = 63
-    assert not plain(recorder.has_room)(t, 64)
+    assert not as_python(recorder.has_room)(t, 64)
 
 
 # ---- the log in memory
@@ -477,7 +473,7 @@ def test_what_is_still_to_be_read_moves_to_the_begin_where_it_has_room(
     )
     t.words[at.SERVICE], t.log_end[log_words.PUBLICATION_POSITION] = service, 5 * mib
     monkeypatch.setattr(buffer, "copy_bytes", lambda out, to, log, begin, length: copied.append(begin / mib))
-    plain(buffer.make_room)(t)
+    as_python(buffer.make_room)(t)
 
     assert copied == moved
     assert t.log_end[log_words.BASE] == (moved[0] * mib if moved else 0)
@@ -489,7 +485,7 @@ def test_how_far_the_log_is_processed_does_not_fall_where_an_entry_is_left_to_py
     t = tables(log_end=[0] * 4, cursor=[0, 0], log=None, sessions=None)
     t.cursor[of_recording.TAKEN_POSITION] = 64
 
-    assert not plain(buffer.poll_log)(t, 96, True)
+    assert not as_python(buffer.poll_log)(t, 96, True)
     assert t.cursor[of_recording.TAKEN_POSITION] == 64 and t.words[at.REASON] == at.ENTRY
 
 
@@ -498,7 +494,7 @@ def test_damage_is_passed_by_nobody(monkeypatch):
     monkeypatch.setattr(buffer, "next_message", None)
     for is_applied in (False, True):
         t = tables(log_end=[0] * 4, cursor=[0, 0], log=None, sessions=None)
-        assert not plain(buffer.poll_log)(t, 96, is_applied)
+        assert not as_python(buffer.poll_log)(t, 96, is_applied)
         assert t.cursor == [32, 32] and t.words[at.REASON] == at.ENTRY
 
 
@@ -509,7 +505,7 @@ def test_a_compiled_service_passes_over_log_without_messages(monkeypatch):
     t.member_log[log_words.COMMIT_POSITION] = 96
     t.services, t.words[at.SERVICE_ID] = ServiceTable(2).words, 1
     t.services[service_table.SERVICE_WORDS + service_table.POSITION_COUNTER] = 5
-    plain(serving._deliver)(t)
+    as_python(serving._deliver)(t)
 
     assert t.service_cursor[of_recording.READ_POSITION] == 64
     assert t.service_cursor[of_recording.TAKEN_POSITION] == t.counters[5] == 96
@@ -527,7 +523,7 @@ def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_py
     t.services = ServiceTable(1).words
     t.columns, t.words[at.SERVICE_ROWS], t.words[at.SERVICE_FUNCTION] = columns.ravel(), 4, at.ECHO + 1
     t.member_log[log_words.COMMIT_POSITION] = 96
-    plain(serving._deliver)(t)
+    as_python(serving._deliver)(t)
 
     assert taken_back == columns[serving.SESSION_IDS, 1:3].tolist()
     assert t.service_cursor == [columns[serving.EXTRA, 0]] * 2 and t.words[at.REASON] == at.SERVICES
@@ -538,10 +534,10 @@ def test_what_a_compiled_service_does_not_take_is_counted_no_more_and_left_to_py
 
 
 def test_the_connection_of_a_client_is_not_the_link_of_a_member_with_its_number(monkeypatch):
-    monkeypatch.setattr(egress, "_is_of", plain(egress._is_of))
+    monkeypatch.setattr(egress, "_is_of", as_python(egress._is_of))
     t = tables(connections=connections((LINK_OUT, 2), (CLIENT, 5), (CLIENT, 2), (STRANGER, 6)))
     t.by_connection = [0] * INDEX_LENGTH  # whose places others have taken since
-    descriptor_of = plain(egress.descriptor_of)
+    descriptor_of = as_python(egress.descriptor_of)
 
     assert [descriptor_of(t, connection_id) for connection_id in (2, 5, 6, 9, -1)] == [2, 1, 3, -1, -1]
 
@@ -549,7 +545,7 @@ def test_the_connection_of_a_client_is_not_the_link_of_a_member_with_its_number(
 def test_an_answer_that_cannot_be_framed_beside_the_acknowledgements_is_left_to_python():
     t = tables(egress=SimpleNamespace(size=1024), sessions=[2])
     longest = 1024 - 2 * egress.ACK_LENGTH - egress.FRAME_OVERHEAD - 32
-    assert [plain(egress.fits_egress)(t, length) for length in (longest, longest + 1)] == [True, False]
+    assert [as_python(egress.fits_egress)(t, length) for length in (longest, longest + 1)] == [True, False]
 
 
 @pytest.mark.parametrize(("fitting", "served", "sent"), [(2, 2, [2]), (1, 0, [])])
@@ -560,7 +556,7 @@ def test_an_echo_answers_all_of_its_messages_or_none(monkeypatch, fitting, serve
     t = tables(columns=[0] * 64)
     t.words[at.IS_SERVING], t.words[at.SERVICE_ROWS] = 1, 4
 
-    assert plain(serving._echo)(t, None, 2) == served
+    assert as_python(serving._echo)(t, None, 2) == served
     assert found == sent
 
 
@@ -571,7 +567,7 @@ def test_a_duration_is_counted_in_its_bucket_and_added_to_the_sum():
     t = tables(counters=[0] * 1024)
     words, buckets = measuring.COUNTER_WORDS, measuring.BUCKETS_NS
     for duration_ns in (buckets[0], buckets[0] + 1, buckets[-1] + 1):
-        plain(measuring.measure)(t, 0, duration_ns)
+        as_python(measuring.measure)(t, 0, duration_ns)
 
     counted = {place: value for place, value in enumerate(t.counters) if value}
     total = 2 * buckets[0] + buckets[-1] + 2

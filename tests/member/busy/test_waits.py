@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from cluster.consensus import quorum
+from cluster.log.kernel import as_python
 from cluster.member.busy import turn
 from cluster.member.busy import words as at
-from cluster.member.busy.leading import COMMIT_WAIT_NS
-from tests.member.busy.tables import plain
 
 FOUND_AFTER_NS = 12_000
 
@@ -28,7 +27,7 @@ class Waits:
         self.slept = False
         monkeypatch.setattr(turn, "wait", self._wait)
         monkeypatch.setattr(turn, "read_clock", self._read_clock)
-        monkeypatch.setattr(turn, "_count_sleep", plain(turn._count_sleep))
+        monkeypatch.setattr(turn, "_count_sleep", as_python(turn._count_sleep))
 
     def _wait(self, tables, timeout_ms):
         self.now_ns += 1_000
@@ -43,7 +42,7 @@ class Waits:
         """Whether a wait sleeps before it finds something."""
         self.ready_after_ns, self._began_ns = ready_after_ns, self.now_ns
         self.tables.words[at.SPIN_UNTIL_NS] = self.now_ns + self.spin_ns
-        plain(turn._await_events)(self.tables)
+        as_python(turn._await_events)(self.tables)
         return self.slept
 
 
@@ -101,21 +100,21 @@ def test_a_commit_position_waits_for_log_about_a_millisecond_in_all(waits, monke
     words, slept = waits.tables.words, []
     words[at.ROLE], words[at.SLEEPS] = at.LEADER_ROLE, 9
     waits.tables.leadership[quorum.IS_COMMIT_UNSENT] = 1
-    words[at.COMMIT_RISEN_NS] = waits.now_ns - waited_ns
+    waits.tables.leadership[quorum.COMMIT_RISEN_NS] = waits.now_ns - waited_ns
     monkeypatch.setattr(turn, "wait", lambda tables, timeout_ms: slept.append(timeout_ms) or 0)
-    plain(turn._await_events)(waits.tables)
+    as_python(turn._await_events)(waits.tables)
 
     assert slept == [sleep_ms]
 
 
+@pytest.mark.usefixtures("rules_as_python")
 def test_with_idle_spin_a_commit_position_is_told_when_it_is_due(monkeypatch):
-    waits = Waits(monkeypatch, spin_ns=5 * COMMIT_WAIT_NS)
+    waits = Waits(monkeypatch, spin_ns=5 * quorum.COMMIT_WAIT_NS)
     waits.tables.words[at.ROLE], waits.tables.leadership[quorum.IS_COMMIT_UNSENT] = at.LEADER_ROLE, 1
-    risen_ns = waits.tables.words[at.COMMIT_RISEN_NS] = waits.now_ns
-    monkeypatch.setattr(turn, "is_commit_due", plain(turn.is_commit_due))
+    risen_ns = waits.tables.leadership[quorum.COMMIT_RISEN_NS] = waits.now_ns
 
     assert not waits.sleeps(None)
-    assert risen_ns + COMMIT_WAIT_NS <= waits.now_ns <= risen_ns + COMMIT_WAIT_NS + 2_000
+    assert risen_ns + quorum.COMMIT_WAIT_NS <= waits.now_ns <= risen_ns + quorum.COMMIT_WAIT_NS + 2_000
 
 
 @pytest.mark.parametrize(("gaps_ms", "longest_ms"), [([2, 44, 10], 44), ([2, 10, 44], 10), ([44], 0)])
@@ -135,6 +134,6 @@ def test_the_longest_gap_of_a_run_is_measured_and_the_last_one_left_to_python(
     monkeypatch.setattr(turn, "_find_ready", lambda tables, found: True)
     words[at.LAST_NS] = words[at.NOW_NS] = waits.now_ns
     words[at.LONGEST_GAP_NS] = 1 << 40  # of the run before
-    assert plain(turn.busy_turns)(waits.tables) == at.INTERRUPTED
+    assert as_python(turn.busy_turns)(waits.tables) == at.INTERRUPTED
 
     assert words[at.LONGEST_GAP_NS] == longest_ms * 1_000_000
