@@ -406,7 +406,6 @@ class Archive:
         mtu: int,
         start_position: int = 0,
         channel: str = "aeron:ipc?alias=log",
-        segment_length: int | None = None,
         is_sparse: bool = False,
     ) -> Recording:
         """A new recording, active, its first segment made; its id is the catalog's next.
@@ -414,7 +413,6 @@ class Archive:
         With ``is_sparse`` its segments take the space that is written and no more: for what is small and
         written once, as a snapshot in terms of 64 MiB.
         """
-        segment_length = max(segment_length or self._segment_length, term_length)
         descriptor = RecordingDescriptor(
             control_session_id=0,
             correlation_id=0,
@@ -424,7 +422,7 @@ class Archive:
             start_position=start_position,
             stop_position=NULL_POSITION,
             initial_term_id=initial_term_id,
-            segment_file_length=segment_length,
+            segment_file_length=max(self._segment_length, term_length),
             term_buffer_length=term_length,
             mtu_length=mtu,
             session_id=session_id,

@@ -261,10 +261,10 @@ def test_compact_drops_what_is_not_valid_with_its_files_and_keeps_ids(run, tmp_p
     assert [recording["recordingId"] for recording in json.loads(out)["recordings"]] == [0, 2]
     assert not (copy / "archive" / "1-0.rec").exists()
     assert run("verify", "--dir", copy)[1] == "(recordingId=0) OK\n(recordingId=2) OK\n"
-    archive = Archive.open(str(copy / "archive"), epoch_ms=Clock())
+    archive = Archive.open(str(copy / "archive"), epoch_ms=Clock(), segment_length=65536)
     log = LogWriter()
     recording = archive.create_recording(
-        stream_id=100, session_id=1, initial_term_id=0, term_length=65536, mtu=1408, segment_length=65536
+        stream_id=100, session_id=1, initial_term_id=0, term_length=65536, mtu=1408
     )
     assert recording.recording_id == 3, "an id came back"
     recording.append(0, log.frames())
