@@ -372,7 +372,7 @@ class AeronLog(LogOfOthers):
     def _has_sent(self, replay: BoundedReplay) -> bool:
         """Whether a frame arrives."""
         deadline_ns = self._now_ns() + int(LEVEL_S * 1e9)
-        while not self._tip_received.take(replay):
+        while not (self._tip_received.take(replay) or self._tip_received.is_full):
             if self._now_ns() > deadline_ns:
                 return False
             self._wait(IDLE_S)
@@ -387,12 +387,12 @@ class AeronLog(LogOfOthers):
         (replay, silence), received, has_moved = self._tip, self._tip_received, False
         try:
             while True:
-                length = received.take(replay)
+                length, is_full = received.take(replay), received.is_full
                 for position, block in received.messages(WITHOUT_END):
                     self._commit_position = max(self._commit_position, position + block.size)
                     yield position, block
                     has_moved = True  # who took the block may have taken long
-                if length == 0:
+                if length == 0 and not is_full:
                     break
                 has_moved = True
         except MediaDriverError:
@@ -463,7 +463,7 @@ class AeronLog(LogOfOthers):
             silence = self._silence_of(next(iter(self._members.values())), self._access.timeout_s)
             try:
                 while True:
-                    if received.take(replay):
+                    if received.take(replay) or received.is_full:
                         silence.heard()
                         yield from received.messages(WITHOUT_END)
                     elif replay.is_over and not received.take(replay):
@@ -505,7 +505,8 @@ class AeronLog(LogOfOthers):
         while received.end < until and self._now_ns() < deadline_ns:
             room = self._pace.room()
             is_over = replay.is_over  # else what comes meanwhile could be missed
-            if length := received.take(replay, room):
+            length = received.take(replay, room)
+            if length or (received.is_full and room != 0):
                 self._pace.take(length)
                 yield
             elif room != 0 and is_over:
@@ -531,6 +532,7 @@ class _Received:
         self._has_messages = has_messages
         self._bytes = np.empty(length, np.uint8)
         self._length = 0
+        self._needed = 0  # room for the next frame, where there was less
 
     @property
     def end(self) -> int:
@@ -538,12 +540,16 @@ class _Received:
 
     @property
     def is_full(self) -> bool:
-        return self._bytes.size - self._length < MTU_MAX + FRAME_ALIGNMENT
+        """Whether what it has is to be taken, or it is to grow, before it has room for the next frames."""
+        return self._bytes.size - self._length < max(MTU_MAX + FRAME_ALIGNMENT, self._needed)
 
     def take(self, replay: BoundedReplay, length_max: int | None = None) -> int:
         """What the replay has, as far as there is room, and at most so much."""
         room = self._bytes if length_max is None else self._bytes[: self._length + length_max]
         length = replay.poll(room, self._length)
+        if replay.needed and length_max != 0:  # padding may be longer than that
+            length = replay.poll(self._bytes[: self._length + replay.needed], self._length)
+        self._needed = replay.needed
         self._length += length
         return length
 

@@ -144,7 +144,11 @@ class FollowedLog:
     def read(self) -> np.ndarray:
         """The next whole frames, valid until the next call, or none. Raises ClusterError."""
         assert self._image is not None
-        return self._run[: self._image.poll(self._run)]
+        length = self._image.poll(self._run)
+        if self._image.needed:  # as padding may be
+            self._run = np.zeros(self._image.needed, np.uint8)
+            length = self._image.poll(self._run)
+        return self._run[:length]
 
     def stop_catchup(self) -> None:
         """The leader's archive sends nothing more."""
@@ -233,6 +237,8 @@ def _replay(
             length = replay.poll(run)
             if length:
                 yield run[:length].copy()
+            elif replay.needed:
+                run = np.zeros(replay.needed, np.uint8)
             elif replay.is_over:
                 where = f"{replay.position}, asked for up to {stop_position}"
                 raise RemoteProtocolError(f"archive {archive_endpoint} has ended a replay at {where}")

@@ -81,6 +81,11 @@ class BoundedReplay:
         """Whether nothing comes any more: all was sent, its bound is gone, or its archive."""
         return self._image.is_closed
 
+    @property
+    def needed(self) -> int:
+        """As ``Image.needed``."""
+        return self._image.needed
+
     def poll(self, out: np.ndarray, at: int = 0) -> int:
         """As ``Image.poll``, after what the driver has to say."""
         self._archive.aeron.conductor.do_work()

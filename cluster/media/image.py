@@ -17,7 +17,10 @@ _DAMAGED = -1
 
 @kernel(I64(BYTES, I64, I64, BYTES_OUT, I64))
 def _poll(log, term_length, position, out, at):  # type: ignore[no-untyped-def]
-    """Copy whole frames of one term to ``out`` from ``at`` on, as many as fit; returns their length."""
+    """Copy whole frames of one term to ``out`` from ``at`` on, as many as fit; returns their length.
+
+    Minus that of the first one where it is longer than there is room.
+    """
     offset = position & (term_length - 1)
     term = position // term_length % 3 * term_length
     start = offset
@@ -29,6 +32,8 @@ def _poll(log, term_length, position, out, at):  # type: ignore[no-untyped-def]
         if length < HEADER_LENGTH or offset + aligned > term_length:
             return _DAMAGED
         if offset - start + aligned > out.size - at:
+            if offset == start:
+                return -aligned
             break
         offset += aligned
     copy_bytes(out, at, log, term + start, offset - start)
@@ -58,6 +63,7 @@ class Image:
         self.session_id = session_id
         self.source_identity = source_identity
         self.is_closed = False  # by the driver: what it had written can still be read
+        self.needed = 0  # room for the next frame, where the last poll had less
         self._counters = cnc.buffer
         self._counter_at = cnc.value_offset(counter_id)
         self._log = log
@@ -92,12 +98,19 @@ class Image:
         return self.position >= self._log.metadata.end_of_stream_position
 
     def poll(self, out: np.ndarray, at: int = 0) -> int:
-        """Copy the next whole frames to ``out[at:]``; returns the bytes. Raises MediaDriverError."""
+        """Copy the next whole frames to ``out[at:]``; returns the bytes. Raises MediaDriverError.
+
+        Where there is no room for the first of them, ``needed`` says how much it takes. Padding may take an
+        eighth of a term, whatever the MTU is.
+        """
         assert out.dtype == np.uint8
         assert 0 <= at <= out.size
         length = _poll(self._log.buffer, self._log.term_length, self.position, out, at)
         if length == _DAMAGED:
             raise MediaDriverError(f"an image of session {self.session_id} has no frame at {self.position}")
+        self.needed = max(-length, 0)
+        if length < 0:
+            return 0
         if length:
             self.position += length
             if not self.is_closed:  # else the counter is another's by now

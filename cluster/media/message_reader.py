@@ -40,11 +40,11 @@ class MessageReader:
         kept = self._end - self._taken
         self._bytes[:kept] = self._bytes[self._taken : self._end].copy()
         self._taken, self._end = 0, kept
-        if self._bytes.size - kept < MTU_MAX:
+        while self._bytes.size - kept < max(MTU_MAX, self.image.needed):
             self._grow()
         length = self.image.poll(self._bytes, kept)
         if length == 0:
-            return None
+            return self._bytes[:0] if self.image.needed else None
         self._end += length
         self._taken = last_message_end(self._bytes, 0, self._end)
         return self._bytes[: self._taken]

@@ -15,7 +15,7 @@ from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.backup import BackupResponse, BackupSnapshotRecording
 from cluster.protocol.catalog import RecordingDescriptor
-from cluster.protocol.frame import DATA_FRAME_HEADER
+from cluster.protocol.frame import DATA_FRAME_HEADER, align
 from cluster.reader import LogReader
 from tests.aeron.recorded import SESSION
 from tests.log.naive import scan
@@ -75,6 +75,7 @@ class ScriptedReplay:
         self.position = position
         self._end = position + length
         self.is_over = False
+        self.needed = 0
         self._stalls = False
 
     def poll(self, out: np.ndarray, at: int = 0) -> int:
@@ -85,7 +86,11 @@ class ScriptedReplay:
             raise MediaDriverError("the media driver has given this client up")
         self.is_over = self._meets("breaks_at")
         self._stalls = self._meets("stalls_at")
-        bound = min(script.commit, self.position + min(CHUNK, out.size - at))
+        room, first = out.size - at, 0
+        if self.position < script.commit:
+            first = align(int(script.data[self.position : self.position + 4].view(np.int32)[0]))
+        self.needed = first if first > room else 0
+        bound = min(script.commit, self.position + min(max(CHUNK, first), room))
         end = scan(script.data, self.position, max(bound, self.position))
         if self.is_over or self._stalls or self.position >= self._end or end == self.position:
             self.is_over |= self.position >= self._end

@@ -34,6 +34,8 @@ def egress(message: bytes) -> bytes:
 class ScriptedImage:
     """What a client's publication sends."""
 
+    needed = 0
+
     def __init__(self, session_id: int = 5, source_identity: str = "10.0.0.7:40123") -> None:
         self.session_id = session_id
         self.source_identity = source_identity
@@ -55,6 +57,8 @@ class ScriptedImage:
         if self.is_damaged:
             raise MediaDriverError("an image has no frame there")
         length = 0
+        first = len(self._frames[0]) if self._frames else 0
+        self.needed = first if first > out.size - at else 0
         while self._frames and at + length + len(self._frames[0]) <= out.size:
             data = self._frames.popleft()
             out[at + length : at + length + len(data)] = np.frombuffer(data, np.uint8)

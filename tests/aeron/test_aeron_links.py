@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -10,6 +13,7 @@ from cluster.aeron.leader_log import RETRY_NS
 from cluster.errors import MediaDriverError, RemoteProtocolError
 from cluster.protocol import backup, consensus, link, streams
 from cluster.protocol.enums import Offer
+from cluster.protocol.frame import frame
 from cluster.transport.message_frames import link_frame, message_frame
 from tests.aeron.scripted_links import (
     CANVASS,
@@ -22,6 +26,7 @@ from tests.aeron.scripted_links import (
     TERM,
     TOLD,
     Driver,
+    LogImage,
     Member,
 )
 from tests.node.processes import await_that
@@ -125,6 +130,17 @@ def test_the_live_log_comes_by_a_subscription_of_its_session_at_the_own_log_endp
     ]
 
 
+def test_padding_that_is_longer_than_a_run_of_the_log_is_taken_all_the_same(member, monkeypatch):
+    monkeypatch.setattr(leader_log, "RUN_BYTES", 256)
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(2)
+    image = member.log_arrives()
+    image.gives(LOG_RUN)
+    image.gives(frame(bytes(1000), session_id=SESSION, stream_id=streams.LOG))
+    assert member.poll(4)[-2:] == [(LEADER, b"entry"), (LEADER, bytes(1000))]
+
+
 @pytest.mark.parametrize("is_end_of_stream", [True, False])
 def test_the_end_of_the_log_is_an_end_of_stream_or_a_broken_link(member, is_end_of_stream):
     member.hears(TOLD)
@@ -205,6 +221,23 @@ def test_who_canvasses_follows_no_log(member):
     member.links.send(0, message_frame(CANVASS, streams.CONSENSUS))
     assert member.driver.destinations == []
     assert member.poll(2) == []
+
+
+def test_padding_of_closed_terms_is_longer_than_a_run(monkeypatch):
+    monkeypatch.setattr(leader_log, "RUN_BYTES", 256)
+    image = LogImage(SESSION)
+    image.gives(frame(bytes(1000), session_id=SESSION, stream_id=streams.LOG))
+    image.is_over, image.position = False, 0
+    archive = SimpleNamespace(
+        recording=lambda _: SimpleNamespace(initial_term_id=7, term_buffer_length=65_536, mtu_length=1408),
+        replay=lambda *_: image,
+    )
+    for name, found in (("Aeron", None), ("AeronArchive", archive)):
+        opened = contextlib.nullcontext(found)
+        monkeypatch.setattr(leader_log, name, SimpleNamespace(connect=lambda *_, opened=opened: opened))
+    runs = leader_log._replay("/driver", "h:15", 9, 0, 1056)
+    assert next(runs) == SHAPE
+    assert len(next(runs)) == 1056
 
 
 def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):

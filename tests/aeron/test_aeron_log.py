@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cluster.aeron import aeron_log
 from cluster.aeron.aeron_log import AeronLog
 from cluster.aeron.aeron_member import answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
 from cluster.aeron.lane_log import planned_index
 from cluster.errors import ConfigurationError, LogPurged, RemoteProtocolError, TimedOut
 from cluster.protocol.backup import BackupResponse
+from cluster.protocol.frame import HEADER_LENGTH, TYPE_PAD, frame, frame_header
 from cluster.reader import LogReader
-from cluster.transport.committed_log import AS_COMMITTED
+from cluster.transport.committed_log import AS_COMMITTED, BlockOptions
 from tests.aeron.scripted_aeron import Clock, Script, mark_replayed, open_scripted
 from tests.reader import real
 
@@ -78,6 +80,39 @@ def test_a_range_is_read_no_faster_than_said_and_its_member_is_not_taken_for_sil
     assert read == data.size
     assert (clock.now_ns - began_ns) / 1e9 == pytest.approx(data.size / rate, rel=0.5, abs=0.05)
     assert sum(script.stops for script in scripts) == 0
+
+
+def padded(term_length: int, padding: int) -> np.ndarray:
+    """Messages of 1,000 bytes, and padding at the end of a term that is about so long."""
+    data = bytearray()
+    while len(data) < term_length + 100_000:
+        place = {"term_id": 9 + len(data) // term_length, "term_offset": len(data) % term_length}
+        left = term_length - len(data)
+        if 0 < left < padding:
+            data += frame_header(left, session_id=-7, stream_id=100, frame_type=TYPE_PAD, **place)
+            data += bytes(left - HEADER_LENGTH)
+        else:
+            data += frame(bytes(1000), session_id=-7, stream_id=100, **place)
+    return np.frombuffer(bytes(data), np.uint8)
+
+
+@pytest.mark.parametrize("options", [{}, {"rate_max": 1_000_000}])
+@pytest.mark.parametrize("first", range(750, 759))
+def test_padding_that_is_longer_than_a_block_or_a_pace_is_read_all_the_same(monkeypatch, first, options):
+    """A message that does not fit the rest of its term leaves as much of it, whatever the MTU is."""
+    data = padded(1 << 20, 120_000)
+    begin = first * 1056
+    with open_scripted(monkeypatch, [Script(1, data, 1 << 20)], give_up_s=1, **options) as reader:
+        blocks = list(reader.log.blocks(begin, len(data), BlockOptions(150_000, is_committed=True)))
+    assert sum(len(block) for _, block in blocks) == len(data) - begin
+
+
+def test_padding_that_is_longer_than_a_block_is_followed_all_the_same(monkeypatch):
+    data = padded(1 << 20, 120_000)
+    monkeypatch.setattr(aeron_log, "BLOCK_LENGTH", 100_000)
+    with open_scripted(monkeypatch, [Script(1, data, 1 << 20)]) as reader:
+        assert reader.commit_position() == len(data)
+        assert len(followed(reader, 0, len(data))) == len(data)
 
 
 def test_a_replay_of_which_no_more_is_wanted_is_stopped(monkeypatch, whole, scripts):

@@ -21,6 +21,7 @@ from cluster.media.message_reader import MessageReader
 from cluster.media.publication import BACK_PRESSURED, NOT_CONNECTED, Publication
 from cluster.protocol.frame import TYPE_PAD, frame, header_at
 from tests.aeron.recorded import recorded
+from tests.media import made_driver
 from tests.media.made_driver import MTU, TERM_LENGTH, MadeDriver, log_buffer
 
 
@@ -167,6 +168,32 @@ def test_an_image_goes_on_only_over_frames_that_fit_what_reads_them(stream):
 
 
 @pytest.mark.conformance("M-26")
+def test_padding_that_is_longer_than_a_reader_has_room_for_is_read_all_the_same(tmp_path, monkeypatch):
+    """It takes the rest of a term, where the next message does not fit: up to an eighth of it."""
+    term_length = 32 * TERM_LENGTH
+    monkeypatch.setattr(made_driver, "TERM_LENGTH", term_length)
+    stream = Stream(tmp_path)
+    stream.limit_to(2**62)
+    reader, sent = MessageReader(stream.image), 0
+    while term_length - stream.publication.position > 200_000:
+        stream.publication.offer(bytes(1000))
+        sent += 1
+    assert [len(message) for message in reader.poll()] == [1000] * sent
+    stream.publication.offer(b"x" * 240_000)
+    stream.publication.offer(b"next")
+    assert reader.poll() == [b"x" * 240_000, b"next"]
+    assert stream.image.needed == 0
+
+
+def test_an_image_says_how_much_room_its_next_frame_needs(stream):
+    stream.limit_to(2**62)
+    stream.publication.offer(bytes(1000))
+    stream.publication.offer(bytes(8))
+    assert stream.image.poll(stream.out[:1000]) == 0 and stream.image.needed == 1056
+    assert stream.image.poll(stream.out[:1056]) == 1056 and stream.image.needed == 0
+    assert stream.image.poll(stream.out[:0]) == 0 and stream.image.needed == 64
+
+
 def test_what_was_sent_can_be_read_after_the_driver_has_taken_the_image_away(stream):
     stream.limit_to(2**62)
     stream.publication.offer(bytes(32))
