@@ -56,8 +56,8 @@ class CncFile:
     def _open(self) -> str | None:
         """Map the file; why it is not ready yet, if it is not."""
         try:
+            self._inode = os.stat(self.path).st_ino  # first: a driver that is started meanwhile is noticed
             self.buffer = map_shared(self.path)
-            self._inode = os.stat(self.path).st_ino
             self.header = decode_cnc_header(self.buffer)
         except FileNotFoundError:
             return f"{self.path} is not there"
