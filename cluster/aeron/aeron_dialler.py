@@ -61,7 +61,7 @@ class _GatewayThread:
         client_name: str,
         timeout_s: float,
     ) -> None:
-        self._open_log = partial(AeronLog, consensus_endpoints, aeron_dir=aeron_dir)
+        self._open_log = partial(AeronLog, consensus_endpoints, aeron_dir=aeron_dir, credentials=credentials)
         self._aeron_dir, self._timeout_s = aeron_dir, timeout_s
         self._open_session = partial(AeronCluster, credentials=credentials, client_name=client_name)
         self._arrived: deque[socket.socket] = deque()

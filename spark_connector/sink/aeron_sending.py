@@ -24,7 +24,7 @@ from cluster.protocol.frame import message_length_max
 from cluster.protocol.lane import Lane
 from cluster.protocol.session import SessionMessageHeader
 from cluster.transport.clock import monotonic_ns
-from cluster.transport.credentials import as_supplier
+from cluster.transport.credentials import supplier_of
 from spark_connector.options.cluster_options import SinkOptions
 from spark_connector.sink.sending import OFFER_BYTES, check_lengths, check_present
 
@@ -35,7 +35,7 @@ IDLE_S = 0.001
 def open_log(options: SinkOptions) -> AeronLog:
     """The log that the rows go into. Raises MediaDriverError, and TimedOut when no member answers."""
     assert options.consensus_endpoints is not None
-    return AeronLog(options.consensus_endpoints, aeron_dir=options.aeron_dir)
+    return AeronLog(options.consensus_endpoints, aeron_dir=options.aeron_dir, credentials=options.credentials)
 
 
 def plan(options: SinkOptions) -> LaneIndex:
@@ -67,7 +67,7 @@ class _Attempt:
             AeronCluster.connect,
             log.ingress_endpoints(),
             aeron_dir=options.aeron_dir,
-            credentials=as_supplier(options.credentials or b""),
+            credentials=supplier_of(options.credentials),
             timeout_s=self._timeout_s,
         )
         entries = lane_entries(log, alias.lane, begin)

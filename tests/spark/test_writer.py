@@ -10,8 +10,9 @@ import pytest
 
 from cluster.errors import BatchRegistered, ClientClosed, LocalProtocolError, LogDamaged, TimedOut
 from cluster.protocol.lane import Lane, LanePrincipal, LaneStanding
+from cluster.transport.credentials import supplier_of
 from spark_connector.options.cluster_options import SinkOptions
-from spark_connector.sink import sending, writers
+from spark_connector.sink import aeron_sending, sending, writers
 from spark_connector.sink.known_rows import payloads_of
 from spark_connector.sink.writers import ClusterBatchWriter, ClusterStreamWriter, RowsCommitted
 from tests.spark.played import PlayedClient, PlayedTask
@@ -225,6 +226,31 @@ def test_a_batch_of_a_real_cluster_is_registered_from_where_the_first_of_its_tas
     ClusterStreamWriter(options).commit(tasks, 0)
 
     assert found == [(96, 960)]
+
+
+@pytest.mark.parametrize("given", [None, "other"])
+def test_who_writes_to_a_real_cluster_shows_the_same_to_its_archives_and_its_members(
+    monkeypatch, tmp_path, given
+):
+    """By default what the environment names."""
+    for name in ("token", "other"):
+        (tmp_path / name).write_text(name)
+    monkeypatch.setenv("CLUSTER_TOKEN_FILE", str(tmp_path / "token"))
+    monkeypatch.chdir(tmp_path)
+    shown = []
+
+    def show(*_, credentials, **more):
+        shown.append(supplier_of(credentials).encoded_credentials())
+        return SimpleNamespace(ingress_endpoints=dict)
+
+    monkeypatch.setattr(aeron_sending, "AeronLog", show)
+    monkeypatch.setattr(aeron_sending.AeronCluster, "connect", show)
+    monkeypatch.setattr(aeron_sending, "lane_entries", lambda *_: None)
+    monkeypatch.setattr(aeron_sending, "LaneWriter", lambda alias, connect, *_: connect("alias"))
+    options = SinkOptions(consensus_endpoints="a:20110", auth_token_file=given)
+    aeron_sending._Attempt(options, aeron_sending.open_log(options), SimpleNamespace(lane=None), 0)
+
+    assert shown == [(given or "token").encode()] * 2
 
 
 def test_a_task_whose_batch_is_registered_reads_its_input_to_the_end(monkeypatch):
