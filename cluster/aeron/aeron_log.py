@@ -30,6 +30,7 @@ from cluster.errors import (
     ConfigurationError,
     LogPurged,
     MediaDriverError,
+    RemoteProtocolError,
     TimedOut,
 )
 from cluster.log.scan import frame_starts, last_message_end, split
@@ -176,7 +177,13 @@ class AeronLog(LogOfOthers):
         while asked and self._now_ns() < deadline_ns:
             aeron.conductor.do_work()
             for endpoint, member in list(asked.items()):
-                if member.poll_response():
+                try:
+                    is_answered = member.poll_response()
+                except RemoteProtocolError as error:
+                    failures[endpoint] = error
+                    asked.pop(endpoint).close()
+                    continue
+                if is_answered:
                     self._expected = ""
                     answered[endpoint] = asked.pop(endpoint)
                     self._begin_queries(aeron, self._others(answered, asked), asked, failures)

@@ -10,6 +10,7 @@ others, but its archive sends nothing beyond it. A member in an election answers
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import ExitStack, closing
 from typing import NamedTuple
 
 from cluster.errors import ConfigurationError, LogPurged, MediaDriverError, RemoteProtocolError
@@ -126,8 +127,12 @@ class AeronMember(RecordingSource):
     def __init__(self, aeron: Aeron, endpoint: str, access: ArchiveAccess) -> None:
         super().__init__(aeron, endpoint, access)
         self.response: BackupResponse | None = None  # the last
-        self._answers = Answers(aeron, endpoint, RESPONSE_STREAM)
-        self._queries = aeron.add_exclusive_publication(f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM)
+        with ExitStack() as made:
+            self._answers = made.enter_context(closing(Answers(aeron, endpoint, RESPONSE_STREAM)))
+            self._queries = aeron.add_exclusive_publication(
+                f"aeron:udp?endpoint={endpoint}", CONSENSUS_STREAM
+            )
+            made.pop_all()
         self._correlation_id = -1
         self._is_answered = False
 

@@ -10,7 +10,13 @@ from typing import NamedTuple
 
 from cluster.aeron.aeron_member import AeronMember, ArchiveAccess, answered_members
 from cluster.aeron.consensus_endpoints import parse_consensus_endpoints
-from cluster.errors import AuthenticationRejected, ClusterError, MediaDriverError, TimedOut
+from cluster.errors import (
+    AuthenticationRejected,
+    ClusterError,
+    MediaDriverError,
+    RemoteProtocolError,
+    TimedOut,
+)
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import IDLE_S, ChannelRefused
 from cluster.protocol.backup import BackupResponse
@@ -57,7 +63,14 @@ def survey(
         answered: dict[str, AeronMember] = {}
         while asked and monotonic_ns() < deadline_ns:
             aeron.conductor.do_work()
-            for endpoint in [each for each, member in asked.items() if member.poll_response()]:
+            for endpoint in list(asked):
+                try:
+                    if not asked[endpoint].poll_response():
+                        continue
+                except RemoteProtocolError as error:
+                    asked.pop(endpoint)
+                    found[endpoint] = found[endpoint]._replace(error=error)
+                    continue
                 member = answered[endpoint] = asked.pop(endpoint)
                 assert member.response is not None
                 found[endpoint] = AeronStanding(endpoint, member.member_id, member.response)

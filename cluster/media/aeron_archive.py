@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -108,11 +109,13 @@ class AeronArchive:
         self.aeron = aeron
         self.endpoint = endpoint
         self._timeout_s = timeout_s
-        self._replays = Answers(aeron, endpoint, REPLAY_STREAM)
-        self._answers = Answers(aeron, endpoint, CONTROL_RESPONSE_STREAM)
-        self._requests: Publication = aeron.add_exclusive_publication(
-            f"aeron:udp?endpoint={endpoint}", CONTROL_STREAM
-        )
+        with ExitStack() as made:
+            self._replays = made.enter_context(closing(Answers(aeron, endpoint, REPLAY_STREAM)))
+            self._answers = made.enter_context(closing(Answers(aeron, endpoint, CONTROL_RESPONSE_STREAM)))
+            self._requests: Publication = aeron.add_exclusive_publication(
+                f"aeron:udp?endpoint={endpoint}", CONTROL_STREAM
+            )
+            made.pop_all()
         self._session_id = -1
         self._unread: deque[bytes] = deque()
         self._answer: ArchiveAnswer  # the last

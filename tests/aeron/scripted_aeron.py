@@ -9,7 +9,7 @@ import numpy as np
 
 from cluster.aeron import aeron_log, aeron_survey
 from cluster.aeron.aeron_log import AeronLog
-from cluster.errors import LogPurged, MediaDriverError, TimedOut
+from cluster.errors import LogPurged, MediaDriverError, RemoteProtocolError, TimedOut
 from cluster.log.scan import frame_starts
 from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
 from cluster.media.client_conductor import ChannelRefused
@@ -36,6 +36,7 @@ class Script:
     recorded: int = 0  # by default all
     start: int = 0
     answers: bool = True
+    garbles: bool = False  # what it answers
     refuses: bool = True  # a replay from beyond the commit position; else it waits
     breaks_at: int | None = None  # where a replay ends, once
     stalls_at: int | None = None  # where it sends nothing more, once
@@ -130,6 +131,8 @@ class ScriptedMember:
         self.response = None
 
     def poll_response(self) -> bool:
+        if self.script.garbles:
+            raise RemoteProtocolError("a BackupResponse of 3 bytes")
         if self.script.answers:
             script = self.script
             terms = 0, 0, script.term_id, 0

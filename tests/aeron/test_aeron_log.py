@@ -395,6 +395,13 @@ def test_equals_are_spread_over_readers(monkeypatch, scripts):
     assert set(asked) == {1, 2}
 
 
+def test_a_member_whose_answer_does_not_decode_leaves_the_log_to_the_others(monkeypatch, whole, scripts):
+    scripts[1].garbles = True
+    with open_scripted(monkeypatch, scripts) as reader:
+        assert list(reader.entries()) == whole[1]
+    assert not scripts[1].replays
+
+
 def test_what_one_member_has_purged_is_read_from_another(monkeypatch, whole, scripts):
     term_length, entries, _ = whole
     scripts[1].start = term_length

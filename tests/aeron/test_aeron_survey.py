@@ -50,6 +50,13 @@ def test_where_nobody_answers_each_endpoint_says_why(scripts):
     assert committed_position(standings, 2) == 0
 
 
+def test_a_member_whose_answer_does_not_decode_is_named_and_the_others_are_asked(scripts):
+    scripts[2].garbles = True
+    standings = survey("host:9000")
+    assert [each.member_id for each in standings] == [0, 1, 2]
+    assert str(standings[2].error) == "a BackupResponse of 3 bytes"
+
+
 def test_what_a_member_has_of_an_earlier_term_commits_nothing(scripts):
     scripts[1].term_id = scripts[2].term_id = 3
     assert committed_position(survey("host:9000"), 3) == 2048

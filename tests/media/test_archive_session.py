@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from cluster.aeron import aeron_member
+from cluster.aeron.aeron_member import AeronMember, ArchiveAccess
 from cluster.errors import AuthenticationRejected, RemoteProtocolError, TimedOut
 from cluster.media import aeron_archive
-from cluster.media.aeron_archive import AeronArchive, ArchiveRefusal
+from cluster.media.aeron_archive import NOBODY, AeronArchive, ArchiveRefusal
+from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol.archive_control import (
     ARCHIVE,
     ARCHIVE_CONTROL_VERSION,
@@ -83,6 +86,25 @@ class Archive:
 def connect(monkeypatch, archive: Archive, *credentials: Any) -> AeronArchive:
     monkeypatch.setattr(aeron_archive, "Answers", lambda *_: archive)
     return AeronArchive.connect(archive, "archive:8010", 1.0, *credentials)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("module", [aeron_archive, aeron_member])
+def test_what_was_made_for_one_that_is_refused_is_given_back(monkeypatch, module):
+    """Members are asked again and again, and each time would leave sockets in the driver."""
+
+    def refuse(*_: object) -> None:
+        raise ChannelRefused("no space")
+
+    made, closed = [], []
+    answers = SimpleNamespace(close=lambda: closed.append("answers"))
+    monkeypatch.setattr(module, "Answers", lambda *_: made.append("answers") or answers)
+    aeron: Any = SimpleNamespace(add_exclusive_publication=refuse)
+    with pytest.raises(ChannelRefused):
+        if module is aeron_archive:
+            AeronArchive.connect(aeron, "archive:8010")
+        else:
+            AeronMember(aeron, "member:9003", ArchiveAccess(NOBODY, 1.0))
+    assert closed == made != []
 
 
 @pytest.mark.parametrize("asks", [False, True])
