@@ -5,7 +5,8 @@
 
 The connection is made when the client's subscription has answered the publication: who names an address that
 is not his opens nothing. What the publication does not take stays in the socket pair, where the member sees a
-client that reads too slowly.
+client that reads too slowly. So does the end of the connection: a client whose publication takes nothing for
+STALL_TIMEOUT_NS is let go without it.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from cluster.protocol.sbe import NULL_VALUE, kind_at
 from cluster.protocol.session import Challenge, NewLeaderEvent, SessionEvent
 from cluster.transport.frame_splitter import FrameSplitter
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.server import STALL_TIMEOUT_NS
 from cluster.transport.sockets import RECEIVE_BUFFER_LENGTH
 
-END_TIMEOUT_NS = 1_000_000_000  # for the last egress to go, when the member has closed the connection
 _HELLO = link_frame(link.Hello(-1, -1, 0, link.LINK_PROTOCOL_VERSION, link.ConnectionKind.CLIENT))
 _OF_SESSIONS = frozenset({SessionEvent.KIND, Challenge.KIND, NewLeaderEvent.KIND})
 
@@ -75,7 +76,6 @@ class AeronClientLink:
         self._splitter = FrameSplitter()
         self._sock: socket.socket | None = None
         self._is_read = False
-        self._has_ended = False
         self._publication = aeron.add_exclusive_publication(client.channel, client.stream_id)
 
     @property
@@ -92,13 +92,14 @@ class AeronClientLink:
         if self._sock is None:
             if self._publication.is_connected:
                 self._open()
+                self._deadline_ns = now_ns + STALL_TIMEOUT_NS
             self.is_over |= now_ns > self._deadline_ns
             return 0
-        work_count = self._send_ingress(self._sock) + self._offer_egress()
-        if not self._has_ended:
-            self._deadline_ns = now_ns + END_TIMEOUT_NS
-        self.is_over |= self._has_ended and (not self._egress or now_ns > self._deadline_ns)
-        return work_count
+        sent, offered = self._send_ingress(self._sock), self._offer_egress()
+        if offered or not self._egress:
+            self._deadline_ns = now_ns + STALL_TIMEOUT_NS
+        self.is_over |= now_ns > self._deadline_ns
+        return sent + offered
 
     def close(self) -> None:
         """End the connection and give the publication back. Raises MediaDriverError."""
@@ -137,7 +138,7 @@ class AeronClientLink:
         while self._egress and self._publication.offer(self._egress[0]) > 0:
             self._egress.popleft()
             work_count += 1
-        self._read(not self._egress and not self._has_ended)
+        self._read(not self._egress)
         return work_count
 
     def _read(self, is_read: bool) -> None:
@@ -157,8 +158,8 @@ class AeronClientLink:
             data = self._sock.recv(RECEIVE_BUFFER_LENGTH)
         except OSError:
             data = b""
-        if not data:
-            self._has_ended = True
+        if not data:  # all egress before it has gone, or this would not be read
+            self.is_over = True
             return
         frames = self._splitter.split(data)
         for stream_id, offset, length in each_frame(np.frombuffer(frames, np.uint8), 0, len(frames)):

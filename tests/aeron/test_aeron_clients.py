@@ -22,6 +22,7 @@ from cluster.protocol.session import (
 )
 from cluster.transport.bounds import DEFAULT_BOUNDS
 from cluster.transport.message_frames import each_frame, link_frame
+from cluster.transport.server import STALL_TIMEOUT_NS
 from tests.aeron.scripted_media import (
     CHANNEL,
     MEMBER,
@@ -196,6 +197,45 @@ def test_a_connection_that_the_member_ends_takes_its_publication_along_after_the
     assert member.told()[-1].code is EventCode.CLOSED
     client.sends(a_message(b"too late"))
     member.turn_until(lambda: client.is_read)
+
+
+def test_who_has_died_is_let_go_though_it_takes_none_of_what_the_member_said_last(
+    member, client, monkeypatch
+):
+    (publication,) = member.aeron.publications
+    publication.takes = False
+    member.says(an_event(EventCode.CLOSED, detail="TIMEOUT"))
+    member.port.close(1)
+    for _ in range(20):
+        member.turn()
+    assert member.aeron.removed == []
+    later = time.monotonic_ns() + STALL_TIMEOUT_NS + 1
+    monkeypatch.setattr(aeron_clients.time, "monotonic_ns", lambda: later)
+    member.clients.do_work()
+    assert member.aeron.removed == [publication]
+    assert member.clients.served() == []
+
+
+def test_who_takes_a_little_egress_now_and_then_is_served_on(member, client, monkeypatch):
+    (publication,) = member.aeron.publications
+    now_ns = time.monotonic_ns()
+    monkeypatch.setattr(aeron_clients.time, "monotonic_ns", lambda: now_ns)
+    offer = publication.offer
+
+    def offer_one(message):
+        position, publication.takes = offer(message), False
+        return position
+
+    publication.offer, publication.takes = offer_one, False
+    for number in range(4):
+        member.says(an_event(EventCode.ERROR, detail=str(number)))
+    for _ in range(20):
+        member.turn()
+    for count in range(2, 6):
+        now_ns += STALL_TIMEOUT_NS - 1
+        publication.takes = True
+        member.turn_until(lambda count=count: len(publication.offered) == count)
+    assert member.aeron.removed == []
 
 
 def test_a_member_that_takes_nothing_keeps_the_client_waiting_and_not_its_memory(member, client):
