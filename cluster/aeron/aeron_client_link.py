@@ -17,7 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from cluster.media.aeron import Aeron
+from cluster.aeron.asked_publication import AskedPublication
+from cluster.media.publication import Publication
 from cluster.protocol import decode, link, streams
 from cluster.protocol.arrays import np
 from cluster.protocol.enums import EventCode
@@ -54,29 +55,27 @@ class AeronClientLink:
 
     def __init__(
         self,
-        aeron: Aeron,
         client: AeronClient,
+        asked: AskedPublication,
         connect: Callable[[None, str, int | None], socket.socket],
         sessions: dict[int, AeronClientLink],
         selector: selectors.BaseSelector,
         member_id: int,
-        deadline_ns: int,
     ) -> None:
-        """The client has until ``deadline_ns`` to answer. Raises MediaDriverError, LocalProtocolError."""
+        """``asked`` is the client's channel, and gives it so long to answer there."""
         self.client = client
         self.is_over = False
-        self._aeron = aeron
+        self._asked = asked
         self._connect = connect
         self._sessions = sessions
         self._selector = selector
         self._member_id = member_id
-        self._deadline_ns = deadline_ns
+        self._deadline_ns = 0  # for the next egress to go
         self._ingress = bytearray(_HELLO)
         self._egress: deque[bytes] = deque()
         self._splitter = FrameSplitter()
         self._sock: socket.socket | None = None
         self._is_read = False
-        self._publication = aeron.add_exclusive_publication(client.channel, client.stream_id)
 
     @property
     def is_blocked(self) -> bool:
@@ -88,12 +87,11 @@ class AeronClientLink:
         self._ingress += frame(message, session_id=0, stream_id=streams.INGRESS)
 
     def do_work(self, now_ns: int) -> int:
-        """Pass on both ways what can be now; returns how much there was."""
+        """Pass on both ways what can be now; returns how much there was. Raises as ``asked`` does."""
         if self._sock is None:
-            if self._publication.is_connected:
+            if self._asked.is_connected(now_ns):
                 self._open()
                 self._deadline_ns = now_ns + STALL_TIMEOUT_NS
-            self.is_over |= now_ns > self._deadline_ns
             return 0
         sent, offered = self._send_ingress(self._sock), self._offer_egress()
         if offered or not self._egress:
@@ -108,7 +106,13 @@ class AeronClientLink:
             del self._sessions[session_id]
         if self._sock is not None:
             self._sock.close()
-        self._aeron.remove_publication(self._publication)
+        self._asked.close()
+
+    @property
+    def _publication(self) -> Publication:
+        publication = self._asked.publication
+        assert publication is not None
+        return publication
 
     def _open(self) -> None:
         try:

@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 
 from cluster.aeron.aeron_client_link import AeronClient, AeronClientLink, egress_channel
+from cluster.aeron.asked_publication import AskedPublication
 from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import ChannelRefused
@@ -108,7 +109,11 @@ class AeronClients:
         work_count = self._aeron.conductor.do_work() + self._poll_images()
         now_ns = time.monotonic_ns()
         for link in list(self._links):
-            work_count += link.do_work(now_ns)
+            try:
+                work_count += link.do_work(now_ns)
+            except (ChannelRefused, LocalProtocolError) as error:  # this client is not to be reached
+                self._on_error(error)
+                link.is_over = True
             if link.is_over:
                 self._close(link)
         idle_s = IDLE_S if self._links or self._images else ALONE_IDLE_S
@@ -122,20 +127,13 @@ class AeronClients:
             why = f"{self._hosts[sharer]} connections of {client.host} (address_connections_max)"
             self._on_error(RemoteProtocolError(f"a client of Aeron's was turned away: {why}"))
             return
-        deadline_ns = time.monotonic_ns() + self._bounds.session_open_timeout_ns
+        now_ns, timeout_ns = time.monotonic_ns(), self._bounds.session_open_timeout_ns
         try:
-            link = AeronClientLink(
-                self._aeron,
-                client,
-                self._connect,
-                self._sessions,
-                self._selector,
-                self._member_id,
-                deadline_ns,
-            )
-        except (ChannelRefused, LocalProtocolError) as error:
+            asked = AskedPublication(self._aeron, client.channel, client.stream_id, now_ns, timeout_ns)
+        except LocalProtocolError as error:  # of a channel that is too long
             self._on_error(error)
             return
+        link = AeronClientLink(client, asked, self._connect, self._sessions, self._selector, self._member_id)
         if request:
             link.take(request)
         self._links.append(link)

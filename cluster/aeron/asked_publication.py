@@ -13,11 +13,13 @@ CONNECT_TIMEOUT_NS = 5_000_000_000  # Archive.Configuration.CONNECT_TIMEOUT_DEFA
 class AskedPublication:
     """Nothing waits for the driver: it may have a name to look up first."""
 
-    def __init__(self, aeron: Aeron, channel: str, stream_id: int, now_ns: int) -> None:
+    def __init__(
+        self, aeron: Aeron, channel: str, stream_id: int, now_ns: int, timeout_ns: int = CONNECT_TIMEOUT_NS
+    ) -> None:
         self.channel = channel
         self.stream_id = stream_id
         self._aeron = aeron
-        self._deadline_ns = now_ns + CONNECT_TIMEOUT_NS
+        self._deadline_ns = now_ns + timeout_ns
         self._registration_id = aeron.ask_for_exclusive_publication(channel, stream_id)
         self.publication: Publication | None = None
 

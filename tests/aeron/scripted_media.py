@@ -125,14 +125,6 @@ class ScriptedAeron:
         images = self.images if len(self.subscribed) == 1 else self.others
         return SimpleNamespace(stream_id=stream_id, images=images)
 
-    def add_exclusive_publication(self, channel: str, stream_id: int) -> ScriptedPublication:
-        if "nonsense" in channel:
-            raise ChannelRefused("the media driver refused: nonsense")
-        publication = ScriptedPublication(channel, stream_id)
-        publication.is_connected = self.is_connecting
-        self.publications.append(publication)
-        return publication
-
     def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
         number = len(self.publications)
         publication = ScriptedPublication(channel, stream_id)
@@ -150,9 +142,6 @@ class ScriptedAeron:
 
     def give_up_publication(self, registration_id: int) -> None:
         self.removed.append(self.publications[registration_id])
-
-    def remove_publication(self, publication: ScriptedPublication) -> None:
-        self.removed.append(publication)
 
     def __enter__(self) -> ScriptedAeron:
         return self

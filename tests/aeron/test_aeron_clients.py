@@ -135,6 +135,21 @@ def test_who_never_answers_there_is_given_up_in_time(member, monkeypatch):
     monkeypatch.setattr(aeron_clients.time, "monotonic_ns", lambda: later)
     member.clients.do_work()
     assert member.aeron.removed == member.aeron.publications
+    assert "no connection established" in member.errors[0]
+
+
+def test_a_driver_that_is_long_about_one_client_s_channel_keeps_no_other_client_waiting(member, client):
+    member.aeron.is_answering = False
+    other = member.aeron.client(6, "10.0.0.8:40123")
+    other.sends(REQUEST.replace(response_channel="aeron:udp?endpoint=slow.example:9020").encode())
+    member.turn_until(lambda: other.is_read)
+    client.sends(a_message(b"meanwhile"))
+    member.turn_until(lambda: len(member.heard(1)) == 2)
+    member.says(an_event(EventCode.ERROR, detail="meanwhile"))
+    member.turn_until(lambda: len(member.told(0)) == 2)
+    assert member.port.connection_count == 1
+    member.aeron.is_answering = True
+    member.turn_until(lambda: member.heard(2))
 
 
 def test_messages_of_any_length_pass_both_ways_in_order(member, client):
@@ -284,6 +299,7 @@ def test_who_names_no_endpoint_cannot_be_answered(member, channel):
 
 def test_a_channel_that_the_driver_refuses_a_request_cut_short_and_one_too_many_harm_nobody(member, client):
     client.sends(REQUEST.replace(response_channel="aeron:udp?endpoint=nonsense").encode())
+    member.turn_until(lambda: member.errors)
     client.sends(REQUEST.encode()[:-20])
     client.sends(REQUEST.encode())
     client.sends(REQUEST.encode())
