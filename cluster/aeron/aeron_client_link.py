@@ -87,7 +87,7 @@ class AeronClientLink:
         self._ingress += frame(message, session_id=0, stream_id=streams.INGRESS)
 
     def do_work(self, now_ns: int) -> int:
-        """Pass on both ways what can be now; returns how much there was. Raises as ``asked`` does."""
+        """Pass on both ways what can be; returns how much. Raises OSError, and as ``asked`` does."""
         if self._sock is None:
             if self._asked.is_connected(now_ns):
                 self._open()
@@ -149,11 +149,11 @@ class AeronClientLink:
         """Whether the selector looks at the connection: not while egress waits that came by it."""
         if is_read == self._is_read or self._sock is None:
             return
-        self._is_read = is_read
         if is_read:
             self._selector.register(self._sock, selectors.EVENT_READ, self)
         else:
             self._selector.unregister(self._sock)
+        self._is_read = is_read
 
     def on_readable(self) -> None:
         """The member has sent something, or closed the connection."""

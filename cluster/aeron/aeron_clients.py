@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 
 from cluster.aeron.aeron_client_link import AeronClient, AeronClientLink, egress_channel
 from cluster.aeron.asked_publication import AskedPublication
-from cluster.errors import ClusterError, LocalProtocolError, MediaDriverError, RemoteProtocolError
+from cluster.errors import LocalProtocolError, MediaDriverError, RemoteProtocolError
 from cluster.media.aeron import Aeron
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.image import Image
@@ -86,7 +86,7 @@ class AeronClients:
         connect: Callable[[None, str, int | None], socket.socket],
         message_length_max: int,
         bounds: Bounds,
-        on_error: Callable[[ClusterError], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         """Take what comes at ``channels``, by stream. The rest is as for ``AeronIngress``."""
         self._aeron = aeron
@@ -111,7 +111,7 @@ class AeronClients:
         for link in list(self._links):
             try:
                 work_count += link.do_work(now_ns)
-            except (ChannelRefused, LocalProtocolError) as error:  # this client is not to be reached
+            except (ChannelRefused, LocalProtocolError, OSError) as error:  # this client is not to be reached
                 self._on_error(error)
                 link.is_over = True
             if link.is_over:

@@ -20,7 +20,6 @@ from functools import partial
 from cluster.aeron.aeron_client_link import AeronClient, egress_channel
 from cluster.aeron.aeron_clients import AeronClients
 from cluster.aeron.driver_thread import DriverThread
-from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron
 from cluster.protocol import streams
 from cluster.transport.bounds import DEFAULT_BOUNDS, Bounds
@@ -38,14 +37,14 @@ class AeronIngress:
         message_length_max: int,
         bounds: Bounds = DEFAULT_BOUNDS,
         *,
-        on_error: Callable[[ClusterError], None],
+        on_error: Callable[[Exception], None],
         on_event: Callable[[str], None],
     ) -> None:
         """Serve at ``channels``, by the driver of ``aeron_dir``, the user's where that is empty.
 
         They are those of clients and of backups, by the stream of their requests: INGRESS, CONSENSUS.
         ``connect`` is that of a ``ClientPort``. ``on_error`` hears, in this thread, of clients that are
-        refused and of a driver that does not run; ``on_event`` of one that serves.
+        refused, of a driver that does not run, and of mistakes; ``on_event`` of one that serves.
         """
         self._channels = channels
         self._clients_of = partial(
@@ -77,7 +76,7 @@ class AeronIngress:
                 while self._dials:
                     clients.open(self._dials.popleft())
                 clients.do_work()
-        except ClusterError:
+        except Exception:
             self._dials.extend(clients.served())
             raise
         finally:

@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from cluster.aeron.archive_conductor import ArchiveConductor
 from cluster.aeron.driver_thread import DriverThread
 from cluster.aeron.replay_session import ReplayedArchive
-from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron
 from cluster.transport.bounds import Bounds
 from cluster.transport.log_server import Judged, ReaderIdentity
@@ -29,7 +28,7 @@ class ArchiveServer:
         archive_id: int,
         bounds: Bounds,
         *,
-        on_error: Callable[[ClusterError], None],
+        on_error: Callable[[Exception], None],
         on_event: Callable[[str], None],
     ) -> None:
         """Serve at ``channel``, by the driver of ``aeron_dir``. The rest is as for ``ArchiveConductor``."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from cluster.errors import ClusterError
 from cluster.media.aeron import Aeron, default_aeron_dir
 
 RETRY_S = 1.0
@@ -20,7 +19,7 @@ class DriverThread:
         name: str,
         aeron_dir: str,
         serve: Callable[[Aeron], None],
-        on_error: Callable[[ClusterError], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         """``serve`` works until ``is_stopped``, or until it raises: then ``on_error`` hears of that.
 
@@ -56,6 +55,6 @@ class DriverThread:
             try:
                 with Aeron.connect(self.aeron_dir, 0) as aeron:
                     self._serve(aeron)
-            except ClusterError as error:
+            except Exception as error:  # of the driver, the system, or a mistake: its clients come again
                 self._on_error(error)
                 self._is_stopped.wait(RETRY_S)

@@ -18,6 +18,7 @@ from cluster.counters import CountersFile
 from cluster.errors import ClusterError, ServiceError, TlsFailed
 from cluster.member.log.retention import NeededPosition
 from cluster.node.config import NodeConfig
+from cluster.node.disk_failures import unexpected
 from cluster.node.node_log import NodeLog
 from cluster.node.ports import OpenLinks
 from cluster.node.service_process import ChildProcess, open_process
@@ -288,8 +289,11 @@ class Machine:
         self._archive.start()
         return self._archive
 
-    def _on_aeron_error(self, error: ClusterError) -> None:
-        self._log.often("Aeron's medium", str(error), monotonic_ns())
+    def _on_aeron_error(self, error: Exception) -> None:
+        is_mistake = not isinstance(error, ClusterError | OSError)
+        if is_mistake:
+            error = unexpected(error, "Aeron's clients are served again")
+        self._log.often("Aeron's medium", str(error), monotonic_ns(), is_warning=is_mistake)
 
     def _control_port(self) -> ControlPort:
         from cluster.node.control import ControlPort

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cluster.errors import ClusterError, MediaDriverError
+from cluster.errors import MediaDriverError
 from cluster.media.client_conductor import ChannelRefused
 from cluster.media.publication import BACK_PRESSURED
 from cluster.protocol.enums import EventCode
@@ -112,7 +112,7 @@ class ScriptedAeron:
         self.removed: list[ScriptedPublication] = []
         self.subscribed: list[tuple[str, int]] = []
         self.is_connecting = True
-        self.failure: ClusterError | None = None
+        self.failure: Exception | None = None
         self.is_answering = True  # the driver has what it was asked for
         self.room = 1 << 30  # of publications that are asked for
 

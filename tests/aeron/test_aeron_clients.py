@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from dataclasses import replace
 
@@ -376,6 +377,20 @@ def test_who_was_dialled_and_is_lost_is_waited_for_again(member):
     member.clients.open(AeronClient(egress_channel(CHANNEL), 102, "10.0.0.7", SESSION))
     member.turn_until(lambda: member.server.frames.get(1) and member.heard() == [a_message(b"first")])
     assert not known.strangers
+
+
+def test_who_comes_when_the_process_has_no_descriptors_left_is_let_go_and_others_are_served(
+    member, client, monkeypatch
+):
+    def connect(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(member.clients, "_connect", connect)
+    client.sends(REQUEST.encode())
+    client.sends(a_message(b"fine"))
+    member.turn_until(lambda: len(member.heard()) == 2)
+    assert member.aeron.removed == member.aeron.publications[1:]
+    assert member.errors == ["[Errno 24] Too many open files"]
 
 
 def test_a_client_of_a_member_whose_life_has_ended_is_let_go(member):

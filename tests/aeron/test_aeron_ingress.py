@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
 
 import pytest
@@ -34,8 +35,8 @@ class Drivers:
         self.running.append(ScriptedAeron())
         return self.running[-1]
 
-    def dies(self) -> None:
-        self.running[-1].failure = MediaDriverError("the media driver was stopped")
+    def dies(self, of: Exception) -> None:
+        self.running[-1].failure = of
 
 
 @pytest.fixture
@@ -74,8 +75,18 @@ def ingress(drivers, server):
     assert not ingress._thread.is_alive
 
 
-def test_clients_come_as_soon_as_a_driver_runs_and_those_served_are_dialled_by_the_next(
-    drivers, server, ingress
+@pytest.mark.parametrize(
+    "failure",
+    [
+        MediaDriverError("the media driver was stopped"),
+        RemoteProtocolError("not a frame"),
+        OSError(errno.EMFILE, "Too many open files"),
+        KeyError("a mistake"),
+    ],
+    ids=lambda failure: type(failure).__name__,
+)
+def test_clients_come_as_soon_as_a_driver_runs_and_those_served_are_dialled_after_any_failure(
+    drivers, server, ingress, failure
 ):
     server.turn_until(lambda: ingress.told)
     assert ingress.told[0] == "no media driver runs"
@@ -86,8 +97,9 @@ def test_clients_come_as_soon_as_a_driver_runs_and_those_served_are_dialled_by_t
     server.port.send(1, egress(an_event(EventCode.OK).encode()))
     server.turn_until(lambda: first.publications[0].offered)
 
-    drivers.dies()
+    drivers.dies(failure)
     server.turn_until(lambda: ("disconnect", 1) in server.told)
+    server.turn_until(lambda: str(failure) in ingress.told)
     second = drivers.starts()
     server.turn_until(lambda: ("connect", 2) in server.told)
     assert server.port.dialled_session(2) == SESSION
@@ -106,15 +118,3 @@ def test_sessions_of_another_leader_are_dialled_and_those_that_no_network_leads_
     assert (server.port.dialled_session(1), server.port.address(1)) == (8, "[::1]")
     (publication,) = driver.publications
     assert (publication.channel, publication.stream_id) == ("aeron:udp?endpoint=[::1]:9020", 103)
-
-
-def test_an_error_that_is_not_the_driver_s_ends_the_thread_no_more_than_one_of_its(drivers, server, ingress):
-    def serves():
-        return [line for line in ingress.told if line.startswith("serves Aeron's clients at")]
-
-    drivers.starts()
-    server.turn_until(serves)
-    drivers.running[-1].failure = RemoteProtocolError("not a frame")
-    drivers.starts()
-    server.turn_until(lambda: len(serves()) == 2)
-    assert "not a frame" in ingress.told

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.errors import RemoteProtocolError, TlsFailed
+from cluster.errors import MediaDriverError, RemoteProtocolError, TlsFailed
 from cluster.node import config_text, control, machine
 from cluster.node.machine import DAY_MS, Machine
 from cluster.transport.endpoint import Medium
@@ -69,6 +69,16 @@ def test_of_peers_that_are_cut_off_those_are_a_warning_that_failed_at_a_certific
     made._on_peer_error(RemoteProtocolError("no frame"))
     made._on_peer_error(TlsFailed("has expired"))
     assert (warned, made.cut_off_count) == (["has expired"], 2)
+
+
+def test_of_what_ends_a_turn_for_aeron_s_clients_a_mistake_is_a_warning_that_says_where(made, warned):
+    for error in (MediaDriverError("no driver"), OSError(24, "Too many open files"), KeyError("a mistake")):
+        try:
+            raise error
+        except Exception as raised:
+            made._on_aeron_error(raised)
+    (why,) = warned
+    assert why.startswith("KeyError: 'a mistake', in test_of_what_ends_a_turn")
 
 
 def test_in_the_last_14_days_of_a_certificate_each_day_has_one_warning(monkeypatch, made, warned):
