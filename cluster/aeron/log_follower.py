@@ -83,8 +83,9 @@ class LogFollower:
                     elif found := list(self.find(*block)):
                         self.found.extend(found)
                         self._notify()
-        except (ClusterError, OSError) as error:
-            self.found.append(FoundEnd(str(error)))
+        except Exception as error:  # whatever it is: who waits for acknowledgements is to know
+            is_known = isinstance(error, ClusterError | OSError)
+            self.found.append(FoundEnd(str(error) if is_known else f"{type(error).__name__}: {error}"))
             self._notify()
 
     def find(self, position: int, block: np.ndarray) -> Iterator[Found]:

@@ -93,14 +93,22 @@ def test_a_log_that_begins_in_the_midst_of_a_message_is_followed_from_the_next_o
     follower.close()
 
 
-def test_a_thread_follows_until_it_is_closed_and_says_when_it_cannot_go_on(log):
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (TimedOut("no member goes on"), "no member goes on"),
+        (OSError(24, "Too many open files"), "[Errno 24] Too many open files"),
+        (KeyError("a mistake"), "KeyError: 'a mistake'"),
+    ],
+)
+def test_a_thread_follows_until_it_is_closed_and_says_when_it_cannot_go_on(log, error, why):
     told = threading.Event()
-    scripted = ScriptedLog(log[1], TimedOut("no member goes on"))
+    scripted = ScriptedLog(log[1], error)
     follower = LogFollower(lambda: scripted, 0, told.set)
     assert scripted.is_closed.wait(10)
     follower.await_end(10)
     assert told.is_set()
-    assert "no member goes on" in follower.found[-1].why
+    assert follower.found[-1] == FoundEnd(why)
     assert sum(isinstance(each, FoundTerm) for each in follower.found) == sum(
         e["entryType"] == "NEW_LEADERSHIP_TERM" for e in log[0]
     )
