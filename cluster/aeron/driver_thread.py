@@ -36,11 +36,6 @@ class DriverThread:
         """Whether it is to end."""
         return self._is_stopped.is_set()
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it has not ended."""
-        return self._thread.is_alive()
-
     def start(self) -> None:
         """Look for the driver, now and as long as there is none."""
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 from dataclasses import dataclass, field
 
 import pytest
@@ -72,7 +73,7 @@ def ingress(drivers, server):
     ingress.start()
     yield ingress
     ingress.stop()
-    assert not ingress._thread.is_alive
+    assert "aeron-ingress" not in [thread.name for thread in threading.enumerate()]
 
 
 @pytest.mark.parametrize(
