@@ -404,10 +404,10 @@ class AeronLinks:
         self._log = FollowedLog(self._aeron, wish, log_endpoint, catchup_endpoint, self._closing_id)
 
     def _close_log(self) -> None:
-        if self._log is not None:
-            self._closing_id = self._log.close()
-        self._log = None
+        log, self._log = self._log, None
         self._has_log_image = False
+        if log is not None:
+            self._closing_id = log.close()
 
     def _receive_log(self, handler: LinksHandler) -> int:
         log = self._log
@@ -453,8 +453,8 @@ class AeronLinks:
 
     def close(self) -> None:
         """Give back to the driver what it has."""
-        self._log = None
-        self._has_log_image = False
+        with suppress(MediaDriverError):
+            self._close_log()
         with suppress(MediaDriverError):
             self._end_publication()
         if self._aeron is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -263,3 +264,45 @@ def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):
     ]
     assert ("down", LEADER) in heard
     assert member.errors == ["the archive has ended"]
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_replay_of_closed_terms_ends_with_the_links_and_with_their_driver(member, monkeypatch, is_lost):
+    has_ended = threading.Event()
+
+    def replay(*arguments):
+        try:
+            yield SHAPE
+            while True:
+                yield np.frombuffer(LOG_RUN, np.uint8)
+        finally:
+            has_ended.set()  # here it gives back its client of the driver
+
+    monkeypatch.setattr(leader_log, "_replay", replay)
+    member.hears(TOLD)
+    member.wishes(link.ReplicationRequest(6, TERM, 64, 128))
+    await_that(member.poll, "the log")
+    if is_lost:
+        member.driver.failure = MediaDriverError("the media driver was stopped")
+        member.poll()
+    else:
+        member.links.close()
+    assert has_ended.wait(10)
+    assert member.errors == ["the media driver was stopped"] * is_lost
+
+
+def test_a_log_that_the_lost_driver_does_not_take_back_is_followed_no_more(member, monkeypatch):
+    def refuse(*_):
+        raise MediaDriverError("the media driver takes no commands: its ring is full")
+
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(3)
+    member.log_arrives().gives(LOG_RUN)
+    monkeypatch.setattr(member.driver, "remove_destination", refuse)
+    member.driver.failure = MediaDriverError("the media driver was stopped")
+    assert member.poll() == [("down", 0), ("down", 1)]
+    member.driver = Driver()
+    member.now_ns += RETRY_NS
+    assert member.poll(3) == [("up", 0, 4), ("up", 1, 4)], "and no log"
+    assert member.errors == ["the media driver was stopped"]
