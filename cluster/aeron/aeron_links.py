@@ -428,11 +428,10 @@ class AeronLinks:
                 )
                 return 1
             run = log.read()
-        except ChannelRefused as error:
-            self._on_error(error)
-            return 1
         except ClusterError as error:
             self._on_error(error)
+            if isinstance(log, FollowedLog) and isinstance(error, ChannelRefused):
+                return 1  # it tries again by itself
             self._close_log()
             self._take_down(leader_id, handler)
             return 1

@@ -12,6 +12,7 @@ import pytest
 from cluster.aeron import leader_log
 from cluster.aeron.leader_log import RETRY_NS
 from cluster.errors import MediaDriverError, RemoteProtocolError
+from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import backup, consensus, link, streams
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
@@ -264,6 +265,22 @@ def test_closed_terms_come_from_the_leaders_archive(member, monkeypatch):
     ]
     assert ("down", LEADER) in heard
     assert member.errors == ["the archive has ended"]
+
+
+def test_an_archive_whose_name_is_not_known_breaks_the_link_at_once(member, monkeypatch):
+    """Its thread has ended, so nothing would come."""
+
+    def replay(*arguments):
+        raise ChannelRefused("h:15 is not reached from this host")
+        yield
+
+    monkeypatch.setattr(leader_log, "_replay", replay)
+    member.hears(TOLD)
+    member.wishes(link.ReplicationRequest(6, TERM, 64, 128))
+    await_that(lambda: member.poll() and member.errors, "the refusal")
+    member.poll()
+    assert member.heard[-2:] == [("down", LEADER), ("up", LEADER, 4)]
+    assert member.errors == ["h:15 is not reached from this host"]
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
