@@ -62,6 +62,7 @@ from cluster.transport.credentials import CredentialsSupplier, FixedCredentials
 INGRESS_CHANNEL = "aeron:udp"
 KEEP_ALIVE_INTERVAL_NS = 500_000_000
 ASK_AGAIN_NS = 100_000_000  # after a redirect to nobody
+REACH_AGAIN_NS = 1_000_000_000  # after the driver has refused a member's endpoint
 PREFERRED_NS = 2_000_000_000  # how long to hold out for the leader that a redirect named
 LEADER_TIMEOUT_S = 60.0  # as long as ``AeronLog`` waits for a member
 
@@ -117,6 +118,8 @@ class AeronCluster:
         channel = self._egress.channel
         self._response_channel = with_parameter(channel, "alias", alias) if alias else channel
         self._publications: dict[int, Publication] = {}
+        self._refused: dict[int, ChannelRefused] = {}  # by member, for now
+        self._reach_again_ns = 0
         self._asked: int | None = None  # the member that the request went to
         self._request: Message | None = None  # to be sent to it
         self._correlation_id = -1
@@ -196,7 +199,11 @@ class AeronCluster:
         if self.is_closed:
             return self.why_closed
         what = "nobody is reached" if self._asked is None else f"member {self._asked} was asked"
-        return f"{what}; ingress endpoints {self.ingress_endpoints}"
+        return f"{what}; ingress endpoints {self.ingress_endpoints}{self._refusals}"
+
+    @property
+    def _refusals(self) -> str:
+        return "".join(f"; {refusal}" for refusal in self._refused.values())
 
     @property
     def ingress_endpoints(self) -> str:
@@ -306,7 +313,10 @@ class AeronCluster:
 
     def _stay(self, now_ns: int) -> None:
         """Keep the session alive, or wait for who leads it."""
-        if self._publications[self.leader_member_id].is_connected:
+        if self.leader_member_id not in self._publications:
+            self._connect_to(self.leader_member_id)
+        publication = self._publications.get(self.leader_member_id)
+        if publication is not None and publication.is_connected:
             if self._is_whole:
                 self.state = AeronClusterState.CONNECTED
             if now_ns - self._sent_ns >= KEEP_ALIVE_INTERVAL_NS:
@@ -317,7 +327,8 @@ class AeronCluster:
             self.state is AeronClusterState.AWAIT_LEADER
             and now_ns - self._awaited_ns > self._leader_timeout_ns
         ):
-            self._end(f"no leader took the session up within {self._leader_timeout_ns / 1e9:g} s")
+            timeout = f"{self._leader_timeout_ns / 1e9:g} s"
+            self._end(f"no leader took the session up within {timeout}{self._refusals}")
 
     def _offer(self, message: bytes) -> int:
         result = self._publications[self.leader_member_id].offer(message)
@@ -355,21 +366,30 @@ class AeronCluster:
         self._not_before_ns = not_before_ns
 
     def _connect_to(self, leader_member_id: int) -> None:
-        """Have publications to this member alone, or to all while nobody is known to lead."""
+        """Have publications to this member alone, or to all while nobody is known to lead.
+
+        The driver may refuse one for a moment: a name is not known just now, its memory is full. An open
+        session bears that; to open one, raises ChannelRefused for that member, or where all are refused.
+        """
         wanted = {leader_member_id} & self._endpoints.keys() or self._endpoints.keys()
         for member_id in self._publications.keys() - wanted:
             self._aeron.remove_publication(self._publications.pop(member_id))
+        self._refused = {each: refusal for each, refusal in self._refused.items() if each in wanted}
         channel, stream_id = self._ingress
-        for member_id, endpoint in list(self._endpoints.items()):
-            if member_id not in wanted or member_id in self._publications:
+        now_ns = self._now_ns()
+        for member_id, endpoint in self._endpoints.items():
+            is_refused = member_id in self._refused and now_ns < self._reach_again_ns
+            if member_id not in wanted or member_id in self._publications or is_refused:
                 continue
             try:
                 self._publications[member_id] = self._aeron.add_exclusive_publication(
                     with_parameter(channel, "endpoint", endpoint), stream_id
                 )
-            except ChannelRefused:
-                del self._endpoints[member_id]
-                if not self._endpoints or member_id == leader_member_id:
+                self._refused.pop(member_id, None)
+            except ChannelRefused as error:
+                self._refused[member_id], self._reach_again_ns = error, now_ns + REACH_AGAIN_NS
+                is_none_left = len(self._refused) == len(self._endpoints)
+                if self.session_id < 0 and (is_none_left or member_id == leader_member_id):
                     raise
 
     def _connect_request(self) -> SessionConnectRequest:

@@ -102,10 +102,11 @@ class ScriptedFollower:
 class ScriptedMembers:
     """In place of ``Aeron``, and of the subscription to egress."""
 
-    def __init__(self, monkeypatch: Any, *, refused: str = "") -> None:
+    def __init__(self, monkeypatch: Any) -> None:
         self.clock = Clock()
         self.all: list[ScriptedPublication] = []
-        self.refused = refused
+        self.refused = ""  # channels that have this
+        self.refusals = 0
         self.lost = ""  # why the driver is
         self.answers_at_once = False
         self._answered = 0  # requests
@@ -167,6 +168,7 @@ class ScriptedMembers:
     def add_exclusive_publication(self, channel: str, stream_id: int) -> ScriptedPublication:
         assert stream_id == 101
         if self.refused and self.refused in channel:
+            self.refusals += 1
             raise ChannelRefused(f"{channel} is refused")
         self.all.append(ScriptedPublication(channel, self.connects))
         return self.all[-1]

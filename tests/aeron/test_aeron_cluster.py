@@ -90,12 +90,27 @@ def test_a_member_that_is_lost_before_it_answers_has_another_asked(members):
     assert len(first.offered) == 1
 
 
-def test_an_endpoint_that_the_driver_refuses_is_left_out_while_there_are_others(monkeypatch):
-    members = ScriptedMembers(monkeypatch, refused=ENDPOINTS[1])
-    assert members.open_session().state is CONNECTED
-    session = members.session(endpoints={1: ENDPOINTS[1]})
+def test_an_endpoint_that_the_driver_refuses_is_tried_again_while_there_are_others(members):
+    members.refused, members.connects = ENDPOINTS[1], False
+    session = members.session()
+    members.turn(session, 3)
+    assert members.refusals == 1
+    assert "host:9102 is refused" in session.describe()
+    members.turn(session, 2, seconds=1.0)
+    assert members.refusals == 3
+    members.refused, members.connects = "", True
+    members.turn(session, seconds=1.0)
+    assert [each.offered != [] for each in (members.to(0), members.to(1))] == [False, True]
+    assert "is refused" not in session.describe()
+
+
+@pytest.mark.parametrize("refused", ["host", ENDPOINTS[2]])
+def test_no_session_is_opened_where_the_driver_refuses_all_or_the_leader(members, refused):
+    members.refused = refused
+    session = members.session()
     members.turn(session)
-    assert session.is_closed
+    members.say(members.answer(EventCode.REDIRECT, 2, LISTED, correlation_id=1))
+    members.turn(session, seconds=1.0)
     assert "is refused" in session.why_closed
 
 
@@ -164,6 +179,31 @@ def test_a_new_leader_gets_what_is_offered_once_it_is_connected(members):
     members.turn(session)
     assert session.leadership_term_id == 4, "an event of a term that is over came late"
     assert len(members.heard) == 2, "the application hears of the events of its session"
+
+
+def test_a_new_leader_whose_endpoint_is_refused_for_a_moment_is_tried_again(members):
+    session = members.open_session()
+    members.refused = ENDPOINTS[1]
+    members.say(members.new_leader(4, 1))
+    members.turn(session, 3)
+    assert (session.state, members.refusals) == (AeronClusterState.AWAIT_LEADER, 1)
+    assert session.offer(b"new", 4) == Offer.NOT_CONNECTED
+    members.turn(session, 2, seconds=1.0)
+    assert members.refusals == 3
+    members.refused = ""
+    members.turn(session, seconds=1.0)
+    assert session.offer(b"new", 4) > 0
+
+
+def test_a_leader_whose_endpoint_is_refused_for_too_long_is_given_up_with_the_words_of_the_driver(members):
+    session = members.open_session(leader_timeout_s=20)
+    members.refused = ENDPOINTS[1]
+    members.say(members.new_leader(4, 1))
+    members.turn(session, 2, seconds=19)
+    assert not session.is_closed
+    members.turn(session, seconds=2)
+    refusal = "aeron:udp?endpoint=host:9102 is refused"
+    assert session.why_closed == f"no leader took the session up within 20 s; {refusal}"
 
 
 def test_the_log_may_be_first_to_say_who_leads(members):
