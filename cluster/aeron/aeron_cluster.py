@@ -61,12 +61,10 @@ from cluster.transport.credentials import CredentialsSupplier, FixedCredentials
 
 INGRESS_CHANNEL = "aeron:udp"
 KEEP_ALIVE_INTERVAL_NS = 500_000_000
-ASK_AGAIN_NS = 100_000_000  # after a redirect to nobody
+ASK_AGAIN_NS = 100_000_000  # after a redirect to nobody, or an election
 REACH_AGAIN_NS = 1_000_000_000  # after the driver has refused a member's endpoint
 PREFERRED_NS = 2_000_000_000  # how long to hold out for the leader that a redirect named
 LEADER_TIMEOUT_S = 60.0  # as long as ``AeronLog`` waits for a member
-
-ANSWERS = (EventCode.OK, EventCode.ERROR, EventCode.REDIRECT, EventCode.AUTHENTICATION_REJECTED)
 
 OnEgress = Callable[[np.ndarray | bytes], object]
 
@@ -444,14 +442,14 @@ class AeronCluster:
         match message:
             case Challenge() if message.correlation_id == self._correlation_id:
                 self._answer_challenge(message)
-            case SessionEvent() if message.correlation_id == self._correlation_id and message.code in ANSWERS:
-                if self.state is AeronClusterState.CONNECTING:
-                    self._on_answer(message)
-                return
             case SessionEvent(code=EventCode.CLOSED) if is_ours:
                 if message.leadership_term_id < self.leadership_term_id:
                     return  # of a leader that has slept, and does not know that it is none any more
                 self._end(message.detail or "closed by the cluster")
+            case SessionEvent() if message.correlation_id == self._correlation_id:
+                if self.state is AeronClusterState.CONNECTING:
+                    self._on_answer(message)
+                return
             case NewLeaderEvent() if is_ours:
                 self._endpoints |= _endpoints(message.ingress_endpoints)
                 self._on_new_leader(message.leadership_term_id, message.leader_member_id)
@@ -475,6 +473,8 @@ class AeronCluster:
                 self._prefer_until_ns = now_ns + PREFERRED_NS
                 is_known = event.leader_member_id in self._endpoints
                 self._ask_again(now_ns if is_known else now_ns + ASK_AGAIN_NS)
+            case EventCode.CLOSED:  # an election began before the session was open
+                self._ask_again(self._now_ns() + ASK_AGAIN_NS)
             case EventCode.AUTHENTICATION_REJECTED:
                 raise AuthenticationRejected(f"the cluster refused the session: {event.detail}")
             case _:

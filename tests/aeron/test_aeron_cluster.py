@@ -80,6 +80,22 @@ def test_a_redirect_to_nobody_or_to_a_leader_that_is_not_reached_has_others_aske
     assert len(members.requests()) == 3
 
 
+def test_a_request_that_an_election_has_dropped_is_repeated(members):
+    session = members.session()
+    members.turn(session)
+    members.say(members.answer(EventCode.CLOSED, 0, "election", correlation_id=900))
+    members.turn(session, seconds=0.2)
+    assert len(members.requests()) == 1, "that was an answer to another client"
+    members.say(members.answer(EventCode.CLOSED, 0, "election"))
+    members.turn(session, 2)
+    assert len(members.requests()) == 1, "the election goes on"
+    members.turn(session, seconds=0.2)
+    assert len(members.requests()) == 2
+    members.say(members.answer(EventCode.OK, 0))
+    members.turn(session, 2)
+    assert session.state is CONNECTED
+
+
 def test_a_member_that_is_lost_before_it_answers_has_another_asked(members):
     session = members.session()
     members.turn(session)
