@@ -64,6 +64,7 @@ KEEP_ALIVE_INTERVAL_NS = 500_000_000
 ASK_AGAIN_NS = 100_000_000  # after a redirect to nobody, or an election
 REACH_AGAIN_NS = 1_000_000_000  # after the driver has refused a member's endpoint
 PREFERRED_NS = 2_000_000_000  # how long to hold out for the leader that a redirect named
+CLOSE_ATTEMPTS = 200  # while the leader takes nothing: 0.1 s
 LEADER_TIMEOUT_S = 60.0  # as long as ``AeronLog`` waits for a member
 
 OnEgress = Callable[[np.ndarray | bytes], object]
@@ -260,11 +261,19 @@ class AeronCluster:
         """Ask the cluster to close the session, and give all back to the driver."""
         with self._lock:
             if self.state is AeronClusterState.CONNECTED:
-                self._offer(SessionCloseRequest(self.leadership_term_id, self.session_id).encode())
+                self._offer_close()
             self._end(why)
         if self._thread is not None:
             self._thread.join()
             self._aeron.close()
+
+    def _offer_close(self) -> None:
+        """A session whose request gets lost stays open until its time-out, and others wait for its end."""
+        request = SessionCloseRequest(self.leadership_term_id, self.session_id).encode()
+        for _ in range(CLOSE_ATTEMPTS):
+            if self._offer(request) != Offer.BACK_PRESSURED:
+                return
+            time.sleep(IDLE_S)
 
     def wait(self, timeout_s: float, descriptor: int, *, is_reading: bool, is_due: bool) -> None:
         """Until egress has come or the descriptor is readable, at most so long; for who calls ``do_work``.

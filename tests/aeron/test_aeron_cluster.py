@@ -316,6 +316,18 @@ def test_closing_asks_the_cluster_to_close_the_session(members):
     assert members.to(0).is_removed
 
 
+@pytest.mark.parametrize(("times", "is_asked"), [(20, True), (10_000, False)])
+def test_a_leader_that_takes_nothing_just_now_is_asked_for_the_close_a_little_longer(
+    members, times, is_asked
+):
+    session = members.open_session()
+    members.to(0).results = [Offer.BACK_PRESSURED] * times
+    session.close()
+    assert len(members.to(0).of(SessionCloseRequest)) == is_asked
+    assert session.is_closed
+    assert members.to(0).is_removed
+
+
 @pytest.mark.conformance("M-40")
 def test_egress_is_read_by_a_thread_while_the_application_does_something_else(members, monkeypatch):
     members.answers_at_once = True
