@@ -59,7 +59,6 @@ from cluster.protocol.versions import CLIENT_PROTOCOL_VERSION, PACKAGE_VERSION
 from cluster.transport.clock import monotonic_ns
 from cluster.transport.credentials import CredentialsSupplier, FixedCredentials
 
-INGRESS_CHANNEL = "aeron:udp"
 KEEP_ALIVE_INTERVAL_NS = 500_000_000
 ASK_AGAIN_NS = 100_000_000  # after a redirect to nobody, or an election
 REACH_AGAIN_NS = 1_000_000_000  # after the driver has refused a member's endpoint
@@ -90,9 +89,6 @@ class AeronCluster:
         alias: str = "",
         credentials: CredentialsSupplier | None = None,
         client_name: str = "",
-        ingress_channel: str = INGRESS_CHANNEL,
-        ingress_stream_id: int = streams.INGRESS,
-        egress_stream_id: int = streams.EGRESS,
         leader_timeout_s: float = LEADER_TIMEOUT_S,
         on_egress: OnEgress | None = None,
         now_ns: Callable[[], int] = monotonic_ns,
@@ -100,7 +96,6 @@ class AeronCluster:
         """``ingress_endpoints``: ``host:port`` by member id. One is enough, the cluster names the others.
 
         ``alias`` stands in the response channel, which the log keeps with the session's open.
-        ``ingress_channel`` is what each member's endpoint goes into; the streams are the cluster's.
         ``on_egress`` gets egress to the session, by who calls ``do_work``, in frames as a client's connection
         has them: the service's messages in runs that hold until it returns, any other message alone.
         Raises MediaDriverError, ChannelRefused where no way leads to any endpoint.
@@ -109,11 +104,10 @@ class AeronCluster:
         self._endpoints = dict(ingress_endpoints)
         self._credentials = credentials or FixedCredentials(b"")
         self._client_name = client_name
-        self._ingress = ingress_channel, ingress_stream_id
         self._leader_timeout_ns = int(leader_timeout_s * 1e9)
         self._on_egress = on_egress
         self._now_ns = now_ns
-        self._egress = self._add_egress(egress_stream_id)
+        self._egress = self._add_egress()
         channel = self._egress.channel
         self._response_channel = with_parameter(channel, "alias", alias) if alias else channel
         self._publications: dict[int, Publication] = {}
@@ -147,17 +141,16 @@ class AeronCluster:
         aeron_dir: str | None = None,
         alias: str = "",
         credentials: CredentialsSupplier | None = None,
-        on_egress: OnEgress | None = None,
         timeout_s: float = 10.0,
     ) -> Self:
         """An open session, with a client of the media driver and a thread of its own.
 
-        ``on_egress`` is called by that thread. Raises MediaDriverError, TimedOut, AuthenticationRejected,
-        and ClusterError with what the cluster refuses it for.
+        Answers of the service are dropped. Raises MediaDriverError, TimedOut, AuthenticationRejected, and
+        ClusterError with what the cluster refuses it for.
         """
         aeron = Aeron.connect(aeron_dir, timeout_s)
         try:
-            session = cls(aeron, ingress_endpoints, alias=alias, credentials=credentials, on_egress=on_egress)
+            session = cls(aeron, ingress_endpoints, alias=alias, credentials=credentials)
             session._open(timeout_s)
         except BaseException:
             aeron.close()
@@ -282,12 +275,6 @@ class AeronCluster:
         """
         self._egress.wait(timeout_s, descriptor, is_reading=is_reading, is_due=is_due)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     # ---- the duty cycle
 
     def do_work(self, *, is_reading: bool = True) -> int:
@@ -382,7 +369,6 @@ class AeronCluster:
         for member_id in self._publications.keys() - wanted:
             self._aeron.remove_publication(self._publications.pop(member_id))
         self._refused = {each: refusal for each, refusal in self._refused.items() if each in wanted}
-        channel, stream_id = self._ingress
         now_ns = self._now_ns()
         for member_id, endpoint in self._endpoints.items():
             is_refused = member_id in self._refused and now_ns < self._reach_again_ns
@@ -390,7 +376,7 @@ class AeronCluster:
                 continue
             try:
                 self._publications[member_id] = self._aeron.add_exclusive_publication(
-                    with_parameter(channel, "endpoint", endpoint), stream_id
+                    f"aeron:udp?endpoint={endpoint}", streams.INGRESS
                 )
                 self._refused.pop(member_id, None)
             except ChannelRefused as error:
@@ -410,12 +396,12 @@ class AeronCluster:
             f"name={self._client_name} version={PACKAGE_VERSION} commit=",
         )
 
-    def _add_egress(self, stream_id: int) -> Answers:
+    def _add_egress(self) -> Answers:
         """Where this host is reached from the members: by the first to whom a way leads."""
         refusal: ChannelRefused | None = None
         for endpoint in self._endpoints.values():
             try:
-                return Answers(self._aeron, endpoint, stream_id)
+                return Answers(self._aeron, endpoint, streams.EGRESS)
             except ChannelRefused as error:
                 refusal = error
         assert refusal is not None, "no ingress endpoint"

@@ -188,7 +188,7 @@ class ScriptedMembers:
         if self.answers_at_once and len(self.requests()) > self._answered:
             self._answered += 1
             self.say(self.answer(EventCode.OK, 0))
-        arrived, self.egress = self.egress, []
+        arrived = [self.egress.pop(0) for _ in range(len(self.egress))]
         frames = (frame(message, session_id=5, stream_id=102, term_offset=96) for message in arrived)
         if arrived:
             yield np.frombuffer(b"".join(frames), np.uint8).copy()

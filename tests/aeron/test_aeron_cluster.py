@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import closing
 
 import pytest
 
@@ -20,6 +21,7 @@ from cluster.protocol.session import (
 )
 from cluster.transport.credentials import FixedCredentials
 from tests.aeron.scripted_cluster import ENDPOINTS, LISTED, SESSION, ScriptedMembers
+from tests.node.processes import await_that
 
 CONNECTED = AeronClusterState.CONNECTED
 
@@ -308,8 +310,8 @@ def test_a_driver_that_is_lost_ends_the_session(members):
 
 
 def test_closing_asks_the_cluster_to_close_the_session(members):
-    with members.open_session() as session:
-        pass
+    session = members.open_session()
+    session.close()
     assert session.is_closed
     (request,) = members.to(0).of(SessionCloseRequest)
     assert (request.leadership_term_id, request.cluster_session_id) == (3, SESSION)
@@ -332,11 +334,11 @@ def test_a_leader_that_takes_nothing_just_now_is_asked_for_the_close_a_little_lo
 def test_egress_is_read_by_a_thread_while_the_application_does_something_else(members, monkeypatch):
     members.answers_at_once = True
     monkeypatch.setattr(aeron_cluster.Aeron, "connect", lambda aeron_dir, timeout_s: members)
-    heard = threading.Event()
-    with AeronCluster.connect(ENDPOINTS, on_egress=lambda message: heard.set()) as session:
+    with closing(AeronCluster.connect(ENDPOINTS)) as session:
         members.say(SessionMessageHeader(3, SESSION, 11).encode() + b"answer")
-        assert heard.wait(10)
-        assert session.offer(b"x") > 0
+        members.say(members.new_leader(4, 1))
+        await_that(lambda: session.leadership_term_id == 4 and session.state is CONNECTED, "the new term")
+        assert session.offer(b"x", 4) > 0
     assert "aeron-cluster" not in {thread.name for thread in threading.enumerate()}
 
 
