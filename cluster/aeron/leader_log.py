@@ -9,13 +9,12 @@ ReplicatedLog   closed terms, replayed from the leader's archive by a thread
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from typing import NamedTuple
 
 import numpy as np
 
-from cluster.errors import RemoteProtocolError
+from cluster.errors import RemoteProtocolError, TimedOut
 from cluster.media.aeron import Aeron
 from cluster.media.aeron_archive import AeronArchive
 from cluster.media.client_conductor import ChannelRefused
@@ -24,11 +23,13 @@ from cluster.media.subscription import Subscription
 from cluster.protocol import streams
 from cluster.protocol.link import LogGeometry, LogImage
 from cluster.protocol.media import OnSubscriptionReady
+from cluster.transport.clock import monotonic_ns, pause
 from cluster.transport.recording_fetch import FetchedInThread
 
 RUN_BYTES = 1024 * 1024  # given to the member at once
 LIVE_WINDOW_MAX = 32 * 1024 * 1024  # before the end, where the live log is joined (Aeron: ReplayMerge)
 RETRY_NS = 1_000_000_000  # of what the driver refused
+SILENCE_NS = 10_000_000_000  # of an archive, in a replay
 IDLE_S = 0.001
 
 
@@ -66,6 +67,7 @@ class FollowedLog:
         self._refused: dict[str, int] = {}  # when to try again, by channel
         self._destinations: set[str] = set()
         self._subscription: Subscription | None = None
+        self._subscribe_ns = 0  # not before
         self._image: Image | None = None
         self._run = np.zeros(RUN_BYTES, np.uint8)
 
@@ -99,7 +101,8 @@ class FollowedLog:
         Raises ChannelRefused where the driver does not listen, which is tried again; MediaDriverError.
         """
         if self._subscription is None:
-            if self._closing_id is None or not self._aeron.has_socket_of(self._closing_id):
+            is_closing = self._closing_id is not None and self._aeron.has_socket_of(self._closing_id)
+            if not is_closing and now_ns >= self._subscribe_ns:
                 self._subscribe()
             return
         for channel, due_ns in list(self._refused.items()):
@@ -119,8 +122,12 @@ class FollowedLog:
             answer = self._aeron.conductor.answer(command_id)
         except ChannelRefused:  # a client that was killed may listen there until the driver misses it
             channel = self._expected.pop(command_id)
-            self._destinations.discard(channel)
-            self._refused[channel] = now_ns + RETRY_NS
+            if command_id == subscription.registration_id:
+                self._aeron.conductor.forget(subscription)
+                self._subscription, self._subscribe_ns = None, now_ns + RETRY_NS
+            else:
+                self._destinations.discard(channel)
+                self._refused[channel] = now_ns + RETRY_NS
             raise
         if answer is not None:
             del self._expected[command_id]
@@ -228,7 +235,7 @@ def _replay(
 
     Raises MediaDriverError, TimedOut, ArchiveRefusal, RemoteProtocolError.
     """
-    run = np.zeros(RUN_BYTES, np.uint8)
+    run, last_ns = np.zeros(RUN_BYTES, np.uint8), monotonic_ns()
     with Aeron.connect(aeron_dir) as aeron, AeronArchive.connect(aeron, archive_endpoint) as archive:
         log = archive.recording(recording_id)
         yield LogGeometry(log.initial_term_id, log.term_buffer_length, log.mtu_length)
@@ -237,10 +244,13 @@ def _replay(
             length = replay.poll(run)
             if length:
                 yield run[:length].copy()
+                last_ns = monotonic_ns()
             elif replay.needed:
                 run = np.zeros(replay.needed, np.uint8)
             elif replay.is_over:
                 where = f"{replay.position}, asked for up to {stop_position}"
                 raise RemoteProtocolError(f"archive {archive_endpoint} has ended a replay at {where}")
+            elif monotonic_ns() - last_ns > SILENCE_NS:
+                raise TimedOut(f"archive {archive_endpoint} sends no more of a replay at {replay.position}")
             else:
-                time.sleep(IDLE_S)
+                pause(IDLE_S)

@@ -68,7 +68,8 @@ class Driver:
         images: dict[int, Any] = {}
         found = SimpleNamespace(registration_id=id_, channel=channel, images=images, image_of=images.get)
         self.subscriptions[stream_id] = found
-        self._answers[id_] = OnSubscriptionReady(id_, 1)
+        is_refused = self.refused in channel
+        self._answers[id_] = ChannelRefused("no space") if is_refused else OnSubscriptionReady(id_, 1)
         return found
 
     def ask_for_exclusive_publication(self, channel: str, stream_id: int) -> int:
@@ -111,6 +112,9 @@ class Driver:
 
     def remove_subscription(self, subscription: SimpleNamespace) -> None:
         assert not self.destinations, "their sockets would be open for as long as its image"
+
+    def forget(self, subscription: SimpleNamespace) -> None:
+        """It gets no images."""
 
     def has_socket_of(self, registration_id: int) -> bool:
         return registration_id in self.sockets

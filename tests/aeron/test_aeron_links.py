@@ -11,12 +11,13 @@ import pytest
 
 from cluster.aeron import leader_log
 from cluster.aeron.leader_log import RETRY_NS
-from cluster.errors import MediaDriverError, RemoteProtocolError
+from cluster.errors import MediaDriverError, RemoteProtocolError, TimedOut
 from cluster.media.client_conductor import ChannelRefused
 from cluster.protocol import backup, consensus, link, streams
 from cluster.protocol.enums import Offer
 from cluster.protocol.frame import frame
 from cluster.transport.message_frames import link_frame, message_frame
+from tests.aeron.scripted_aeron import Clock
 from tests.aeron.scripted_links import (
     CANVASS,
     LEADER,
@@ -215,6 +216,38 @@ def test_an_endpoint_at_which_another_client_listens_still_is_tried_again(member
     assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
 
 
+def test_a_subscription_that_the_driver_refuses_is_asked_for_again(member):
+    member.driver.refused = "control-mode=manual"
+    member.hears(TOLD)
+    member.wishes(LIVE)
+    member.poll(3)
+    first = member.driver.subscriptions[streams.LOG]
+    assert member.errors == ["no space"] and member.driver.destinations == []
+    member.driver.refused = "nothing"
+    member.poll(3)
+    assert member.driver.subscriptions[streams.LOG] is first
+    member.now_ns += RETRY_NS
+    member.poll(3)
+    assert member.driver.subscriptions[streams.LOG] is not first
+    assert member.driver.destinations == ["aeron:udp?endpoint=inside:23"]
+
+
+def test_a_replay_that_sends_nothing_for_long_is_over(monkeypatch):
+    """Its thread looks between two runs alone whether anybody waits for it."""
+    clock = Clock()
+    monkeypatch.setattr(leader_log, "monotonic_ns", lambda: clock.now_ns)
+    monkeypatch.setattr(leader_log, "pause", clock.wait)
+    image = LogImage(SESSION)
+    runs = replay_of(monkeypatch, image)
+    assert next(runs) == SHAPE
+    image.gives(frame(bytes(96), session_id=SESSION, stream_id=streams.LOG))
+    assert len(next(runs)) == 128
+    began_ns = clock.now_ns
+    with pytest.raises(TimedOut, match="archive h:15 sends no more of a replay at 64"):
+        next(runs)
+    assert leader_log.SILENCE_NS < clock.now_ns - began_ns < 1.1 * leader_log.SILENCE_NS
+
+
 def test_who_canvasses_follows_no_log(member):
     member.hears(TOLD)
     member.wishes(LIVE)
@@ -225,11 +258,9 @@ def test_who_canvasses_follows_no_log(member):
     assert member.poll(2) == []
 
 
-def test_padding_of_closed_terms_is_longer_than_a_run(monkeypatch):
-    monkeypatch.setattr(leader_log, "RUN_BYTES", 256)
-    image = LogImage(SESSION)
-    image.gives(frame(bytes(1000), session_id=SESSION, stream_id=streams.LOG))
-    image.is_over, image.position = False, 0
+def replay_of(monkeypatch, image):
+    """Of a leader's archive, by ReplicatedLog's thread."""
+    image.is_over = False
     archive = SimpleNamespace(
         recording=lambda _: SimpleNamespace(initial_term_id=7, term_buffer_length=65_536, mtu_length=1408),
         replay=lambda *_: image,
@@ -237,7 +268,14 @@ def test_padding_of_closed_terms_is_longer_than_a_run(monkeypatch):
     for name, found in (("Aeron", None), ("AeronArchive", archive)):
         opened = contextlib.nullcontext(found)
         monkeypatch.setattr(leader_log, name, SimpleNamespace(connect=lambda *_, opened=opened: opened))
-    runs = leader_log._replay("/driver", "h:15", 9, 0, 1056)
+    return leader_log._replay("/driver", "h:15", 9, 0, 1 << 20)
+
+
+def test_padding_of_closed_terms_is_longer_than_a_run(monkeypatch):
+    monkeypatch.setattr(leader_log, "RUN_BYTES", 256)
+    image = LogImage(SESSION)
+    image.gives(frame(bytes(1000), session_id=SESSION, stream_id=streams.LOG))
+    runs = replay_of(monkeypatch, image)
     assert next(runs) == SHAPE
     assert len(next(runs)) == 1056
 
