@@ -56,6 +56,7 @@ FLOORS = (
     ("log",),
     ("clocks", "control", "status", "unrelated"),
     ("liveness", "counters", "frames", "ports", "reporter", "turn"),
+    ("measuring",),
 )
 
 # The part of ``cluster`` that the layers above it may not reach into.

@@ -25,11 +25,12 @@ from cluster.archive.recording_words import (
     SEGMENT_BASE,
     SEGMENT_LENGTH,
     SYNC_LEVEL,
+    SYNC_NS,
     SYNCED_POSITION,
     UNPROVEN_CRC,
     WRITTEN_BACK,
 )
-from cluster.log.calls import address_of
+from cluster.log.calls import CLOCK, address_of, read_monotonic
 from cluster.log.checksum import store
 from cluster.log.crc import POLYNOMIAL_CRC_32C, extend_crc_32
 from cluster.log.frames import align_frame
@@ -83,7 +84,7 @@ def append_to_segment(t, log, begin, end):  # type: ignore[no-untyped-def]
 @routine
 def sync_segment(t):  # type: ignore[no-untyped-def]
     """Keep the sync level's promise (1 fdatasync, 2 fsync) for all that was appended."""
-    r = t.words
+    r, began_ns = t.words, _clock_ns(t)
     has_proof = t.proof[FILE] >= 0
     is_reported_after = has_proof and awaits_single_frames(t.proof)
     error = 0
@@ -100,7 +101,13 @@ def sync_segment(t):  # type: ignore[no-untyped-def]
     if error == 0:
         r[SYNCED_POSITION] = r[APPEND_POSITION]
         r[UNPROVEN_CRC] = 0
+        r[SYNC_NS] = _clock_ns(t) - began_ns
     return error
+
+
+@routine
+def _clock_ns(t):  # type: ignore[no-untyped-def]
+    return read_monotonic(t.calls, t.scratch, 0) if t.calls[CLOCK] != 0 else 0
 
 
 @routine

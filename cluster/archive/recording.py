@@ -60,6 +60,12 @@ class PositionCounter(Protocol):
     def set(self, value: int) -> None: ...
 
 
+class SyncTime(Protocol):
+    """Shows others how long syncs take."""
+
+    def count(self, duration_ns: int) -> None: ...
+
+
 class RecordingWriter(StoredRecording):
     """The end of a recording that is appended to; the catalog, and where the recording ends, are its owner's.
 
@@ -95,6 +101,7 @@ class RecordingWriter(StoredRecording):
         self.synced_position = descriptor.stop_position
         self._page_cache = PageCache(self._segments, descriptor.stop_position, cached_length)
         self.position_counter: PositionCounter | None = None
+        self.sync_time: SyncTime | None = None
         self.is_active = False
         self._failure: StorageError | None = None
         self.segment: SegmentFile | None = None
@@ -171,6 +178,8 @@ class RecordingWriter(StoredRecording):
         if self.synced_position < self.append_position:
             if error_number := _sync(*self.tables):
                 raise self.fail_by(error_number)
+            if self.sync_time is not None:
+                self.sync_time.count(self._words[recording_words.SYNC_NS])
             self.prepare()
             self._show_position()
         return self.synced_position

@@ -22,8 +22,9 @@ from cluster.log.tables import tables_type
     SEGMENT_LENGTH,
     SYNC_LEVEL,
     CHECKSUM,  # in the frames, a polynomial; 0: none
-) = range(10)
-RECORDING_WORDS = 10
+    SYNC_NS,  # how long the last sync took, where there is a clock to call
+) = range(11)
+RECORDING_WORDS = 11
 
 READ_POSITION, TAKEN_POSITION = range(2)
 CURSOR_WORDS = 2

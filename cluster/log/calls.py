@@ -19,6 +19,7 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
 from cluster.log.kernel import routine
+from cluster.log.memory import get_i64
 from cluster.log.openssl import LIBRARY as OPENSSL
 
 # Places in a table of calls, with the C function that each is.
@@ -41,6 +42,7 @@ BIO_WRITE = 15  # int BIO_write(BIO *bio, const void *buffer, int length)
 BIO_CONTROL = 16  # long BIO_ctrl(BIO *bio, int command, long number, void *pointer)
 TLS_CLEAR_ERRORS = 17  # void ERR_clear_error(void)
 CALLS = 18
+MONOTONIC = 1  # CLOCK_MONOTONIC
 
 _NAMES = {
     WAIT: "epoll_wait",
@@ -190,3 +192,10 @@ def viewer(dtype: np.dtype, array_type: types.Array) -> Any:
         return array
 
     return view
+
+
+@routine
+def read_monotonic(calls, out, at):  # type: ignore[no-untyped-def]
+    """The monotonic clock in nanoseconds, by a struct timespec at ``out[at]``."""
+    call_at(calls[CLOCK], MONOTONIC, address_of(out, at))
+    return get_i64(out, at) * 1_000_000_000 + get_i64(out, at + 8)

@@ -6,7 +6,9 @@ from cluster.consensus.cluster_session import ClusterSession
 from cluster.consensus.consumers import ConsumerTable
 from cluster.consensus.context import NULL_VALUE, ConsensusModuleContext
 from cluster.counters import COUNTERS_MAX, Counter, CountersFile
+from cluster.log.kernel import as_python
 from cluster.log.session_table import DROPPED_EGRESS, DROPPED_SESSION, DROPPED_TERM, MESSAGES, SessionTable
+from cluster.member.measuring import measure
 from cluster.protocol.counter_types import (
     CounterTypeId,
     bucket_parts,
@@ -31,17 +33,22 @@ SESSION_COUNTERS_MAX = COUNTERS_MAX * 3 // 4
 CONSUMER_COUNTERS_MAX = 64
 
 
+_measure = as_python(measure)
 DROP_REASONS = {"term": DROPPED_TERM, "session": DROPPED_SESSION, "egress": DROPPED_EGRESS}
 
 
 class Histogram:
     """Counters that kernels add to: a bucket each of ``BUCKETS_NS``, one for more, and the sum of all ns."""
 
-    def __init__(self, counters: Sequence[Counter]) -> None:
+    def __init__(self, file: CountersFile, counters: Sequence[Counter]) -> None:
         """The counters lie one after the other."""
         first = counters[0]
         assert [c.counter_id - first.counter_id for c in counters] == list(range(len(counters)))
         self.index = first.index  # of the first in ``CountersFile.words``
+        self._file = file
+
+    def count(self, duration_ns: int) -> None:
+        _measure(self._file.words, self.index, duration_ns)
 
 
 class MemberCounters:
@@ -95,8 +102,8 @@ class MemberCounters:
             key = counter_key(cluster_id)
             return [file.allocate(type_id, key, part_label(type_id, cluster_id, name)) for name in names]
 
-        self.sync_time = Histogram(parts(types.SYNC_TIME, bucket_parts()))
-        self.commit_time = Histogram(parts(types.COMMIT_TIME, bucket_parts()))
+        self.sync_time = Histogram(file, parts(types.SYNC_TIME, bucket_parts()))
+        self.commit_time = Histogram(file, parts(types.COMMIT_TIME, bucket_parts()))
         self.dropped_messages = parts(types.DROPPED_MESSAGES, [f"reason={why}" for why in DROP_REASONS])
         peers = [member_id for member_id in context.member_ids if member_id != context.member_id]
         names = [f"peer={peer}" for peer in peers]

@@ -8,10 +8,7 @@ import pytest
 from cluster.archive import append_and_sync, file_calls, sync_proof
 from cluster.archive import recording_words as of_recording
 from cluster.log.calls import CALLS
-
-
-def plain(routine):
-    return getattr(routine, "py_func", routine)
+from cluster.log.kernel import as_python
 
 
 @pytest.mark.parametrize(
@@ -27,7 +24,7 @@ def test_a_sync_is_asked_for_until_no_signal_interrupts_it(monkeypatch, errors, 
     )
     monkeypatch.setattr(file_calls, "error_number", lambda calls: errors[len(asked) - 1])
 
-    assert plain(file_calls.sync_file)(range(CALLS), 5, False) == error
+    assert as_python(file_calls.sync_file)(range(CALLS), 5, False) == error
     assert asked == [(file_calls.SYNC_DATA, 5)] * calls
 
 
@@ -46,14 +43,14 @@ def test_all_is_written_or_there_is_an_error(monkeypatch, results, errors, error
     monkeypatch.setattr(file_calls, "call_at", lambda call, *given: calls.append(given) or next(results))
     monkeypatch.setattr(file_calls, "error_number", lambda _: next(errors))
 
-    assert plain(file_calls.write_file)(range(CALLS), 5, 1000, 100, 7000) == error
+    assert as_python(file_calls.write_file)(range(CALLS), 5, 1000, 100, 7000) == error
     assert calls == [(5, *piece) for piece in asked]
 
 
 def test_a_c_library_without_a_call_for_ranges_is_not_asked(monkeypatch):
     monkeypatch.delattr(file_calls, "call_at")
 
-    assert plain(file_calls.sync_range)([0] * CALLS, 5, 0, 96, file_calls.START_WRITING) == 0
+    assert as_python(file_calls.sync_range)([0] * CALLS, 5, 0, 96, file_calls.START_WRITING) == 0
 
 
 @pytest.fixture
@@ -64,7 +61,7 @@ def appended(monkeypatch):
     monkeypatch.setattr(append_and_sync, "get_i32", lambda *_: 96)
     monkeypatch.setattr(append_and_sync, "align_frame", lambda length: length)
     monkeypatch.setattr(append_and_sync, "_write", lambda *_: 0)
-    monkeypatch.setattr(append_and_sync, "_write_back", plain(append_and_sync._write_back))
+    monkeypatch.setattr(append_and_sync, "_write_back", as_python(append_and_sync._write_back))
     words = [0] * of_recording.RECORDING_WORDS
     words[of_recording.CHECKSUM] = words[of_recording.SYNC_LEVEL] = 1
     words[of_recording.SEGMENT_LENGTH] = 64 * append_and_sync.WRITE_BACK_BYTES
@@ -74,7 +71,7 @@ def appended(monkeypatch):
         "sync_range",
         lambda calls, file, offset, length, how: t.begun.append((offset, length)) or 0,
     )
-    t.append = lambda: plain(append_and_sync.append_to_segment)(t, None, 0, 96)
+    t.append = lambda: as_python(append_and_sync.append_to_segment)(t, None, 0, 96)
     return t
 
 
@@ -108,7 +105,7 @@ def test_what_is_handed_over_is_of_the_segment_though_the_one_before_is_not_sync
     words[of_recording.SEGMENT_BASE], words[of_recording.APPEND_POSITION] = base, base + 192
     words[of_recording.SYNCED_POSITION] = base - 96
 
-    assert plain(append_and_sync._hand_over)(appended) == 0
+    assert as_python(append_and_sync._hand_over)(appended) == 0
     assert appended.begun == [(0, 192)] and slots == [(base - 96, base + 192)]
 
 
@@ -124,10 +121,13 @@ def test_what_is_synced_counts_once_its_proof_is_written_too(appended, monkeypat
     monkeypatch.setattr(append_and_sync, "awaits_single_frames", lambda proof: is_single)
     appended.proof = sync_proof.NO_PROOF.copy()
     appended.proof[append_and_sync.FILE] = 3
+    clock = iter((5_000, 7_000))
+    monkeypatch.setattr(append_and_sync, "_clock_ns", lambda t: next(clock))
     words[of_recording.APPEND_POSITION], words[of_recording.UNPROVEN_CRC] = 96, 7
 
     is_met = failed in steps
-    assert plain(append_and_sync.sync_segment)(appended) == 5 * is_met
+    assert as_python(append_and_sync.sync_segment)(appended) == 5 * is_met
     assert asked == (steps[: steps.index(failed) + 1] if is_met else steps)
     assert words[of_recording.SYNCED_POSITION] == (0 if is_met else 96)
     assert words[of_recording.UNPROVEN_CRC] == (7 if is_met else 0)
+    assert words[of_recording.SYNC_NS] == (0 if is_met else 2_000)

@@ -6,6 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
+from cluster.member.busy.measuring import measure
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -17,7 +18,6 @@ from cluster.cli.metrics import OF_MEMBER, metrics_text
 from cluster.cli.metrics_process import MetricsPages
 from cluster.consensus.context import ConsensusModuleContext
 from cluster.counters import CountersFile
-from cluster.member.busy.measuring import measure
 from cluster.member.counters import MemberCounters
 from cluster.node import config_text
 from cluster.protocol.counter_types import BUCKETS_NS

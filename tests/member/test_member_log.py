@@ -13,6 +13,7 @@ from cluster.member.counters import MemberCounters
 from cluster.member.log.log_in_memory import LogInMemory
 from cluster.member.log.member_log import MemberLog
 from cluster.member.log.processing import LogProcessing
+from cluster.member.measuring import BUCKETS, COUNTER_WORDS
 from cluster.member.reporter import Reporter
 from cluster.member.status import MemberStatus
 from cluster.protocol.enums import ClusterAction, ConsensusModuleState
@@ -161,6 +162,16 @@ def test_another_leaders_session_goes_on_in_the_same_recording(log):
     second = log.extend(8)
     assert (second.recording_id, second.session_id, second.append_position) == (0, 8, end)
     assert second.position_counter is not None
+
+
+def test_how_long_syncs_of_the_log_take_is_counted_whoever_asks_for_them(log, counters):
+    log.create(7, None)
+    for count in (1, 2, 3):
+        write(log, 1, session_id=7)
+        log.recording.sync()
+        log.recording.sync()
+        values = counters.file.words[counters.sync_time.index :: COUNTER_WORDS][: BUCKETS + 2].tolist()
+        assert sum(values[:-1]) == count and values[-1] > 0
 
 
 def test_the_last_term_alone_is_open_again_when_it_is_recorded_without_an_end(log):

@@ -26,7 +26,6 @@ from cluster.member.busy.envelopes import (
     send_sealed,
     set_position,
 )
-from cluster.member.busy.measuring import measure
 from cluster.member.busy.receiving import leave, receive_frames
 from cluster.member.busy.recorder import append, has_room, sync
 from cluster.member.busy.serving import serve_committed
@@ -41,6 +40,7 @@ from cluster.member.log.log_words import (
     PUBLICATION_POSITION,
     STREAM_POSITION,
 )
+from cluster.member.measuring import measure
 from cluster.protocol.enums import AppendPositionFlags
 from cluster.transport.envelopes import piece_end
 
@@ -192,7 +192,7 @@ def update_leader_position(t):  # type: ignore[no-untyped-def]
     t.member_log[COMMIT_POSITION] = position
     t.counters[w[at.COMMIT_COUNTER]] = position
     if 0 < w[at.MEASURED_POSITION] <= position:
-        measure(t, w[at.COMMIT_TIME], read_clock(t) - w[at.MEASURED_FROM_NS])
+        measure(t.counters, w[at.COMMIT_TIME], read_clock(t) - w[at.MEASURED_FROM_NS])
         w[at.MEASURED_POSITION] = 0
     serve_committed(t)
 

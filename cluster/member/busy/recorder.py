@@ -5,11 +5,16 @@ What is rare is left to Python by its sign: a segment that ends (ROOM), zeros ah
 """
 
 from cluster.archive import append_and_sync
-from cluster.archive.recording_words import APPEND_POSITION, SEGMENT_BASE, SEGMENT_LENGTH, SYNCED_POSITION
+from cluster.archive.recording_words import (
+    APPEND_POSITION,
+    SEGMENT_BASE,
+    SEGMENT_LENGTH,
+    SYNC_NS,
+    SYNCED_POSITION,
+)
 from cluster.log.kernel import routine
 from cluster.member.busy import words as at
-from cluster.member.busy.measuring import measure
-from cluster.member.busy.system import read_clock
+from cluster.member.measuring import measure
 
 
 @routine
@@ -38,11 +43,10 @@ def sync(t):  # type: ignore[no-untyped-def]
     r = t.recording.words
     if r[SYNCED_POSITION] == r[APPEND_POSITION]:
         return True
-    began_ns = read_clock(t)
     error = append_and_sync.sync_segment(t.recording)
     if error != 0:
         return _fail(t, error)
-    measure(t, t.words[at.SYNC_TIME], read_clock(t) - began_ns)
+    measure(t.counters, t.words[at.SYNC_TIME], r[SYNC_NS])
     _show_position(t)
     return True
 

@@ -3,22 +3,21 @@
 import platform
 
 from cluster.log.calls import (
-    CLOCK,
     RECEIVE,
     SEND,
     WAIT,
     address_of,
     call_at,
     error_number,
+    read_monotonic,
 )
 from cluster.log.connection_table import IS_QUEUED, ROW_WORDS, STATE, TLS
 from cluster.log.frames import wrap_i32
 from cluster.log.kernel import routine
-from cluster.log.memory import get_i32, get_i64, put_i64
+from cluster.log.memory import get_i32, put_i64
 from cluster.member.busy import words as at
 from cluster.member.busy.tls import drop_records, open_records, seal_records, sealed_records
 
-MONOTONIC = 1
 READABLE = 1  # EPOLLIN
 # The kernel packs struct epoll_event on x86-64 alone.
 IS_PACKED = platform.machine() == "x86_64"
@@ -29,8 +28,7 @@ WOULD_BLOCK = 11  # EAGAIN
 @routine
 def read_clock(t):  # type: ignore[no-untyped-def]
     """Nanoseconds of the monotonic clock."""
-    call_at(t.calls[CLOCK], MONOTONIC, address_of(t.scratch, at.TIME_AT))
-    return get_i64(t.scratch, at.TIME_AT) * 1_000_000_000 + get_i64(t.scratch, at.TIME_AT + 8)
+    return read_monotonic(t.calls, t.scratch, at.TIME_AT)
 
 
 @routine

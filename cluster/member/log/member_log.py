@@ -76,7 +76,7 @@ class MemberLog:
             term_length=shape.term_length,
             mtu=shape.mtu,
         )
-        show_recording(self._counters.file, self.recording)
+        self._show(self.recording)
         return self.recording
 
     def extend(self, session_id: int) -> Recording:
@@ -85,11 +85,15 @@ class MemberLog:
         assert recording is not None
         if not recording.is_active:
             self._archive.extend(recording.recording_id, session_id)
-            show_recording(self._counters.file, recording)
+            self._show(recording)
         elif recording.session_id != session_id:
             recording.change_session(session_id)
-            show_recording(self._counters.file, recording)
+            self._show(recording)
         return recording
+
+    def _show(self, recording: Recording) -> None:
+        show_recording(self._counters.file, recording)
+        recording.sync_time = self._counters.sync_time
 
     def stop(self, now_ms: int) -> None:
         """Write no more; what is written is synced. Raises StorageError."""

@@ -8,7 +8,7 @@ from cluster.consensus import quorum
 from cluster.consensus.cluster_time import STAMPED
 from cluster.log.calls import RECEIVE, SYNC_DATA, WRITE
 from cluster.log.connection_table import CRC, IS_QUEUED, PART_LENGTH, STATE
-from cluster.member.busy import measuring
+from cluster.member import measuring
 from cluster.member.busy import words as at
 from cluster.member.frames import consensus_frame
 from cluster.member.log import log_words

@@ -23,12 +23,12 @@ from cluster.log.connection_table import (
 )
 from cluster.log.frames import MALFORMED
 from cluster.log.kernel import as_python
+from cluster.member import measuring
 from cluster.member.busy import (
     buffer,
     egress,
     following,
     leading,
-    measuring,
     receiving,
     recorder,
     serving,
@@ -60,7 +60,7 @@ def test_a_commit_is_measured_once(monkeypatch):
     monkeypatch.setattr(leading.quorum, "take_in", lambda *_: 96)
     monkeypatch.setattr(leading.quorum, "commit", lambda *_: None)
     measured = []
-    monkeypatch.setattr(leading, "measure", lambda t, histogram, ns: measured.append(ns))
+    monkeypatch.setattr(leading, "measure", lambda counters, histogram, ns: measured.append(ns))
     for name in ("poll_log", "read_clock", "serve_committed"):
         monkeypatch.setattr(leading, name, lambda *_: 7_000)
     t = tables(leadership=[0] * quorum.LEADERSHIP_WORDS, members=None, recording=recorded())
@@ -427,10 +427,10 @@ def test_what_is_synced_is_shown_and_a_disk_that_fails_is_told(monkeypatch, erro
     monkeypatch.setattr(recorder.append_and_sync, "sync_segment", sync)
     monkeypatch.setattr(recorder, "_show_position", as_python(recorder._show_position))
     monkeypatch.setattr(recorder, "_fail", as_python(recorder._fail))
-    clock, measured = iter((5_000, 7_000)), []
-    monkeypatch.setattr(recorder, "read_clock", lambda t: next(clock))
-    monkeypatch.setattr(recorder, "measure", lambda t, histogram, ns: measured.append(ns))
+    measured = []
+    monkeypatch.setattr(recorder, "measure", lambda counters, histogram, ns: measured.append(ns))
     t = tables(recording=recorded(), counters=[64])
+    t.recording.words[of_recording.SYNC_NS] = 2_000
     t.recording.words[of_recording.APPEND_POSITION] = 96
 
     assert as_python(recorder.sync)(t) == (not error)
@@ -567,7 +567,7 @@ def test_a_duration_is_counted_in_its_bucket_and_added_to_the_sum():
     t = tables(counters=[0] * 1024)
     words, buckets = measuring.COUNTER_WORDS, measuring.BUCKETS_NS
     for duration_ns in (buckets[0], buckets[0] + 1, buckets[-1] + 1):
-        as_python(measuring.measure)(t, 0, duration_ns)
+        as_python(measuring.measure)(t.counters, 0, duration_ns)
 
     counted = {place: value for place, value in enumerate(t.counters) if value}
     total = 2 * buckets[0] + buckets[-1] + 2

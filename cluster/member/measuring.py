@@ -9,10 +9,10 @@ COUNTER_WORDS = VALUE_LENGTH // 8
 
 
 @routine
-def measure(t, histogram, duration_ns):  # type: ignore[no-untyped-def]
+def measure(counters, histogram, duration_ns):  # type: ignore[no-untyped-def]
     """Count a duration in the histogram whose first counter is given, and add it to the sum."""
     bucket = 0
     while bucket < BUCKETS and duration_ns > BUCKETS_NS[bucket]:
         bucket += 1
-    t.counters[histogram + bucket * COUNTER_WORDS] += 1
-    t.counters[histogram + (BUCKETS + 1) * COUNTER_WORDS] += duration_ns
+    counters[histogram + bucket * COUNTER_WORDS] += 1
+    counters[histogram + (BUCKETS + 1) * COUNTER_WORDS] += duration_ns
