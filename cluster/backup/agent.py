@@ -6,6 +6,9 @@
       │   └──────────────────────────── each ``interval`` ─────────────────────────── BACKING_UP
       └── RESET_BACKUP ◀── any error: all connections are dropped, and after a pause another member is asked
 
+A member that knows no leader for ``response_timeout`` commits nothing, whatever the others do: the next one
+is asked, without a pause.
+
 Differences from Aeron's: nothing is replayed to a backup. It reads what its supplier has committed, as every
 reader of the log does, so the copy never passes the commit position. Terms are recorded as the copy comes to
 them, and not only at UPDATE_RECORDING_LOG: a copy that was killed on its way goes on where it was.
@@ -98,6 +101,7 @@ class ClusterBackupAgent:
         self.state = ClusterBackupState.BACKUP_QUERY
         self._supplier: Supplier | None = None  # the present one
         self._unsuited = 0  # members in a row that did not answer, or are not of the source type
+        self._led_ns = 0  # when it was last known to have a leader
         self._correlation_id = 0
         self._deadline_ns: int | None = None  # of the query that is out, or of the pause after a reset
         self._next_query_ns = self._next_query_ms = 0  # by the monotonic and by the wall clock
@@ -129,7 +133,7 @@ class ClusterBackupAgent:
                 case ClusterBackupState.LIVE_LOG_RECORD:
                     return self._record()
                 case ClusterBackupState.LIVE_LOG_REPLAY:
-                    return self._replay()
+                    return self._replay(now_ns)
                 case ClusterBackupState.UPDATE_RECORDING_LOG:
                     return self._update(now_ns, now_ms)
                 case ClusterBackupState.BACKING_UP:
@@ -163,7 +167,7 @@ class ClusterBackupAgent:
             why, self._deadline_ns = str(error), now_ns
         if answer is not None:
             self._deadline_ns = None
-            return self._on_answer(supplier, answer)
+            return self._on_answer(supplier, answer, now_ns)
         if now_ns < self._deadline_ns:
             return 0
         self._next_supplier(f"{supplier.name}: {why}")
@@ -188,7 +192,7 @@ class ClusterBackupAgent:
             raise ClusterError(f"no member will do, the last: {why}")
         self._on_event(why)
 
-    def _on_answer(self, supplier: Supplier, answer: BackupResponse | SessionEvent) -> int:
+    def _on_answer(self, supplier: Supplier, answer: BackupResponse | SessionEvent, now_ns: int) -> int:
         if isinstance(answer, SessionEvent):
             raise event_error(supplier.name, answer)
         if answer.member_id is None:
@@ -199,6 +203,7 @@ class ClusterBackupAgent:
             self._next_supplier(f"{supplier.name}: it is no {self._context.source_type}")
             return 1
         self._unsuited = 0
+        self._led_ns = now_ns
         self._response = answer
         if self._directory.lacks(answer.snapshots):
             recording_ids = [offered.recording_id for offered in answer.snapshots]
@@ -267,19 +272,21 @@ class ClusterBackupAgent:
         theirs = list(frames_of(supplier.name, supplier.read(position, end)))
         self._log.check_frames(supplier.name, position, theirs[0] if theirs else np.empty(0, np.uint8))
 
-    def _replay(self) -> int:
+    def _replay(self, now_ns: int) -> int:
         """Copy until the log reaches the snapshot that waits to be named."""
-        work_count = self._copy()
+        work_count = self._copy(now_ns)
+        if self._supplier is None:
+            return work_count
         wanted = 0 if self._retrieval is None else self._retrieval.log_position
         if self._log.recording is not None and self._frames is None and self.position >= wanted:
             return self._enter(ClusterBackupState.UPDATE_RECORDING_LOG)
         return work_count
 
-    def _copy(self) -> int:
+    def _copy(self, now_ns: int) -> int:
         """Take the next part of what the supplier has committed. Raises ClusterError."""
         supplier, source = self._supplier, self._source
         assert supplier is not None and source is not None
-        if self._frames is None and not self._follow(supplier):
+        if self._frames is None and not self._follow(supplier, now_ns):
             return 0
         assert self._frames is not None
         for _ in range(BLOCKS_PER_TURN):
@@ -292,10 +299,17 @@ class ClusterBackupAgent:
         self._show_position()
         return 1
 
-    def _follow(self, supplier: Supplier) -> bool:
+    def _follow(self, supplier: Supplier, now_ns: int) -> bool:
         """Ask in one stream for what is committed and not here; False when nothing is."""
         status = supplier.status()
         self._check(status)
+        if status.leader_member_id >= 0:
+            self._led_ns = now_ns
+        elif now_ns - self._led_ns >= self._context.response_timeout_ns:
+            self._next_supplier(f"{supplier.name} knows no leader")
+            self._drop_retrieval()
+            self._enter(ClusterBackupState.BACKUP_QUERY)
+            return False
         known = self._counters.members_commit_position
         known.set(max(known.get(), status.commit_position))
         if status.commit_position <= self._log.position:
@@ -348,7 +362,7 @@ class ClusterBackupAgent:
         is_due = now_ms >= deadline_ms or (is_ours and now_ns >= self._next_query_ns)
         if self._frames is None and is_due:
             return self._enter(ClusterBackupState.BACKUP_QUERY)
-        return self._copy()
+        return self._copy(now_ns)
 
     def _show_position(self) -> None:
         """A log that starts over is nobody's to read, and is not restored, before recording.log names it."""
@@ -366,11 +380,14 @@ class ClusterBackupAgent:
         self._let_go()
         self._suppliers.append(self._suppliers.pop(0))
         self._unsuited = 0
+        self._drop_retrieval()
+        self._deadline_ns = now_ns + self._context.cool_down_interval_ns
+        self._enter(ClusterBackupState.RESET_BACKUP)
+
+    def _drop_retrieval(self) -> None:
         if self._retrieval is not None:
             self._retrieval.copy.discard()
             self._retrieval = None
-        self._deadline_ns = now_ns + self._context.cool_down_interval_ns
-        self._enter(ClusterBackupState.RESET_BACKUP)
 
     def _let_go(self) -> None:
         if self._supplier is not None:
@@ -387,8 +404,7 @@ class ClusterBackupAgent:
     def close(self) -> None:
         """End: connections are dropped, the directory is its owner's to close. Raises StorageError."""
         self._let_go()
-        if self._retrieval is not None:
-            self._retrieval.copy.discard()
+        self._drop_retrieval()
         self._enter(ClusterBackupState.CLOSED)
 
     def abandon(self) -> None:

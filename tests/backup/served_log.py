@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from cluster.archive.files import Files
 from cluster.errors import ClusterError, DataLoss
 from cluster.protocol import link
+from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterTimeUnit, Role
 from cluster.reader.directory import DirectoryLog
 from cluster.reader.served_recordings import ServedRecordings
@@ -49,11 +49,21 @@ class ServedLog:
                 cluster_dir=f"{directory}/cluster",
                 files=files,
                 now_ms=lambda: member.clock.epoch_ms(member.world.now_ns),
-                open_counters=partial(SimulatedCounters, member.disk),
+                open_counters=self._open_counters,
             )
         except ClusterError as error:
             raise Unreachable(str(error)) from error
         self._recordings = ServedRecordings(self._log)
+
+    def _open_counters(self, path: str) -> SimulatedCounters:
+        self._counters_path = path
+        return SimulatedCounters(self._member.disk, path)
+
+    def _leader_member_id(self) -> int:
+        """As its counters say."""
+        with SimulatedCounters(self._member.disk, self._counters_path) as counters:
+            found = counters.find(CounterTypeId.LEADER_MEMBER_ID)
+            return -1 if found is None else found.get()
 
     def status(self) -> link.LogStatus:
         member, log = self._member, self._log
@@ -63,7 +73,8 @@ class ServedLog:
             raise Unreachable(str(error)) from error
         return link.LogStatus(
             0, log.start_position, commit_position, -1, member.leadership_term_id, None, None,
-            self._cluster_id, member.member_id, -1, Role.LEADER if member.is_leading else Role.FOLLOWER,
+            self._cluster_id, member.member_id, self._leader_member_id(),
+            Role.LEADER if member.is_leading else Role.FOLLOWER,
             0, 0, 0, log.term_length, 0, 0, ClusterTimeUnit.MILLIS,
         )  # fmt: skip
 

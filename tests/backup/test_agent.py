@@ -187,6 +187,35 @@ def test_when_its_supplier_is_killed_another_one_goes_on_and_nothing_is_missing(
     assert len(backup.directory.archive.recordings()) == 3, "what was half retrieved is gone"
 
 
+def test_a_supplier_that_is_cut_off_from_its_cluster_is_left_for_one_that_is_not():
+    """The backup reaches it as before, and it says that it commits nothing more."""
+    cluster = a_busy_cluster()
+    backup = Backup(cluster, replace(CONTEXT, source_type=SourceType.FOLLOWER, interval_ns=3_600_000 * MS))
+    check_copy(backup)
+    cut_off = backup.agent._supplier
+    for other in cluster.members:
+        if other is not cut_off.member:
+            cluster.links.block(cut_off.member.member_id, other.member_id)
+            cluster.links.block(other.member_id, cut_off.member.member_id)
+    send_on(cluster, 20)
+    check_copy(backup)
+
+    assert f"{cut_off.name} knows no leader" in backup.events
+    assert State.RESET_BACKUP not in backup.states and backup.errors == []
+
+
+def test_a_backup_waits_while_the_cluster_elects_a_leader():
+    cluster = a_busy_cluster()
+    backup = Backup(cluster, replace(CONTEXT, response_timeout_ns=30_000 * MS))
+    check_copy(backup)
+    supplier = backup.agent._supplier
+    backup.cluster.leader.kill()
+    cluster.await_leader()
+    send_on(cluster, 5)
+    check_copy(backup)
+    assert backup.agent._supplier is supplier or not supplier.member.is_running
+
+
 @pytest.mark.conformance("S-162")
 @pytest.mark.parametrize("delay_ms", [200, 2_500])
 def test_the_counter_of_the_next_query_says_when_that_is(delay_ms):
