@@ -68,9 +68,6 @@ BACKUP_GAUGES: dict[str, tuple[Id, float, str]] = {
     "cluster_backup_state": (Id.BACKUP_STATE, 1, "Aeron's ClusterBackupState; 5 is BACKING_UP."),
     "cluster_backup_position_bytes": (Id.BACKUP_LIVE_LOG_POSITION, 1, "Position that the copy has reached."),
     "cluster_backup_committed_bytes": (Id.BACKUP_MEMBERS_COMMIT_POSITION, 1, "The members' commit position."),
-    "cluster_backup_next_query_time_seconds": (
-        Id.BACKUP_NEXT_QUERY_DEADLINE, MS, "When it queries the members next; set when level."
-    ),
 }  # fmt: skip
 BACKUP_COUNTERS: dict[str, tuple[Id, str]] = {
     "cluster_backup_snapshots": (Id.BACKUP_SNAPSHOTS_RETRIEVED, "Snapshots fetched."),
@@ -126,6 +123,11 @@ def _of_backup(backup: Member) -> Iterator[Metric]:
     snapshot = TIMES["cluster_snapshot_time_seconds"]
     yield from _of_times(backup, {"cluster_backup_snapshot_time_seconds": snapshot})
     if backup["isAlive"]:
+        next_query = (
+            "nextQuery",
+            "When it queries the members next, once it was level.",
+        )
+        yield from _of_times(backup, {"cluster_backup_next_query_time_seconds": next_query})
         yield from _of_counters(backup["counters"], BACKUP_GAUGES, BACKUP_COUNTERS, {})
 
 

@@ -64,7 +64,7 @@ def status_document(
         _add_outlook(member, committed)
     with_missing_entries(seen.members, committed, now, lambda: _log_of(seen.members, committed, afar, aeron))
     judged = judge_members(seen.members, seen.member_count, now, committed)
-    of_backups = judge_backups(seen.backups)
+    of_backups = judge_backups(seen.backups, now)
     if seen.backups and not seen.members:  # a backup's directory: it is asked whether that is well
         runs = all(backup["isAlive"] for backup in seen.backups)
         word = UNAVAILABLE if not runs else DEGRADED if of_backups else HEALTHY

@@ -19,6 +19,7 @@ CERTIFICATE_DAYS_MIN = 14
 CLOCK_OFFSET_MS_MIN = 500
 HEARTBEAT_AGE_MS_MAX = 2_000  # of what is written each second
 BACKUP_LAG_MAX = 64 << 20  # bytes, as of the alert ClusterBackupLags
+BACKUP_QUERY_MAX = timedelta(minutes=2)  # from its query until it is level again
 
 STOPPED = {"no-leader", "suspended", "not-active", "no-majority", "log-full"}  # as errors
 TAKES_MESSAGES = ("ACTIVE", "SNAPSHOT", None)  # None: a real Aeron Cluster does not say it
@@ -98,12 +99,12 @@ def why_not_ready(member: Member) -> list[str]:
     return reasons
 
 
-def judge_backups(backups: Sequence[Member]) -> list[Finding]:
+def judge_backups(backups: Sequence[Member], now: datetime) -> list[Finding]:
     """What is to be said of backups and standbys; they have no part in what the members can do."""
-    return [finding for backup in backups for finding in _about_backup(backup)]
+    return [finding for backup in backups for finding in _about_backup(backup, now)]
 
 
-def _about_backup(backup: Member) -> list[Finding]:
+def _about_backup(backup: Member, now: datetime) -> list[Finding]:
     who = f"the backup in {backup['dir']}"
     if not backup["isAlive"]:
         fix = "Start it: cluster backup --config FILE."
@@ -115,6 +116,13 @@ def _about_backup(backup: Member) -> list[Finding]:
         text = f"{who} lacks {lag:,} bytes of what the members have committed"
         fix = "Wait while it fetches them; if it falls further behind, see its disk and its network."
         return [Finding("backup-lags", WARNING, None, text, fix)]
+    next_query = backup.get("nextQuery")  # set when it is level
+    is_asking = next_query is None or now - datetime.fromisoformat(next_query) > BACKUP_QUERY_MAX
+    if backup.get("backupState") != "BACKING_UP" and is_asking:
+        since = "since it was started" if next_query is None else f"since its query of {next_query}"
+        text = f"{who} has not been level with the members {since}"
+        fix = f"Wait while it fetches a snapshot and the log; see {backup['dir']}/backup.log."
+        return [Finding("backup-not-level", WARNING, None, text, fix)]
     return []
 
 

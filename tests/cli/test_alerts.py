@@ -54,8 +54,9 @@ class Shown:
         }  # fmt: skip
         self.backup_file = CountersFile.in_memory()
         self.backup = BackupCounters(self.backup_file, 0)
-        self.backup.next_query_deadline_ms.set(int(time.time() * 1000) + 3_600_000)
-        self.backup_found = {"isAlive": True, "snapshotTime": iso(-3_600), "logBytes": GIB}
+        self.backup_found = {
+            "isAlive": True, "snapshotTime": iso(-3_600), "nextQuery": iso(3_600), "logBytes": GIB
+        }  # fmt: skip
         self.process = {"process_open_fds": 50.0, "process_max_fds": 1024.0}
 
     def histogram(self, index: int, bucket: int, count: int) -> None:
@@ -130,7 +131,7 @@ FAULTS: dict[str, Callable[[Shown], object]] = {
     "ClusterReplayLong": found(replayBytes=9 * GIB),
     "ClusterBackupDown": lambda shown: shown.backup_found.update(isAlive=False),
     "ClusterBackupLags": lambda shown: shown.backup.members_commit_position.set(65 << 20),
-    "ClusterBackupOverdue": lambda shown: shown.backup.next_query_deadline_ms.set(1),
+    "ClusterBackupOverdue": lambda shown: shown.backup_found.update(nextQuery=iso(-1_000)),
     "ClusterDescriptorsNearLimit": lambda shown: shown.process.update(process_open_fds=900.0),
 }
 

@@ -3,10 +3,8 @@
 import asyncio
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
-from cluster.member.busy.measuring import measure
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
@@ -191,10 +189,9 @@ def test_every_series_is_in_the_page_and_no_other():
 def test_a_histogram_counts_each_time_in_one_bucket_and_adds_up_to_the_sum():
     file = CountersFile.in_memory()
     histogram = MemberCounters(file, ConsensusModuleContext()).sync_time
-    tables = SimpleNamespace(counters=file.words)
     times = [0, BUCKETS_NS[0], BUCKETS_NS[0] + 1, BUCKETS_NS[-1], 3 * BUCKETS_NS[-1]]
     for time_ns in times:
-        measure.py_func(tables, histogram.index, time_ns)
+        histogram.count(time_ns)
     member = {"memberId": 0, "isAlive": True, "waitsFor": [], "counters": shown(file)}
     text = metrics_text(member, {"version": "1"}, LIMITS, None)[0].decode()
     found = {

@@ -391,14 +391,20 @@ def test_a_backup_that_does_not_run_makes_no_verdict_better(monkeypatch, of_memb
 @pytest.mark.parametrize(
     ("how", "word", "names"),
     [
-        ({"backupState": "BACKING_UP", "lag": 1 << 20}, "healthy", []),
+        ({"backupState": "BACKING_UP", "lag": 1 << 20, "minutes": 0}, "healthy", []),
+        ({"backupState": "BACKUP_QUERY", "minutes": 1}, "healthy", []),
+        ({"backupState": "BACKUP_QUERY", "minutes": 3}, "degraded", ["backup-not-level"]),
+        ({"backupState": "SNAPSHOT_RETRIEVE", "nextQuery": None}, "degraded", ["backup-not-level"]),
         ({"backupState": "LIVE_LOG_REPLAY", "lag": 64 << 20}, "degraded", ["backup-lags"]),
         ({"backupState": "RESET_BACKUP", "lag": 64 << 20}, "degraded", ["backup-interrupted"]),
         ({"isAlive": False}, "unavailable", ["backup-not-running"]),
     ],
 )
 def test_a_backup_is_healthy_while_it_keeps_up(monkeypatch, how, word, names):
+    """``minutes``: so long ago it was to ask the members for a snapshot."""
     backup = {"isAlive": True, "dir": "backup", "lag": None} | how
+    if (minutes := how.get("minutes")) is not None:
+        backup["nextQuery"] = (datetime.now(UTC) - timedelta(minutes=minutes)).isoformat()
     seen = SimpleNamespace(members=[], backups=[backup], member_count=0, cluster_id=0, identity=None)
     monkeypatch.setattr(status_document, "_seen", lambda *_: seen)
     made = status_document.status_document(Path("backup"))
