@@ -13,13 +13,14 @@ import hmac
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
-from cluster.archive.files import OsFiles, replace
+from cluster.archive.files import OsFile, OsFiles, replace
 from cluster.errors import ConfigurationError, StorageErrors
-from cluster.security.text_file import read_lines
+from cluster.security.text_file import parse_lines, read_text, with_line
 
 NAME_LENGTH_MAX = 256
 SCRYPT_LOG_N, SCRYPT_R, SCRYPT_P = 15, 8, 1  # 32 MiB and about 50 ms
@@ -158,17 +159,32 @@ def check_name(name: str) -> str:
 def put(path: str, name: str, digest: Digest, *, keeps: bool = False) -> bool:
     """Put a principal's line in place; whether it had one. ``keeps``: its last secret stays good beside.
 
-    Raises ConfigurationError, StorageError.
+    The file keeps its other lines, owner, group and mode. Raises ConfigurationError, StorageError.
     """
     target = os.path.realpath(path)
     with _locked(os.path.dirname(target)):
-        lines = read_lines(path) if os.path.lexists(path) else {}
+        text = read_text(path) if os.path.lexists(path) else ""
+        lines = parse_lines(text, path)
         was_there = name in lines
         last = [lines[name].partition(SEPARATOR)[0]] if keeps and was_there else []
         line = SEPARATOR.join([str(digest), *last])
-        text = "".join(f"{known}: {value}\n" for known, value in {**lines, name: line}.items())
-        replace(OsFiles(), target, text.encode())
+        replace(_FilesLike(target), target, with_line(text, name, line).encode())
     return was_there
+
+
+class _FilesLike(OsFiles):
+    """Files that are made with owner, group and mode of another one, if that is there."""
+
+    def __init__(self, path: str) -> None:
+        with StorageErrors(path, "cannot be read"):
+            self._found = os.stat(path) if os.path.lexists(path) else None
+
+    def open(self, path: str, *, write: bool = False, create: bool = False) -> OsFile:
+        file = super().open(path, write=write, create=create)
+        if create and self._found is not None:
+            os.fchown(file.fileno(), self._found.st_uid, self._found.st_gid)
+            os.fchmod(file.fileno(), stat.S_IMODE(self._found.st_mode))
+        return file
 
 
 @contextmanager

@@ -56,9 +56,14 @@ class WatchedFile(Generic[T]):
 
 def read_lines(path: str) -> dict[str, str]:
     """Name to value of each line, without those empty or begun with ``#``. Raises ConfigurationError."""
+    return parse_lines(read_text(path), path)
+
+
+def parse_lines(text: str, path: str) -> dict[str, str]:
+    """The same of a text; ``path`` is for its errors. Raises ConfigurationError."""
     found: dict[str, str] = {}
-    for number, line in enumerate(_read(path).splitlines(), 1):
-        if not line.strip() or line.lstrip().startswith("#"):
+    for number, line in enumerate(text.splitlines(), 1):
+        if _is_comment(line):
             continue
         name, colon, value = line.rpartition(":")
         name = name.strip()
@@ -70,7 +75,21 @@ def read_lines(path: str) -> dict[str, str]:
     return found
 
 
-def _read(path: str) -> str:
+def with_line(text: str, name: str, value: str) -> str:
+    """The text with this line where the one of the name is, or else at its end; all others as they are."""
+    lines = text.splitlines()
+    names = [None if _is_comment(line) else line.rpartition(":")[0].strip() for line in lines]
+    at = names.index(name) if name in names else len(lines)
+    lines[at : at + 1] = [f"{name}: {value}"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _is_comment(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
+
+
+def read_text(path: str) -> str:
+    """Raises ConfigurationError."""
     try:
         return read_named_file(path).decode()
     except UnicodeDecodeError:

@@ -155,6 +155,30 @@ def test_a_file_of_principals_is_closed_to_others_whatever_the_umask_says(file):
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o660])
+def test_a_file_of_principals_keeps_its_mode_owner_and_group(file, mode, monkeypatch):
+    """One that root rewrites stays readable for the member's group."""
+    file.write_text("")
+    file.chmod(mode)
+    owners = []
+    monkeypatch.setattr(os, "fchown", lambda fd, *owner: owners.append((os.fstat(fd).st_ino, *owner)))
+    put(str(file), "alice", token_digest(b"x"))
+    found = file.stat()
+    assert stat.S_IMODE(found.st_mode) == mode
+    assert owners == [(found.st_ino, found.st_uid, found.st_gid)]
+
+
+def test_other_lines_of_a_file_of_principals_stay_as_they_are(file):
+    old, new = token_digest(b"old"), token_digest(b"new")
+    text = "# who may\n\n  feed :  {}\nalice: {}\n# feed: an old one\n"
+    file.write_text(text.format(old, old).removesuffix("\n"))
+    put(str(file), "alice", new)
+    put(str(file), "bob", new)
+    assert file.read_text() == text.format(old, new) + f"bob: {new}\n"
+    put(str(file), "feed", new)
+    assert file.read_text() == text.format(new, new).replace("  feed :  ", "feed: ") + f"bob: {new}\n"
+
+
 def test_words_of_rights_are_those_of_the_enumeration():
     assert parse_rights({"a": "write, read, admin"}, "F") == {"a": frozenset(Right)}
 
