@@ -13,7 +13,7 @@ from cluster.backup.make import make_member, next_members, source_of
 from cluster.backup.restore import MemberFolders, Place
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import ArchiveDirectory, NewFolder, OnlyMember, own_directory
-from cluster.cli.running_member import mark_of
+from cluster.cli.running_member import home_of, mark_of
 from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ConfigurationError
 from cluster.protocol.last_words import LastWords
@@ -39,7 +39,7 @@ def close_member(
     member_id = mark_of(str(directory)).member_id
     folders = MemberFolders.find(OsFiles(), str(directory), archive_directory)
     words = close(folders, member_id, boot_id=boot_id(), epoch_ms=epoch_ms)
-    note_on_host(Path(folders.cluster).parent, "CLOSE_MEMBER")
+    note_on_host(home_of(directory), "CLOSE_MEMBER")
     path = f"{folders.cluster}/{CLOSED_FILE_NAME}"
     described = {
         "member": member_id,

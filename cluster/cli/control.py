@@ -14,7 +14,7 @@ from cluster.archive.files import OsFiles
 from cluster.cli.connecting import connects
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
-from cluster.cli.running_member import leader_directory, live_counters, mark_of, status_over_ipc
+from cluster.cli.running_member import home_of, leader_directory, live_counters, mark_of, status_over_ipc
 from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ClusterError, NotLeader, RemoteProtocolError, TimedOut
 from cluster.protocol.enums import ClusterControlToggle, NodeControlToggle
@@ -197,19 +197,19 @@ def restart_over_network(endpoint: Endpoint) -> None:
 def _carry_out(action: ControlAction, member: Path) -> ClusterMarkFileHeader:
     from cluster.node.control import MemberControl
 
-    mark = mark_of(str(member))
+    mark, home = mark_of(str(member)), home_of(member)
     with live_counters(str(member), mark, write=True) as counters:
         try:
-            MemberControl(counters, mark.cluster_id, mark.member_id, member / "node.log").carry_out(action)
+            MemberControl(counters, mark.cluster_id, mark.member_id, home / "node.log").carry_out(action)
         except NotLeader as error:
             status = status_over_ipc(str(member), mark)
             if status is None or status.leader_member_id < 0:
                 raise
             raise NotLeader(f"{error}, which is member {status.leader_member_id}") from None
         except ClusterError as error:
-            note_on_host(member, action.name, str(error))
+            note_on_host(home, action.name, str(error))
             raise
-    note_on_host(member, action.name)
+    note_on_host(home, action.name)
     return mark
 
 

@@ -1,6 +1,5 @@
 """The verb of ``cluster tool`` by which an operator lets a member go on without what is lost."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,7 @@ import typer
 from cluster.archive.files import OsFiles
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OwnDirectory
-from cluster.cli.running_member import lock_directory, mark_of
+from cluster.cli.running_member import home_of, lock_directory, mark_of
 from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.errors import ConfigurationError
 from cluster.member.disk.data_loss import OTHERS_FORGOTTEN, accept_being_alone, what_is_forgotten
@@ -69,10 +68,11 @@ def accept_data_loss(
             accept_being_alone(files, cluster, archive, member_id, epoch_ms())
         else:
             forgotten = accept(files, cluster, epoch_ms())
-    log = NodeLog(Path(cluster).parent / "node.log", "info", member=member_id)
+    home = home_of(directory)
+    log = NodeLog(home / "node.log", "info", member=member_id)
     log.info("data loss accepted by an operator", forgotten=forgotten)
     log.close()
-    note_on_host(Path(cluster).parent, "ACCEPT_DATA_LOSS", f"done: {forgotten}")
+    note_on_host(home, "ACCEPT_DATA_LOSS", f"done: {forgotten}")
     does = "is a cluster of one from now on" if alone else "votes with what it has"
     done = {"member": member_id, "forgotten": forgotten}
     print_result(as_json, done, f"member {member_id} {does}; forgotten: {forgotten}")

@@ -15,7 +15,7 @@ from cluster.cli.control import restart_over_network, transfer_on_host, transfer
 from cluster.cli.durations import duration_option
 from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import OptionalEndpoints, ask_members, members_at, optional_directory, place
-from cluster.cli.running_member import mark_of, status_in
+from cluster.cli.running_member import home_of, mark_of, status_in
 from cluster.cli.verbs import AsJson, print_result
 from cluster.errors import AuthenticationRejected, ClusterError, TimedOut
 from cluster.protocol.link import LogStatus
@@ -114,7 +114,7 @@ def _signal(folder: str) -> None:
     from cluster.node.supervisor import RESTART_SIGNAL
 
     os.kill(mark_of(folder).pid, RESTART_SIGNAL)
-    note_on_host(folder, "RESTART")
+    note_on_host(home_of(folder), "RESTART")
 
 
 def _over_network(endpoints: str) -> _Members:

@@ -157,6 +157,11 @@ def status_in(directory: str) -> LogStatus:
     return status
 
 
+def home_of(directory: str | Path) -> Path:
+    """Of a member's directory, or its cluster directory: where its node.log and audit.log are."""
+    return Path(find_cluster_directory(OsFiles(), str(directory))).absolute().parent
+
+
 def lock_directory(directory: str) -> DirectoryLock:
     """Keep members away while a file of theirs is rewritten. Raises DirectoryInUse."""
     files = OsFiles()

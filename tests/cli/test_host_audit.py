@@ -8,12 +8,18 @@ import pwd
 import pytest
 
 from cluster import ClusterNode
-from cluster.cli import host_audit
+from cluster.cli import host_audit, restart
 from cluster.cli.host_audit import note_on_host, who_asks
 from cluster.cli.main import main
+from tests.archive.logs import a_log
+from tests.archive.members import write_member
 from tests.node.processes import await_that, keys_of
 
 ALICE = pwd.getpwuid(1).pw_name
+
+
+def me():
+    return "this host", getpass.getuser()
 
 
 def audited(directory):
@@ -25,15 +31,26 @@ def test_verbs_that_take_a_directory_say_who_asked_and_what_came_of_it(tmp_path,
     with ClusterNode.launch(**keys_of(tmp_path)) as node:
         await_that(lambda: node.is_leader, "it leads")
         assert main(["snapshot", "--dir", str(node.config.path)]) == 0
-        assert main(["tool", "resume", "--dir", str(node.config.path)]) == 1
-    me = ("this host", getpass.getuser())
+        assert main(["snapshot", "--dir", str(node.config.path / "cluster")]) == 0
+        assert main(["tool", "resume", "--dir", str(node.config.path / "cluster")]) == 1
     assert audited(node.config.path) == [
-        (*me, "SNAPSHOT", "done"),
-        (*me, "RESUME", "member 0 is ACTIVE, expected SUSPENDED"),
+        (*me(), "SNAPSHOT", "done"),
+        (*me(), "SNAPSHOT", "done"),
+        (*me(), "RESUME", "member 0 is ACTIVE, expected SUSPENDED"),
     ]
     assert main(["tool", "close-member", "--dir", str(node.config.path)]) == 0
-    assert audited(node.config.path)[2:] == [(*me, "CLOSE_MEMBER", "done")]
+    assert audited(node.config.path)[3:] == [(*me(), "CLOSE_MEMBER", "done")]
     capsys.readouterr()
+
+
+@pytest.mark.parametrize("inside", ["", "cluster"])
+def test_a_restart_is_noted_beside_the_cluster_directory_whichever_is_named(tmp_path, monkeypatch, inside):
+    write_member(tmp_path, a_log(5))
+    (tmp_path / "audit.log").touch()
+    monkeypatch.setattr(os, "kill", lambda pid, signal: None)
+    monkeypatch.chdir(tmp_path / inside)
+    restart._signal(".")
+    assert audited(tmp_path) == [(*me(), "RESTART", "done")]
 
 
 @pytest.mark.parametrize(
