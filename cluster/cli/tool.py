@@ -15,6 +15,7 @@ from cluster.archive.recording_log import RecordingLog
 from cluster.archive.recording_log_tool import seed_from_latest_snapshot, sort_file
 from cluster.cli import aeron_text, backups, change, control, data_loss, lanes, tables
 from cluster.cli.connecting import connects
+from cluster.cli.host_audit import note_on_host
 from cluster.cli.members import (
     AnyMemberDirectory,
     ArchiveDirectory,
@@ -31,7 +32,7 @@ from cluster.cli.members import (
     place,
     text_or_none,
 )
-from cluster.cli.running_member import counters_files, leads, lock_directory, mark_of, status_in
+from cluster.cli.running_member import counters_files, home_of, leads, lock_directory, mark_of, status_in
 from cluster.cli.verbs import AsJson, Verbs, print_result, tool_example
 from cluster.counters import CountersReader
 from cluster.errors import ClusterError, LogDamaged, NotAClusterDirectory
@@ -202,6 +203,8 @@ def sort_recording_log(directory: OwnDirectory, as_json: AsJson = False) -> None
     """Rewrite the recording log in order, if it is out of order; the member must be stopped."""
     with lock_directory(str(directory)):
         is_sorted = sort_file(_recording_log(str(directory), write=True))
+    if is_sorted:
+        note_on_host(home_of(directory), "SORT_RECORDING_LOG")
     said = "sorted" if is_sorted else "already in order"
     print_result(as_json, {"sorted": is_sorted}, said)
 
@@ -217,16 +220,23 @@ def seed_recording_log_from_snapshot(directory: OwnDirectory, as_json: AsJson = 
     """Start a new log from the latest snapshot; the member must be stopped."""
     with lock_directory(str(directory)):
         log = _recording_log(str(directory), write=True)
+        home = home_of(directory)  # which is not found any more once recording.log is removed
         is_seeded = seed_from_latest_snapshot(OsFiles(), log)
     said = "seeded from the latest snapshot" if is_seeded else "no valid snapshot, recording log removed"
+    note_on_host(home, "SEED_RECORDING_LOG_FROM_SNAPSHOT", f"done: {said}")
     print_result(as_json, {"seeded": is_seeded}, said)
 
 
 @app.command(epilog=tool_example("invalidate-latest-snapshot --dir cluster-data/member-0"))
 def invalidate_latest_snapshot(directory: OwnDirectory, as_json: AsJson = False) -> None:
-    """Mark the newest snapshot invalid, so that the next start loads the one before it."""
-    log = _recording_log(str(directory), write=True)
-    is_done = log.invalidate_latest_snapshot()
+    """Mark the newest snapshot invalid, so that the next start loads the one before it.
+
+    The member must be stopped.
+    """
+    with lock_directory(str(directory)):
+        is_done = _recording_log(str(directory), write=True).invalidate_latest_snapshot()
+    if is_done:
+        note_on_host(home_of(directory), "INVALIDATE_LATEST_SNAPSHOT")
     said = f"invalidate-latest-snapshot: {'true' if is_done else 'false, there is no valid snapshot'}"
     print_result(as_json, {"invalidated": is_done}, said)
     if not is_done:
@@ -411,6 +421,7 @@ def export_watermark(
     cluster = find_cluster_directory(files, str(directory))
     if position is not None:
         write_export_watermark(files, cluster, position)
+        note_on_host(home_of(directory), "EXPORT_WATERMARK", f"done: {position}")
     found = read_export_watermark(files, cluster)
     print_result(as_json, {"position": found}, "none" if found is None else found)
 

@@ -12,7 +12,7 @@ from cluster.cli import host_audit, restart
 from cluster.cli.host_audit import note_on_host, who_asks
 from cluster.cli.main import main
 from tests.archive.logs import a_log
-from tests.archive.members import write_member
+from tests.archive.members import Member, write_member
 from tests.node.processes import await_that, keys_of
 
 ALICE = pwd.getpwuid(1).pw_name
@@ -40,6 +40,34 @@ def test_verbs_that_take_a_directory_say_who_asked_and_what_came_of_it(tmp_path,
     ]
     assert main(["tool", "close-member", "--dir", str(node.config.path)]) == 0
     assert audited(node.config.path)[3:] == [(*me(), "CLOSE_MEMBER", "done")]
+    capsys.readouterr()
+
+
+def test_tools_that_change_a_members_files_note_it_and_others_do_not(tmp_path, capsys):
+    member, log = Member(tmp_path), a_log(5)
+    member.write(log)
+    member.take_snapshot(log, log.position)
+    member.stop()
+    (tmp_path / "audit.log").touch()
+    path = tmp_path / "cluster" / "recording.log"
+    path.write_bytes((data := path.read_bytes())[64:] + data[:64])
+    for words in (
+        ["sort-recording-log"],
+        ["sort-recording-log"],
+        ["recording-log"],
+        ["export-watermark", "4096"],
+        ["export-watermark"],
+        ["invalidate-latest-snapshot"],
+        ["invalidate-latest-snapshot"],
+        ["seed-recording-log-from-snapshot"],
+    ):
+        main(["tool", *words, "--dir", str(tmp_path / "cluster")])
+    assert audited(tmp_path) == [
+        (*me(), "SORT_RECORDING_LOG", "done"),
+        (*me(), "EXPORT_WATERMARK", "done: 4096"),
+        (*me(), "INVALIDATE_LATEST_SNAPSHOT", "done"),
+        (*me(), "SEED_RECORDING_LOG_FROM_SNAPSHOT", "done: no valid snapshot, recording log removed"),
+    ]
     capsys.readouterr()
 
 

@@ -255,15 +255,23 @@ def test_sorting_says_whether_there_was_anything_to_do(run, tmp_path):
     ]
 
 
-def test_a_member_that_runs_keeps_the_tools_from_rewriting(run, tmp_path):
+REWRITING = ["sort-recording-log", "seed-recording-log-from-snapshot", "invalidate-latest-snapshot"]
+
+
+@pytest.mark.parametrize("command", REWRITING)
+def test_a_member_that_runs_keeps_the_tools_from_rewriting(run, tmp_path, command):
+    """It has the recording log in memory, and would not see what they do."""
     member = Member(tmp_path)
     member.write(a_log(5))
-    status, _, err = run("sort-recording-log", "--dir", tmp_path)
+    member.take_snapshot(a_log(5), a_log(5).position)
+    before = (tmp_path / "cluster" / "recording.log").read_bytes()
+    status, _, err = run(command, "--dir", tmp_path)
     assert (status, f"in use by process {os.getpid()}" in err) == (1, True)
+    assert (tmp_path / "cluster" / "recording.log").read_bytes() == before
     member.stop()
 
 
-@pytest.mark.parametrize("command", ["sort-recording-log", "seed-recording-log-from-snapshot"])
+@pytest.mark.parametrize("command", REWRITING)
 def test_a_read_only_directory_is_named_where_it_would_be_changed(run, tmp_path, monkeypatch, command):
     copy = a_copy(tmp_path)
 
