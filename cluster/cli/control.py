@@ -229,7 +229,7 @@ def _ask_over_network(action: ControlAction, endpoints: str | None) -> int:
         raise typer.BadParameter(f"expected one member, not {len(members)}", param_hint="--endpoints")
     outcome = _outcome_of(action, members)
     if action.is_end:
-        _await_nobody(lambda: [str(at) for at in members.values() if _is_listened_at(at)])
+        _await_nobody(lambda: [f"{at} ({why})" for at in members.values() if (why := _why_not_ended(at))])
     return outcome.member_id
 
 
@@ -265,9 +265,12 @@ def _request(endpoint: Endpoint, action: ControlAction) -> ControlOutcome:
         return client.control(ControlRequest(0, action.toggle, action.is_of_node), ANSWER_TIMEOUT_S)
 
 
-def _is_listened_at(endpoint: Endpoint) -> bool:
+def _why_not_ended(endpoint: Endpoint) -> str:
+    """Empty once nobody listens there; that nothing is heard from the host does not say so."""
     try:
         connect_within(endpoint, CONNECT_TIMEOUT_S).close()
-    except OSError:
-        return False
-    return True
+    except (ConnectionRefusedError, FileNotFoundError):
+        return ""
+    except OSError as error:
+        return error.strerror or str(error)
+    return "it listens"
