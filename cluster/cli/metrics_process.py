@@ -34,7 +34,7 @@ from cluster.protocol.link import StatusRequest
 from cluster.protocol.versions import PACKAGE_VERSION
 from cluster.security.audit import AuditLog
 from cluster.security.loading import load_security
-from cluster.security.reader_admission import ReaderAdmission
+from cluster.security.reader_admission import TOO_MANY_ASK, ReaderAdmission
 from cluster.transport.clock import epoch_ms
 from cluster.transport.log_server import ReaderIdentity
 
@@ -113,6 +113,8 @@ class MetricsPages:
         why = asked.result().why
         if not why:
             return None
+        if why == TOO_MANY_ASK:
+            return Response(HTTPStatus.SERVICE_UNAVAILABLE, f"{why}\n".encode())
         scheme = "Basic" if self._config.authenticator == "password" else "Bearer"
         if "right" in why:
             return Response(HTTPStatus.FORBIDDEN, f"{why}\n".encode())

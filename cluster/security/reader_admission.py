@@ -14,6 +14,7 @@ from cluster.protocol.link import LINK_SCHEMA
 from cluster.transport.log_server import Judged, ReaderIdentity
 
 ASKED_MAX = 1024  # together; a further one is refused
+TOO_MANY_ASK = "too many readers ask at once"
 _VERBS = {Right.READ: "read", Right.ADMIN: "administer"}
 
 
@@ -75,7 +76,7 @@ class ReaderAdmission:
         if self.is_open and asked.right is Right.READ:
             asked.answer.set_result(Judged(""))
         elif len(self._asked) + len(self._undecided) >= ASKED_MAX:
-            asked.answer.set_result(Judged("too many readers ask at once"))
+            asked.answer.set_result(Judged(TOO_MANY_ASK))
         else:
             self._asked.append(asked)
             self.wake()

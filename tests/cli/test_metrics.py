@@ -21,6 +21,7 @@ from cluster.node import config_text
 from cluster.protocol.counter_types import BUCKETS_NS
 from cluster.protocol.counter_types import CounterTypeId as Id
 from cluster.protocol.mark_file import CLUSTER_MARK_FILE_NAME
+from cluster.security import reader_admission
 from cluster.security.loading import load_security
 from cluster.security.principals import put, token_digest
 from cluster.security.reader_admission import ReaderAdmission
@@ -165,6 +166,15 @@ def test_where_rights_are_on_it_takes_the_right_to_read_and_probes_learn_no_reas
     assert get(pages, "/status").status == 401
     assert get(pages, "/readyz").body == b"not ready\n"
     assert b"waits" in get(pages, "/readyz", authorization=bearer["alice"]).body
+
+
+def test_whom_a_member_is_too_busy_to_ask_for_is_not_called_a_stranger(member, tmp_path, monkeypatch):
+    monkeypatch.setattr(reader_admission, "ASKED_MAX", 0)
+    put(str(tmp_path / "principals"), "alice", token_digest(TOKEN % b"alice"))
+    pages = pages_of(member[0], authenticator="token", authenticator_file=str(tmp_path / "principals"))
+    response = get(pages, "/metrics")
+    assert (response.status, response.body) == (503, b"too many readers ask at once\n")
+    assert "WWW-Authenticate" not in response.headers
 
 
 def test_every_series_is_in_the_page_and_no_other():
