@@ -11,6 +11,7 @@ import os
 import platform
 import shutil
 import signal
+import stat
 import sys
 import tarfile
 import time
@@ -27,7 +28,7 @@ from cluster.cli.connecting import connects
 from cluster.cli.events import log_ends
 from cluster.cli.members import OptionalEndpoints, optional_directory, place
 from cluster.cli.verbs import AsJson, print_result
-from cluster.errors import ClusterError, StorageErrors, printable
+from cluster.errors import ClusterError, ConfigurationError, StorageErrors, printable
 from cluster.transport.event_logs import LOG_NAMES, STACKS_FILE_NAME, stacks_text
 
 NOTES = ("data-loss-accepted",)  # within the cluster directory
@@ -112,8 +113,12 @@ def bundle(
     now = datetime.now(UTC)
     name = f"cluster-bundle-{now:%Y%m%dT%H%M%SZ}"
     file = out or Path(f"{name}.tar.gz")
-    with StorageErrors(file, "cannot be written"), tarfile.open(file, "w:gz") as archive:
-        os.chmod(file, 0o600)
+    with (
+        StorageErrors(file, "cannot be written"),
+        _whole(file) as aside,
+        tarfile.open(aside, "w:gz") as archive,
+    ):
+        os.chmod(aside, 0o600)
         count = 0
         for path, data in chain(_with_stacks(_contents(where, members, config)), _logs_of(afar)):
             info = tarfile.TarInfo(f"{name}/{path}")
@@ -125,6 +130,24 @@ def bundle(
     print_result(as_json, done, f"{file}: {count} files, {size:,} bytes")
     if afar and all(isinstance(each, ClusterError) for each in afar.values()):
         raise typer.Exit(1)
+
+
+@contextlib.contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """Where to write it: it has its own name once it is whole, and is gone if that fails.
+
+    Raises ConfigurationError for what is no file, such as /dev/null.
+    """
+    target = file.resolve()
+    if target.exists() and not target.is_file():
+        raise ConfigurationError(f"{file}: is no regular file, expected the name of one")
+    aside = target.with_name(f"{target.name}.tmp")
+    try:
+        yield aside
+        aside.replace(target)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
 
 
 def _members(directory: Path) -> list[Path]:
@@ -230,12 +253,16 @@ def _clocks() -> dict[str, Any]:
 
 def _disk(member: Path) -> dict[str, Any]:
     usage = shutil.disk_usage(member)
-    files = {
-        str(path.relative_to(member)): os.path.getsize(path)
-        for path in sorted(member.rglob("*"))
-        if os.path.isfile(path)
-    }
-    return {"total": usage.total, "free": usage.free, "files": files}
+    return {"total": usage.total, "free": usage.free, "files": dict(_sizes(member))}
+
+
+def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    """Of all files in it; what a running member removes meanwhile is left out."""
+    for path in sorted(Path(parent, name) for parent, _, names in os.walk(folder) for name in names):
+        with contextlib.suppress(FileNotFoundError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode):
+                yield str(path.relative_to(folder)), found.st_size
 
 
 def _ask_for_stacks(member: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -168,3 +169,47 @@ def test_what_may_not_be_read_is_named_in_the_bundle_and_the_rest_is_there(run, 
     found = contents(tmp_path / "all.tar.gz")
     assert found["member-1/node.log"].endswith(b"/member-1/node.log: Permission denied\n")
     assert b"starts" in found["member-0/node.log"]
+
+
+def test_a_file_that_a_running_member_removes_meanwhile_is_left_out(run, tmp_path, monkeypatch):
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    (segment := folder / "member-1" / "archive" / "0-0.rec").touch()
+    listed = os.walk
+
+    def walk(top):
+        found = list(listed(top))
+        segment.unlink(missing_ok=True)
+        return found
+
+    def is_file(path, was=os.path.isfile):
+        is_there = was(path)
+        if path == segment:
+            segment.unlink(missing_ok=True)
+        return is_there
+
+    monkeypatch.setattr(os, "walk", walk)
+    monkeypatch.setattr(os.path, "isfile", is_file)
+    status, _, err = run("--dir", folder, "--out", tmp_path / "all.tar.gz")
+    assert (status, err) == (0, "")
+    files = json.loads(contents(tmp_path / "all.tar.gz")["member-1/disk.json"])["files"]
+    assert "cluster/recording.log" in files and "archive/0-0.rec" not in files
+
+
+def test_a_bundle_that_fails_leaves_the_one_before_as_it_was(run, tmp_path, monkeypatch):
+    folder, _ = a_cluster_with_secrets(tmp_path / "c")
+    (out := tmp_path / "all.tar.gz").write_bytes(b"the one before")
+
+    def fail(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("shutil.disk_usage", fail)
+        status, _, err = run("--dir", folder, "--out", out)
+    assert (status, err) == (1, f"{out}: cannot be written: No space left on device\n")
+    assert out.read_bytes() == b"the one before"
+    (tmp_path / "link.tar.gz").symlink_to(out)
+    assert run("--dir", folder, "--out", tmp_path / "link.tar.gz")[0] == 0
+    assert contents(out) and (tmp_path / "link.tar.gz").is_symlink()
+    status, _, err = run("--dir", folder, "--out", folder)
+    assert (status, err) == (2, f"{folder}: is no regular file, expected the name of one\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"c", "all.tar.gz", "link.tar.gz"}
