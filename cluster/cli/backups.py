@@ -18,10 +18,11 @@ from cluster.cli.running_member import live_counters, mark_of
 from cluster.cli.status_document import look_at
 from cluster.cli.verbs import AsJson, print_result, tool_example
 from cluster.counters import CountersReader
-from cluster.errors import ClusterError
+from cluster.errors import ClusterError, ConfigurationError
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.protocol.enums import ClusterBackupState, ClusterComponentType
 from cluster.protocol.identity import ClusterIdentity
+from cluster.protocol.recording_log import RECORDING_LOG_FILE_NAME
 from cluster.transport.clock import epoch_ms
 
 app = typer.Typer(rich_markup_mode=None, add_completion=False)
@@ -122,6 +123,7 @@ def restore(
     files = OsFiles()
     member_ids = tuple(range(members)) if member_id is None else ()
     founding = Founding("restore", ClusterIdentity(0).with_members(None, member_ids))
+    _check_are_missing(files, to, member_ids)
     for number in member_ids or [member_id]:
         directory = f"{to}/member-{number}"
         restored = restore_member(
@@ -133,6 +135,18 @@ def restore(
         )
         described = {"dir": directory, **aeron_text.fields(restored)}
         print_result(as_json, described, _restored_line(described))
+
+
+def _check_are_missing(files: OsFiles, to: Path, member_ids: tuple[int, ...]) -> None:
+    """Say how to go on where some of several members are made: by an attempt that failed, maybe."""
+    log = f"cluster/{RECORDING_LOG_FILE_NAME}"
+    made = [number for number in member_ids if files.exists(f"{to}/member-{number}/{log}")]
+    missing = [number for number in member_ids if number not in made]
+    if made and missing:
+        raise ConfigurationError(
+            f"{to}/member-{made[0]}: is there already, and whole; if this restore has made it, make the "
+            f"missing ones by themselves: {', '.join(f'--member {number}' for number in missing)}"
+        )
 
 
 @app.command(
