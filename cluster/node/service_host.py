@@ -70,10 +70,13 @@ class ServiceHost:
         self.end(None)
 
     def end(self, error: Exception | None) -> None:
-        """End the container, and report to the member why."""
+        """End the container, and report to the member why, whatever ``on_terminate`` raises."""
         if self._agent is not None and self._snapshots is not None:
             self._snapshots.close()
-            self._agent.close()
+            try:
+                self._agent.close()
+            except Exception as failed:
+                self._link.send(raised(failed))
         if error is not None:
             self._link.send(ServiceEnd(isinstance(error, LogDamaged), str(error).encode()))
         self._link.drain()

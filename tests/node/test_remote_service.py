@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cluster import AgentTermination, ServiceError
+from cluster.errors import LogDamaged
 from cluster.member.busy import words as at
 from cluster.member.services.service_table import LIMIT, LINK, UNREACHED
 from cluster.protocol.enums import ClusterAction, Role
@@ -342,6 +343,20 @@ def test_a_mistake_in_the_container_ends_the_process_and_is_no_error_of_the_serv
     with pytest.raises(KeyError):
         leader.turn()
     assert leader.errors == []
+
+
+class FailsAtItsEnd(Numbering):
+    def on_terminate(self, cluster: Any) -> None:
+        raise ValueError("not now")
+
+
+def test_a_damaged_log_is_reported_by_a_service_whose_on_terminate_raises(a_module):
+    module = led(a_module("FailsAtItsEnd"))
+    module.process.host.end(LogDamaged("0-0.rec", 64, "a checksum is wrong"))
+    with pytest.raises(LogDamaged, match=r"service 0: .*a checksum is wrong"):
+        module.turn()
+    [error] = module.errors
+    assert isinstance(error, ServiceError) and error.callback == "on_terminate"
 
 
 def test_a_service_that_cannot_start_ends_its_member_with_the_reason(a_module):
