@@ -78,7 +78,7 @@ class ClusterNode:
         Raises DirectoryInUse, PortInUse, LogDamaged, StorageError, ConfigurationError.
         """
         self.config = config
-        self.error: ClusterError | None = None  # why the member ended, when it was not asked to
+        self.error: ClusterError | None = None  # why the member ended, or did not end in order
         self._on_leader = on_leader
         self._read_config = read_config
         self._thread: threading.Thread | None = None
@@ -222,26 +222,39 @@ class ClusterNode:
         If a disk fails, or has a newer state from another member, the agents start again once it works, and
         the member goes on. At the end everything is closed. Raises ClusterError if an error ended the member.
         """
-        try:
-            while not self._is_stop_asked:
-                try:
-                    self._turn_life()
-                    break
-                except SURVIVED as error:
-                    if not self._failures.is_survived(error, is_alone=self._settings.is_alone):
-                        raise
-                    self._end_life(error)
-                    self._begin_again()
-            self._is_orderly = True
-        except ClusterError as error:
-            self._machine.record(self._mark_file, "member", error)
-            self.error = error
-            raise
-        except BaseException as error:
-            self._machine.record(self._mark_file, "member", error)
-            raise
-        finally:
-            self._close_all()
+        with self._opened:
+            try:
+                self._run_lives()
+                self._end_in_order()
+            except ClusterError as error:
+                self._machine.record(self._mark_file, "member", error)
+                self.error = error
+                raise
+            except BaseException as error:
+                self._machine.record(self._mark_file, "member", error)
+                raise
+            finally:
+                if self._life is not None:
+                    self._life.abandon()
+                self.log.info("ends", in_order=self._is_orderly)
+
+    def _run_lives(self) -> None:
+        while not self._is_stop_asked:
+            try:
+                self._turn_life()
+                return
+            except SURVIVED as error:
+                if not self._failures.is_survived(error, is_alone=self._settings.is_alone):
+                    raise
+                self._end_life(error)
+                self._begin_again()
+
+    def _end_in_order(self) -> None:
+        """Close the agents, then what they used. Raises StorageError."""
+        life, self._life = self._life, None
+        if life is not None:
+            life.close(time.monotonic_ns(), self._clock())
+        self._is_orderly = True
 
     def _turn_life(self) -> None:
         """Turn until the member is to stop. What no turn is meant to raise comes out as UnexpectedError."""
@@ -294,8 +307,8 @@ class ClusterNode:
     def _run_in_thread(self) -> None:
         try:
             self.run()
-        except ClusterError:
-            pass  # kept in ``error``, and in the logs
+        except ClusterError as error:
+            self.error = error
         except Exception as error:
             self.error = unexpected(error, "outside of its turns")
 
@@ -334,7 +347,7 @@ class ClusterNode:
         return life.consensus_module.parts.toggles.request(ClusterControlToggle.ABORT)
 
     def close(self) -> None:
-        """End a launched member cleanly, and wait for it. Raises the error that had ended it before."""
+        """End a launched member cleanly, and wait for it. Raises the error that it ended with, if any."""
         self.stop()
         if self._thread is not None:
             self._thread.join(CLOSE_TIMEOUT_S)
@@ -426,15 +439,6 @@ class ClusterNode:
         if is_leader != self.is_leader:
             self.is_leader = is_leader
             self._on_leader(is_leader)
-
-    def _close_all(self) -> None:
-        """Agents first, then what they used, in the reverse order of opening."""
-        with self._opened:
-            self.log.info("ends", in_order=self._is_orderly)
-            if self._life is not None and self._is_orderly:
-                self._life.close(time.monotonic_ns(), self._clock())
-            elif self._life is not None:
-                self._life.abandon()
 
     def _close_mark_file(self) -> None:
         if self._is_orderly:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
 import threading
@@ -20,8 +21,9 @@ from cluster import (
     NodeConfig,
     PortInUse,
 )
+from cluster.archive.recording import Recording
 from cluster.counters import CountersReader
-from cluster.errors import OtherMembers
+from cluster.errors import OtherMembers, StorageError
 from cluster.node.node_log import NodeLog
 from cluster.protocol.counter_types import CounterTypeId
 from cluster.service.service_loader import load_service
@@ -217,6 +219,21 @@ def test_a_member_that_ended_by_itself_says_why_when_it_is_closed(tmp_path):
     await_that(lambda: not node.is_running, "it has ended")
     with pytest.raises(AgentTermination, match="service 0 failed to start: no"):
         node.close()
+
+
+def test_an_error_at_its_orderly_end_is_raised_when_it_is_closed_and_is_in_its_log(tmp_path, monkeypatch):
+    def failing_stop(recording, timestamp):
+        raise StorageError("0-0.rec", errno.EIO, "syncing failed")
+
+    node = ClusterNode.launch(**keys_of(tmp_path))
+    await_that(lambda: node.is_leader, "it leads")
+    monkeypatch.setattr(Recording, "stop", failing_stop)
+    with pytest.raises(StorageError, match="syncing failed"):
+        node.close()
+    assert not node.is_running
+    *_, failure, end = map(json.loads, (node.config.path / "node.log").read_text().splitlines())
+    assert "syncing failed" in failure["event"]
+    assert (end["event"], end["in_order"]) == ("ends", False)
 
 
 class NeedsArguments(ClusteredService):
