@@ -54,7 +54,7 @@ class MemberLife:
         failures.check_room(ports.files, settings.archive_directory, settings.archive_segment_file_length)
         self.counters_file = ports.open_counters()
         self.opened.callback(lambda: self.counters_file.close(orderly=self._is_orderly))
-        self.opened.callback(self._note_end)
+        self.opened.push(self._note_end)
         self.files = open_files(
             ports.files,
             settings.archive_directory,
@@ -255,9 +255,9 @@ class MemberLife:
                     service.note(error)
                 service.close()
 
-    def _note_end(self) -> None:
-        """Everything is closed."""
-        if self._is_orderly:
+    def _note_end(self, failure: type[BaseException] | None, *_: object) -> None:
+        """Everything is closed; after a failure nobody knows what of it is on the disk."""
+        if self._is_orderly and failure is None:
             settings, position = self.settings, self._committed_position
             self.files.life.end(position, (settings.archive_directory, settings.cluster_directory))
 

@@ -4,6 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from cluster.archive.recording import Recording
 from cluster.archive.recording_log import RecordingLog
 from cluster.errors import StorageError
 from cluster.member.disk.data_loss import accept_data_loss
@@ -107,6 +108,20 @@ def test_what_ended_in_order_is_on_the_disk():
 
     assert not lost(cluster)
     assert all(member.service.applied == [b"0:first"] for member in cluster.members)
+
+
+def test_a_life_whose_last_sync_failed_did_not_end_in_order(monkeypatch):
+    """The kernel says once that it could not write: a later sync of the same file finds nothing to do."""
+    cluster, client = a_cluster()
+    member = cluster.followers[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(Recording, "sync", Mock(side_effect=StorageError("0-0.rec", 5, "syncing failed")))
+        member.stop()
+    member.power_cut()
+    member.start()
+
+    assert len(lost(cluster)) == 1
+    goes_on(cluster, client)
 
 
 def test_a_member_alone_only_says_it():
