@@ -69,10 +69,8 @@ class Member:
         try:
             while data := self.link.recv(65_536):
                 self._received += data
-        except BlockingIOError:
-            pass
         except OSError:
-            return
+            pass  # no more for now, or it ended with a command unread: what it had said came before
         *lines, self._received = self._received.split(b"\n")
         yield from (json.loads(line) for line in lines)
 

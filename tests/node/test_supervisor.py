@@ -99,6 +99,18 @@ def test_what_a_member_says_in_its_last_moment_is_heard(supervise, monkeypatch):
     assert (ended.status, ended.error) == (1, "ValueError: no luck")
 
 
+def test_what_a_member_said_is_heard_although_it_ended_with_a_command_unread():
+    """The kernel resets such a socket, after what was sent over it."""
+    ours, theirs = socket.socketpair()
+    with ours:
+        ours.setblocking(False)
+        with theirs:
+            say(theirs, event="failed", error="no luck")
+            say(ours, command="stop")
+        heard = list(supervisor.Member(SimpleNamespace(), 1, ours).receive())  # type: ignore[arg-type]
+    assert heard == [{"event": "failed", "error": "no luck"}]
+
+
 def test_a_line_may_come_in_pieces(supervise):
     def halting(config: Any, link: socket.socket) -> int:
         link.send(b'{"event": "listening"}\n{"event": "lea')
