@@ -3,6 +3,7 @@
 After a start that ends soon comes a pause, which doubles up to ten seconds.
 """
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -48,12 +49,14 @@ class Child:
                 pass_fds=self.descriptors,
                 start_new_session=True,
             )
-            if self._process.stdin is not None:
-                with self._process.stdin as pipe:
-                    pipe.write(self.given)
         except OSError as error:
             self._on_failure(f"its process cannot be started: {error.strerror}", now_ns)
-        return self.is_running
+            return False
+        if self._process.stdin is not None:
+            # One that ends before it has read it all was started: what that was is said with its end.
+            with contextlib.suppress(BrokenPipeError), self._process.stdin as pipe:
+                pipe.write(self.given)
+        return True
 
     def take_end(self, now_ns: int) -> int | None:
         """The id of the process if it has ended."""

@@ -34,6 +34,15 @@ def test_pauses_double_up_to_ten_seconds_and_begin_again_after_a_start_that_went
     child.await_end(10, lambda: False)
 
 
+def test_one_that_ends_before_it_has_read_what_it_is_given_was_started_and_is_said_to_have_ended():
+    said: list[str] = []
+    child = Child("a child", ["/bin/false"], said.append, given=bytes(1 << 20))  # more than a pipe takes
+    assert child.start(0) and said == []
+    ended_at(child, 0)
+    [end] = said
+    assert end.endswith("ended with status 1; it is started again in 0.1 s")
+
+
 def test_one_that_is_retired_is_not_started_again_and_its_end_is_not_told():
     said: list[str] = []
     child = Child("a child", ["/bin/sleep", "600"], said.append)
