@@ -38,6 +38,7 @@ def test_systemd_finds_nothing_wrong_with_the_unit() -> None:
     assert service["Type"] == "notify" and service["Restart"] == "always"
     assert service["RestartForceExitStatus"] == str(RESTART_STATUS)
     assert service["RestartPreventExitStatus"] == "2"  # ConfigurationError's
+    assert service["KillMode"] == "mixed", "no process that a member is about to end is ended by a signal"
     assert unit["Unit"]["AssertPathExists"].endswith(f"/cluster/{IDENTITY_FILE_NAME}")
     command = [require("systemd-analyze", "systemd"), "verify", str(UNIT)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
