@@ -353,11 +353,12 @@ def _about_its_services(member: Member, who: str, committed_before: int | None) 
         if stands_ms:
             text = (
                 f"service {service_id} of {who} stands still: for {stands_ms / 1_000:,.0f} s its process has "
-                "not answered, or has been in one callback"
+                "not answered, has been in one callback, or has not come up"
             )
             fix = (
-                f"The last `service {service_id} runs in process PID` in node.log names it. Was it "
-                "stopped (kill -CONT PID)? Else see what it waits for (py-spy dump --pid PID)."
+                f"The last `service {service_id} runs in process PID` in node.log names it; lines after that "
+                "say how it ended. If it runs: was it stopped (kill -CONT PID)? Else see what it waits for "
+                "(py-spy dump --pid PID)."
             )
             messages.append(Finding("service-stands-still", WARNING, member_id, text, fix))
     service_lag = member.get("serviceLag")

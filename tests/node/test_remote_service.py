@@ -304,6 +304,46 @@ def test_a_service_that_stands_still_is_away_and_one_that_lags_or_has_nothing_to
     assert leader.gauges.stands_ns == 0
 
 
+@pytest.mark.parametrize("is_connected", [False, True])
+def test_a_service_that_does_not_come_up_stands_still_once_its_member_waits_no_longer(a_module, is_connected):
+    """With no log to read, too; a start that takes some seconds is none of it."""
+    module = a_module()
+    module.process.is_stuck, module.process.is_retired = is_connected, not is_connected
+    module.channel.recovery = RecoveryState()
+    module.turn()
+    for _ in range(9):
+        module.turn(elapsed_ns=SECOND)
+        assert module.gauges.stands_ns == 0
+    module.turn(elapsed_ns=SECOND)
+    assert module.gauges.stands_ns == 10 * SECOND
+    module.process.is_stuck = module.process.is_retired = False
+    module.settle()
+    assert module.gauges.stands_ns == 0
+
+
+class StartsOnce(Numbering):
+    starts = 0
+
+    def on_start(self, cluster: Any, snapshot_image: Any) -> None:
+        type(self).starts += 1
+        if self.starts > 1:
+            raise KeyError("nothing there")
+
+
+def test_a_service_each_of_whose_starts_fails_stands_still_from_the_end_of_its_last_good_process(a_module):
+    module = led(a_module("StartsOnce"))
+    module.turn(elapsed_ns=3600 * SECOND)
+    began_ns = module.now_ns
+    while module.now_ns < began_ns + 9 * SECOND:
+        module.process.kill(module.remote)
+        module.turn(3)
+        assert module.gauges.stands_ns == 0
+        module.turn(elapsed_ns=SECOND)
+    module.turn(elapsed_ns=SECOND)
+    assert StartsOnce.starts == 10
+    assert module.gauges.stands_ns == module.now_ns - began_ns
+
+
 class Raising(Numbering):
     def on_session_message(self, session: Any, timestamp: int, buffer: memoryview) -> None:
         if bytes(buffer) == b"bad":

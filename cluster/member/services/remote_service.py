@@ -92,7 +92,7 @@ class ServiceGauges(Protocol):
     def show(self, position: ServicePosition) -> None: ...
 
     def show_standstill(self, stands_ns: int) -> None:
-        """For how long it has gone no further, with log to read; 0 while it goes on."""
+        """For how long it has not come up, or gone no further with log to read; 0 while it goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,7 @@ class RemoteService:
         self._termination: tuple[int, int] | None = None  # where it is to end, and until when
         self._is_over = False  # its end is acknowledged
         self._now_ns = 0
+        self._seen_ns = 0  # when it was last seen to go on, to have nothing to read, or to start
         self._cluster_time = 0
         self.words = ports.words
         self._words = self.words.data
@@ -160,7 +161,7 @@ class RemoteService:
         self._position = self._unreached = 0
         self._limit = NULL_VALUE
         self._lag_reported_ns = 0
-        self._seen_position = self._seen_ns = 0  # where it was last seen to go on, or to have nothing to read
+        self._seen_position = 0  # where it was last seen to go on, or to have nothing to read
 
     # -- the turn --
 
@@ -205,7 +206,7 @@ class RemoteService:
         if channel.recovery is not None:
             if self._taken is None:
                 self._taken = TakenFromService(channel.recovery.log_position)
-                self._start_due_ns = now_ns + START_PATIENCE_NS
+                self._seen_ns, self._start_due_ns = now_ns, now_ns + START_PATIENCE_NS
             if self._is_connected and not self._has_start:
                 self._report_start(channel.recovery, self._taken)
         work_count += self._take_from_module()
@@ -218,11 +219,13 @@ class RemoteService:
 
     def _is_away(self) -> bool:
         """Whether no process of it has come to where the one before it was, or it stands still."""
-        if not self._unreached or self._position != self._seen_position:
+        goes_on = not self._unreached or self._position != self._seen_position
+        if self._taken is None or (self._is_started and goes_on):
             self._seen_position, self._seen_ns = self._position, self._now_ns
         is_back = self._is_started and self._position >= self._taken_position
         stands_ns = self._now_ns - self._seen_ns
-        stands_ns = stands_ns if stands_ns >= STANDSTILL_NS else 0
+        if stands_ns < (STANDSTILL_NS if self._is_started else START_PATIENCE_NS):
+            stands_ns = 0
         self._ports.gauges.show_standstill(stands_ns)
         return not is_back or stands_ns > 0
 
@@ -423,9 +426,9 @@ class RemoteService:
     def _on_ack(self, ack: ServiceAck) -> None:
         """Start, joins, snapshots, end: in which order they come says which one this is."""
         if not self._is_started:
-            self._is_started = True
             if ack.relevant_id != NULL_VALUE:  # else it is about to say why
-                self._has_started = True
+                self._is_started = self._has_started = True
+                self._seen_ns = self._now_ns
                 self._give_start(ack)
         elif self._is_taking_snapshot:
             self._is_taking_snapshot = False  # acknowledged when it began
