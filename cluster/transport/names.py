@@ -180,7 +180,8 @@ class Names:
         if name is None or place.host not in name.addresses:
             return
         addresses = name.addresses
-        if place.host == self._first.get(endpoint, addresses[0]):
+        first = self._first.get(endpoint)
+        if place.host == (first if first in addresses else addresses[0]):
             self._first[endpoint] = addresses[(addresses.index(place.host) + 1) % len(addresses)]
 
     def count(self, endpoint: Endpoint) -> int:

@@ -102,6 +102,21 @@ def test_a_dial_that_does_not_connect_leaves_the_next_address_to_the_dial_after_
         poller.close()
 
 
+def test_the_second_address_is_next_also_after_an_answer_without_the_one_that_was_preferred():
+    server = NameServer()
+    hosts(server, of("db0"))
+    server.answer("10.0.0.1", "10.0.0.2")
+    server.names.on_failed(of("db0"), of("10.0.0.1"))
+    assert hosts(server, of("db0")) == ["10.0.0.2", "10.0.0.1"]
+    server.now_ns += REST_MAX_NS
+    hosts(server, of("db0"))
+    server.answer("10.0.0.3", "10.0.0.4")
+    assert hosts(server, of("db0")) == ["10.0.0.3", "10.0.0.4"]
+
+    server.names.on_failed(of("db0"), of("10.0.0.3"))
+    assert hosts(server, of("db0")) == ["10.0.0.4", "10.0.0.3"]
+
+
 def test_turns_go_on_while_the_name_of_another_member_is_never_answered(monkeypatch):
     monkeypatch.setattr(names_module, "look_up", lambda host: time.sleep(3600))
     endpoints = {n: Endpoint(Medium.TCP, "127.0.0.1", free_port()) for n in range(2)}
