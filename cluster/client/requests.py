@@ -38,7 +38,7 @@ class Request:
 
 
 class Requests:
-    """Of one session. One thread at a time uses it."""
+    """Of one session, and of those that take its place. One thread at a time uses it."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, Request] = {}
@@ -55,7 +55,8 @@ class Requests:
 
     def drop(self, request: Request) -> None:
         """Nobody waits for it any more: what still comes goes to the listener."""
-        self._waiting.pop(request.number, None)
+        if self._waiting.get(request.number) is request:  # each session counts from 1
+            del self._waiting[request.number]
 
     def take(self, batch: EgressBatch, numbers: list[int]) -> EgressBatch:
         """Give the answers in it that are waited for to who waits; returns the others."""
@@ -78,6 +79,7 @@ class Requests:
     def fail(self, error: BaseException) -> None:
         """No answer will come any more."""
         waiting, self._waiting = self._waiting, {}
+        self._answered = 0
         self.ended += len(waiting)
         for request in waiting.values():
             request.end(None, error)

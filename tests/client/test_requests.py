@@ -3,9 +3,12 @@
 import asyncio
 import threading
 
+import numpy as np
 import pytest
 
 from cluster import AsyncClusterClient, ClusterClient
+from cluster.client.egress_dispatch import EgressBatch
+from cluster.client.requests import Request, Requests
 from cluster.errors import ClientClosed, LocalProtocolError, TimedOut
 from cluster.protocol.enums import EventCode, Offer
 from tests.client.scripted import Listener, connect
@@ -182,3 +185,23 @@ def test_a_coroutine_is_told_when_no_answer_came_and_when_the_session_has_ended(
                 await client.request(b"none")
 
     asyncio.run(main())
+
+
+def test_a_request_that_is_over_takes_no_other_of_the_same_number_along():
+    requests, ended, later = Requests(), Request(), Request()
+    requests.begin(ended, 1)
+    requests.fail(ClientClosed("session 7 is closed"))
+    requests.begin(later, 1)  # of another session, which counts from 1 as well
+
+    requests.drop(ended)
+    assert len(requests) == 1
+
+
+def test_of_what_an_earlier_session_answered_nothing_is_said():
+    requests, request = Requests(), Request()
+    batch = EgressBatch(7, np.zeros(1), np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(0, np.uint8))
+    requests.take(batch, [5])
+    requests.fail(ClientClosed("session 7 is closed"))
+
+    requests.begin(request, 1)
+    assert "and the service gave none" in str(requests.timed_out(request, 1.0, acknowledged=1))
