@@ -279,9 +279,15 @@ class ClientCalls(ClientStanding):
                 self._world.poll()
                 self._reopen(self._standing.reopening)
             elif not self._session.is_closed:
-                self._session.poll(is_receiving=not self._retained.is_full)
-                if self._session.is_closed:
+                try:
+                    self._session.poll(is_receiving=not self._retained.is_full)
+                except Exception:  # the session ended by it, and says so
                     self._lose_session()
+                    if self._standing.reopening is None:
+                        raise
+                else:
+                    if self._session.is_closed:
+                        self._lose_session()
             if self._resting and self._requests.ended > ended:
                 self._world.wake()
 

@@ -228,7 +228,11 @@ class IngressPublications:
                 publication = None
             if publication is None and now_ns >= self._next_dial_ns.get(member_id, 0):
                 self._next_dial_ns[member_id] = now_ns + DIAL_INTERVAL_NS
-                connection = self._world.dial(endpoint)
+                try:
+                    connection = self._world.dial(endpoint)
+                except OSError as error:  # no descriptors left: they may come free
+                    self.why_failed[member_id] = error.strerror or str(error)
+                    continue
                 publication = IngressPublication(member_id, endpoint, connection, self._cluster_id)
                 publication.dial_ns = now_ns
                 self._publications[member_id] = publication

@@ -1,8 +1,12 @@
 """A client with ``reopen``: another session in place of one that was lost, and never in silence."""
 
+import errno
+import os
+
 import pytest
 
 from cluster.client import ClientState, Offer
+from cluster.client.session_conductor import SessionConductor
 from cluster.errors import ClientClosed, ConfigurationError
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionCloseRequest, SessionMessageHeader
@@ -112,3 +116,54 @@ def test_closing_meanwhile_ends_the_search(cluster):
 def test_a_listener_that_would_not_hear_of_it_is_refused(cluster):
     with pytest.raises(ConfigurationError, match="expected a listener with on_session_lost, got None"):
         connect(cluster, reopen=True)
+
+
+def break_while_the_leader_is_sought(cluster, monkeypatch):
+    """Let the leader die, and the client stumble over that."""
+
+    def stumble(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(SessionConductor, "_seek_leader", stumble)
+    cluster.leader.stop()
+
+
+def test_a_session_that_ends_by_what_it_raises_is_replaced_as_well(cluster, monkeypatch):
+    listener = ReopeningListener()
+    client = connect(cluster, listener, reopen=True)
+    client.offer(b"1")
+    break_while_the_leader_is_sought(cluster, monkeypatch)
+    cluster.session_id = 8
+    cluster.elect(1)
+    poll_until(client, lambda: client.cluster_session_id == 8)
+
+    assert client.state is ClientState.CONNECTED
+    assert ("session lost", 7, "ZeroDivisionError: a bug", 1) in listener.told
+
+
+def test_a_session_that_ends_by_what_it_raises_releases_the_world(cluster, monkeypatch):
+    client = connect(cluster)
+    break_while_the_leader_is_sought(cluster, monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        poll_until(client, lambda: client.is_closed)
+
+    assert client.why_closed == "ZeroDivisionError: a bug"
+    assert cluster.is_released
+
+
+def test_a_session_outlives_dials_for_which_the_process_has_no_descriptor(cluster, monkeypatch):
+    client, dial = connect(cluster), cluster.dial
+    refused = []
+
+    def dial_later(endpoint):
+        if len(refused) < 5:
+            refused.append(endpoint)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return dial(endpoint)
+
+    monkeypatch.setattr(cluster, "dial", dial_later)
+    cluster.leader.stop()
+    cluster.elect(1)
+    poll_until(client, lambda: client.leader_member_id == 1)
+    assert client.cluster_session_id == 7
+    assert client._session._publications.why_failed[2] == "Too many open files"
