@@ -45,11 +45,15 @@ class JoinedReader(LogReader):
         return min(self.log.await_start(), self.exported.start_position)
 
     def retained_from(self, position: int) -> int:
-        joint = self.log.start_position
+        begin = self._begin_from(position, self.log.start_position)
+        return begin if begin == position else self._begin_from(position, self.log.await_start())
+
+    def _begin_from(self, position: int, joint: int) -> int:
+        """From where on nothing is missing, at ``position`` or after it."""
         if position >= joint or self._has_head(position, joint):
             return position
-        joint = self.log.await_start()
-        return position if position >= joint or self._has_head(position, joint) else joint
+        oldest = self.exported.start_position
+        return oldest if position < oldest < joint and self._has_head(oldest, joint) else joint
 
     def boundary_at_or_after(
         self,

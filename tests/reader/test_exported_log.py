@@ -251,6 +251,19 @@ def test_a_gap_between_files_and_log_is_a_loss_that_says_who_has_what(tmp_path):
         list(ExportedLog(folder).append(open_reader([member])))
 
 
+def test_what_is_retained_begins_with_the_oldest_file_that_joins_on(tmp_path):
+    member, folder = FakeMember(0, committed=1280), str(tmp_path / "exported")
+    member.start = 640
+    list(ExportedLog(folder).append(open_reader([member])))
+    member.start, member.committed = 1280, 6400
+    joined = JoinedReader(open_reader([member]), folder)
+
+    assert joined.start_position == 640
+    assert [joined.retained_from(position) for position in (0, 640, 704, 1280)] == [640, 640, 704, 1280]
+    member.start = 0  # a member that has all of it
+    assert JoinedReader(open_reader([member]), folder).retained_from(0) == 0
+
+
 @pytest.mark.conformance("S-300")
 def test_files_of_another_cluster_are_refused_to_readers_and_writers(live, folder, tmp_path):
     other, _ = open_log(tmp_path / "other", time=1_900_000_000_000)
