@@ -44,6 +44,7 @@ RETRY_INTERVAL_S = 0.1
 SAY_AFTER_NS = 1_000_000_000  # that none answers, or too few, once
 STALLED_NS = 500_000_000  # a commit position that stands still is asked of all members, this often
 BLOCK_BYTES = 1024 * 1024  # in one message: more costs memory and is no faster
+PASSED_OVER = (Unreachable, RemoteProtocolError, AuthenticationRejected)  # of one member: others may answer
 SKIMMED = wanted_of(EntryFilter(("NEW_LEADERSHIP_TERM",)))  # next to nothing
 
 logger = logging.getLogger(__name__)
@@ -198,7 +199,7 @@ class RemoteLog(LogOfOthers):
         for member_id in list(self._order):
             try:
                 status = self._clients[member_id].status()
-            except (Unreachable, RemoteProtocolError) as error:
+            except PASSED_OVER as error:
                 failures[member_id] = error
                 continue
             if failures:
@@ -242,7 +243,7 @@ class RemoteLog(LogOfOthers):
                         self._observe(answer)
                         if answer.commit_position >= position:
                             return answer.term or None
-            except (Unreachable, RemoteProtocolError):
+            except PASSED_OVER:
                 continue
         return None
 
@@ -336,7 +337,7 @@ class RemoteLog(LogOfOthers):
                     position += len(block)
                     failures.clear()
                     deadline_ns = self._now_ns() + self._give_up_ns
-            except (Unreachable, RemoteProtocolError, ConfigurationError, LogPurged, LogDamaged) as error:
+            except (*PASSED_OVER, ConfigurationError, LogPurged, LogDamaged) as error:
                 failures[member_id] = error
 
     def _read(
