@@ -453,7 +453,8 @@ class LogReader:
         wait: Wait = pause,
         on_damage: OnDamage | None = None,
     ) -> "Iterator[pa.RecordBatch]":
-        """Like ``batches``, but also yields what is committed meanwhile."""
+        """Like ``batches``, but also yields what is committed meanwhile. Each damage is reported once."""
+        on_damage = on_damage and _once(on_damage)
         selection, how = Selection.of(columns, entry_types), BlockOptions(on_damage=on_damage)
         position, to_position = self._range(from_position, to_position)
         while to_position is None or position < to_position:
@@ -574,6 +575,18 @@ def _log_in(
     if dir is not None and archive_dir is None and cluster_dir is None:
         dir = serving_member(OsFiles(), dir)
     return DirectoryLog(dir, archive_dir=archive_dir, cluster_dir=cluster_dir, aeron_dir=aeron_dir, **options)
+
+
+def _once(on_damage: OnDamage) -> OnDamage:
+    """Passes each damage on once, by its place: the end of what is unreadable moves as the log grows."""
+    reported: set[tuple[str | None, int | None]] = set()
+
+    def report(damage: LogDamaged) -> None:
+        if (place := (damage.path, damage.offset)) not in reported:
+            reported.add(place)
+            on_damage(damage)
+
+    return report
 
 
 def message_end(block: np.ndarray, offset: int) -> int:
