@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 
 from grpc_health.v1 import health, health_pb2
 
-from cluster.errors import ClusterError
 from cluster.protocol import link
 from cluster.transport.grpc_core import grpc
 from cluster.transport.grpc_guard import WatchBound, address_of
@@ -21,7 +20,7 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
     """Looks at the member when somebody asks, and as long as somebody watches."""
 
     def __init__(self, look: Callable[[], Awaitable[link.LogStatus]], services: tuple[str, ...]) -> None:
-        """``look`` says how the member stands; it raises ClusterError when there is no log to look at."""
+        """``look`` says how the member stands; whatever it raises, no leader is known."""
         super().__init__()
         self._look = look
         self._services = services
@@ -62,7 +61,7 @@ class MemberHealth(health.aio.HealthServicer):  # type: ignore[misc]  # grpc_hea
 
     async def _update(self) -> None:
         is_led = False
-        with contextlib.suppress(ClusterError):
+        with contextlib.suppress(Exception):  # one that came out would end the looks of all who watch
             is_led = (await self._look()).leader_member_id >= 0
         status = SERVING if is_led else NOT_SERVING
         if status != self._status:  # setting it wakes everybody

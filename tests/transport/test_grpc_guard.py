@@ -197,3 +197,27 @@ def test_those_who_watch_share_one_look_and_hear_of_changes_alone(monkeypatch):
     assert all(watcher.written == [response.SERVING, response.NOT_SERVING] for watcher in watchers)
     assert before <= 25, "each looks once when it comes, and then one looks for all"
     assert health._looking is None
+
+
+def test_a_look_that_fails_in_whatever_way_is_no_leader_and_the_watch_goes_on(monkeypatch):
+    monkeypatch.setattr(member_health, "WATCH_INTERVAL_S", 0.001)
+    looks = []
+
+    async def look():
+        looks.append(len(looks))
+        if len(looks) == 3:
+            raise RuntimeError("cannot schedule new futures after shutdown")
+        return SimpleNamespace(leader_member_id=0)
+
+    async def watch():
+        watcher = Watcher()
+        call = asyncio.create_task(MemberHealth(look, ("",)).Watch(health_pb2.HealthCheckRequest(), watcher))
+        deadline = time.monotonic() + DEADLINE_S
+        while len(watcher.written) < 3 and time.monotonic() < deadline:
+            await asyncio.sleep(0.001)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        return watcher.written
+
+    response = health_pb2.HealthCheckResponse
+    assert asyncio.run(watch()) == [response.SERVING, response.NOT_SERVING, response.SERVING]
