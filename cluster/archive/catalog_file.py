@@ -97,16 +97,23 @@ class CatalogFile:
         readable_part: bool = False,
         stale_checksum: Checksum = Checksum.CRC_32C,
     ) -> "CatalogFile":
-        """The catalog of a directory. Raises NotAClusterDirectory, LogDamaged (unless ``readable_part``)."""
+        """The catalog of a directory.
+
+        Raises NotAClusterDirectory, LogDamaged (unless ``readable_part``), StorageError.
+        """
         path = f"{directory}/{CATALOG_FILE_NAME}"
-        if not files.exists(path):
-            raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
-        file = files.open(path, write=write)
-        try:
-            catalog = cls(file, sync_level=sync_level, stale_checksum=stale_checksum)
-        except LogDamaged as damage:
-            file.close()
-            raise damage.at(path) from None
+        with StorageErrors(path, "opening failed"):
+            if not files.exists(path):
+                raise NotAClusterDirectory(f"{directory}: no archive is here, {CATALOG_FILE_NAME} is missing")
+            file = files.open(path, write=write)
+            try:
+                catalog = cls(file, sync_level=sync_level, stale_checksum=stale_checksum)
+            except LogDamaged as damage:
+                file.close()
+                raise damage.at(path) from None
+            except OSError:
+                file.close()
+                raise
         if catalog.damage is not None and not readable_part:
             file.close()
             raise catalog.damage

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import random
 from pathlib import Path
 
 import pytest
 
-from cluster.archive import catalog_repair
+from cluster.archive import catalog_file, catalog_repair
 from cluster.archive.catalog_checksum import descriptor_checksum
 from cluster.archive.catalog_file import CatalogFile
 from cluster.archive.catalog_repair import put_back_flips
 from cluster.archive.files import OsFiles
 from cluster.archive.flipped_bit import LENGTH_MAX
-from cluster.errors import LogDamaged
+from cluster.errors import LogDamaged, StorageError
 from cluster.log.checksum import Checksum
 from cluster.protocol.catalog import CHECKSUM_OFFSET, HEADER_LENGTH, STATE_OFFSET, CatalogEntry
 from tests.archive.damaged import opened
@@ -167,3 +169,14 @@ def test_an_entry_that_none_of_its_frames_is_of_is_damaged(tmp_path, field):
     ):
         archive.check_start(0)
     archive.abandon()
+
+
+@pytest.mark.parametrize("refused", ["open", "read_at_rest"])
+def test_a_catalog_that_the_system_does_not_open_or_read_is_named(tmp_path, monkeypatch, refused):
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    a_catalog(tmp_path, Checksum.CRC_32C)
+    monkeypatch.setattr(*((OsFiles, "open") if refused == "open" else (catalog_file, refused)), refuse)
+    with pytest.raises(StorageError, match=r"archive\.catalog: opening failed: Input/output error"):
+        CatalogFile.open(FILES, str(tmp_path))
