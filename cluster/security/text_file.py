@@ -18,8 +18,9 @@ OnError = Callable[[ClusterError], None]
 class WatchedFile(Generic[T]):
     """What a file says, read again when it has changed; looked at once a second at most, in a thread.
 
-    A new content that is wrong, or none, is reported once, and the one before it stays in force. The path may
-    lead over symbolic links; it has changed when they lead elsewhere.
+    A new content that is wrong, or none, is reported once, and the one before it stays in force; it is read
+    again each time, as it may only have been out of reach. The path may lead over symbolic links; it has
+    changed when they lead elsewhere.
     """
 
     def __init__(self, path: str, parse: Callable[[dict[str, str], str], T], on_error: OnError) -> None:
@@ -31,7 +32,8 @@ class WatchedFile(Generic[T]):
             path,
             lambda error: on_error(ConfigurationError(f"{error}; what it said before stays in force")),
         )
-        self._seen = signature(path)
+        self._in_force = signature(path)
+        self._refused: tuple[int, ...] | None = None  # the last content that was wrong
         self._next_look_ns = monotonic_ns() + LOOK_INTERVAL_NS
         self._value = parse(read_lines(path), path)
 
@@ -45,13 +47,19 @@ class WatchedFile(Generic[T]):
 
     def _look(self) -> None:
         seen = signature(self._path)
-        if seen == self._seen:
+        if seen == self._in_force:
             return
-        self._seen = seen
-        lines = read_lines(self._path)
-        if not lines:
-            raise ConfigurationError(f"{self._path}: is empty")
-        self._value = self._parse(lines, self._path)
+        try:
+            lines = read_lines(self._path)
+            if not lines:
+                raise ConfigurationError(f"{self._path}: is empty")
+            self._value = self._parse(lines, self._path)
+        except Exception:
+            if seen == self._refused:
+                return
+            self._refused = seen
+            raise
+        self._in_force = seen
 
 
 def read_lines(path: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ class ServerTls:
         self._files = files
         self.asks_clients = asks_clients
         self._changes = self._look()
+        self._refused: list[tuple[int, ...]] = []  # the last files that would not do
         self._load()
 
     def _load(self) -> None:
@@ -61,12 +62,23 @@ class ServerTls:
         return [signature(path) for path in (self._files.ca, self._files.certificate, self._files.key)]
 
     def refresh(self) -> bool:
-        """Read files that have changed; whether any had. Raises ConfigurationError, the old stay in use."""
+        """Read files that have changed; whether they are new ones in use.
+
+        Raises ConfigurationError, once, for those that will not do: the old stay in use. They are read again
+        each time, as they may do later: a certificate of a host whose clock is ahead, files that could not be
+        read for want of descriptors.
+        """
         changes = self._look()
         if changes == self._changes:
             return False
+        try:
+            self._load()
+        except Exception:
+            if changes == self._refused:
+                return False
+            self._refused = changes
+            raise
         self._changes = changes
-        self._load()
         return True
 
     def look(self, on_read: Callable[[str], None], on_error: Callable[[ClusterError], None]) -> FileLook:

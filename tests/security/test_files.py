@@ -316,3 +316,20 @@ def test_principals_that_are_put_at_the_same_time_are_all_there(tmp_path):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: put(file, name, token_digest(b"x")), names))
     assert sorted(read_lines(file)) == sorted(names)
+
+
+def test_a_file_that_cannot_be_read_for_a_moment_is_reported_once_and_read_later(file, monkeypatch):
+    file.write_text("alice: read")
+    told = []
+    rights = RightsFile(str(file), told.append)
+    file.write_text("alice: admin, read")
+
+    def refuse(*_: object) -> None:
+        raise ConfigurationError(f"{file}: cannot be read: Too many open files")
+
+    with monkeypatch.context() as full:
+        full.setattr(text_file, "read_named_file", refuse)
+        assert [rights_of(rights, b"alice") for _ in range(2)] == [[READ_LOG]] * 2
+    assert [str(error).count("Too many open files") for error in told] == [1]
+    assert rights_of(rights, b"alice") == [READ_LOG, ADMIN]
+    assert len(told) == 1

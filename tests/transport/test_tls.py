@@ -4,12 +4,14 @@ import shutil
 import socket
 import ssl
 import time
+from datetime import datetime, timedelta
 
 import pytest
 
 from cluster.client.cluster_client import ClusterClient
 from cluster.errors import ConfigurationError, TlsFailed
 from cluster.node.authority import CertificateRequest
+from cluster.transport import member_tls
 from cluster.transport.certificates import member_name
 from cluster.transport.endpoint import Endpoint, Medium
 from cluster.transport.log_client import open_log_client
@@ -219,6 +221,29 @@ def test_new_files_are_taken_and_broken_ones_are_not(certificates, tmp_path, lea
         assert roundtrip(leader.endpoints[medium], new.trust) == [b"hello"]
         with pytest.raises(TlsFailed):
             ClusterClient.connect(leader.endpoints[medium], tls=old)
+
+
+def test_what_fails_for_a_moment_is_reported_once_and_looked_at_again(tmp_path, monkeypatch):
+    mine = Certificates(tmp_path)
+    tls, shown = mine.tls_of(0), mine.folder / "member-0.pem"
+    before = tls.pem["certificate"]
+
+    class Yesterday(datetime):  # what a certificate of now is too early for
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) - timedelta(days=1)
+
+    shown.unlink()
+    shown.with_suffix(".key").unlink()
+    mine.member(0)  # issued again
+    with monkeypatch.context() as early:
+        early.setattr(member_tls, "datetime", Yesterday)
+        with pytest.raises(ConfigurationError, match="is valid from"):
+            tls.refresh()
+        assert not tls.refresh()
+    assert tls.pem["certificate"] == before
+    assert tls.refresh() and not tls.refresh()
+    assert tls.pem["certificate"] == shown.read_bytes() != before
 
 
 def test_the_name_of_a_member_is_that_of_its_cluster():
