@@ -6,7 +6,7 @@ application takes it out: a listener is called in the application's thread, and 
 
 from collections import deque
 
-from cluster.client.egress_dispatch import Answer, EgressBatch, EgressDispatch, Event
+from cluster.client.egress_dispatch import Answer, EgressBatch, EgressDispatch, Event, ExtensionMessage
 from cluster.errors import ClusterError
 
 RETAINED_BYTES_MAX = 16 * 1024 * 1024  # of payloads; more stays in the socket, and pushes back on the leader
@@ -96,21 +96,19 @@ class RetainedEgress:
 
     def hold(self, item: EgressBatch | Event) -> None:
         """Add a batch, whose buffer nobody else changes, or an event."""
-        if isinstance(item, EgressBatch):
-            if self.answers is not None:
-                self.answers.hold(item)
-                return
-            self._bytes_retained += item.payload_bytes
+        if self.answers is not None and isinstance(item, EgressBatch):
+            self.answers.hold(item)
+            return
+        self._bytes_retained += _length(item)
         self._items.append(item)
 
     def take(self, rows_max: int) -> EgressBatch | Event:
         """The oldest event, or the oldest messages up to ``rows_max``; there is something."""
         item = self._items.popleft()
-        if isinstance(item, EgressBatch):
-            if len(item) > rows_max:
-                self._items.appendleft(item.rows(rows_max, len(item)))
-                item = item.rows(0, rows_max)
-            self._bytes_taken += item.payload_bytes
+        if isinstance(item, EgressBatch) and len(item) > rows_max:
+            self._items.appendleft(item.rows(rows_max, len(item)))
+            item = item.rows(0, rows_max)
+        self._bytes_taken += _length(item)
         return item
 
     def put_back(self, batch: EgressBatch) -> None:
@@ -142,3 +140,10 @@ class RetainedEgress:
             if done < rows:
                 break
         return taken
+
+
+def _length(item: EgressBatch | Event) -> int:
+    """Of what the cluster does not bound: a service's messages."""
+    if isinstance(item, EgressBatch):
+        return item.payload_bytes
+    return len(item.message) if isinstance(item, ExtensionMessage) else 0

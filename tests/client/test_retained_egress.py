@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cluster.client import retained_egress
-from cluster.client.egress_dispatch import ControlledAction, EgressBatch, as_dispatch
+from cluster.client.egress_dispatch import ControlledAction, EgressBatch, ExtensionMessage, as_dispatch
 from cluster.client.retained_egress import RetainedEgress
 from cluster.errors import ClusterError
 
@@ -40,3 +40,13 @@ def test_answers_that_were_taken_are_not_among_the_dropped():
     held.hold(batch_of(8))
     with pytest.raises(ClusterError, match=r"^5 answers were dropped"):
         held.answers.take_one()
+
+
+def test_messages_of_other_schemas_count_as_well_until_they_are_taken():
+    held = RetainedEgress(is_for_listener=True)
+    for _ in range(10):
+        assert not held.is_full
+        held.hold(ExtensionMessage(9, 1, memoryview(bytes(10))))
+    assert held.is_full
+    held.take(1)
+    assert not held.is_full
