@@ -177,7 +177,7 @@ class AsyncClusterClient(ClientStanding):
             if not self._client.is_closed:
                 self._client.poll_egress()
             if not commit.is_over():
-                await self._pause(WAIT_MAX_S if timeout_s is None else min(timeout_s, WAIT_MAX_S))
+                await self._pause(commit.rest_s(WAIT_MAX_S))
         return commit.position
 
     async def token(self) -> str:

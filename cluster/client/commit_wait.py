@@ -21,6 +21,13 @@ class CommitWait:
         """Log position after the last message that is known to be committed."""
         return self._session.committed_position
 
+    def rest_s(self, rest_max_s: float) -> float:
+        """How long to wait before the next look, so that the time-out is not missed."""
+        if self._timeout_s is None:
+            return rest_max_s
+        left_s = self._timeout_s - (self._now_ns() - self._begin_ns) / 1e9
+        return min(max(left_s, 0.0), rest_max_s)
+
     def is_over(self) -> bool:
         """Whether all are committed. Raises TimedOut with how many are not, or ClientClosed."""
         session = self._session

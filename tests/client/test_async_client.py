@@ -160,6 +160,27 @@ def test_what_is_never_committed_is_told_after_the_timeout(leader):
     run(main)
 
 
+def test_who_waits_for_commits_rests_no_longer_than_until_the_timeout(leader, monkeypatch):
+    leader.committed_max = 0
+    rests = []
+
+    async def main():
+        async with AsyncClusterClient.connect(leader.endpoints["tcp"]) as client:
+            await client.offer(b"x")
+
+            async def rest(timeout_s):  # and something else comes meanwhile
+                rests.append(timeout_s)
+                await asyncio.sleep(0.05)
+
+            monkeypatch.setattr(client._readiness, "wait", rest)
+            with pytest.raises(TimedOut):
+                await client.await_committed(0.2)
+
+    run(main)
+    assert len(rests) > 1
+    assert all(rest_s <= 0.2 - 0.05 * index for index, rest_s in enumerate(rests[:3])), rests
+
+
 def test_nobody_there_raises_and_leaves_nothing_open():
     before = threading.active_count()
 
