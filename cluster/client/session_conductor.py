@@ -25,7 +25,7 @@ from cluster.client.ingress_publication import IngressPublication, World
 from cluster.client.requests import Requests
 from cluster.client.retained_egress import RetainedEgress
 from cluster.client.window import UnacknowledgedWindow
-from cluster.errors import ClientClosed, RemoteProtocolError
+from cluster.errors import ClientClosed, ClusterError, RemoteProtocolError
 from cluster.log.frames import SESSION_HEADER_LENGTH
 from cluster.protocol import Message, link, streams
 from cluster.protocol.enums import EventCode
@@ -36,7 +36,7 @@ from cluster.protocol.session import (
     SessionEvent,
     SessionKeepAlive,
 )
-from cluster.transport.endpoint import Endpoint
+from cluster.transport.endpoint import Endpoint, format_endpoints
 
 SEND_ATTEMPTS = 3
 # Between two requests for the session at one member: half as long as it is sought already, within bounds.
@@ -110,8 +110,14 @@ class SessionConductor:
 
     @property
     def leader_endpoint(self) -> Endpoint:
-        """Where the leader is reached."""
-        return self._publications.endpoints[self.leader_member_id]
+        """Where the leader is reached. Raises ClusterError where no member has reported that."""
+        endpoints = self._publications.endpoints
+        if (endpoint := endpoints.get(self.leader_member_id)) is None:
+            raise ClusterError(
+                f"leader {self.leader_member_id} has no endpoint of a medium that this client uses; "
+                f"known are {format_endpoints(endpoints)}"
+            )
+        return endpoint
 
     @property
     def has_frames(self) -> bool:

@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 
 from cluster.client import ClientState, Offer
+from cluster.errors import ClusterError
 from cluster.protocol import link, streams
 from cluster.protocol.enums import EventCode
 from cluster.protocol.session import SessionMessageHeader
@@ -483,3 +484,13 @@ def test_through_any_history_each_message_is_in_the_log_once_and_in_order(seed):
     cluster.acknowledge(len(offered))
     client.await_committed(1)
     assert len(offered) > 100
+
+
+def test_a_token_of_a_leader_whose_endpoint_is_not_known_is_refused_by_its_id(cluster):
+    client = connect(cluster)
+    told = cluster.new_leader_event().replace(leadership_term_id=2, leader_member_id=9)
+    cluster.leader.send(cluster.leader.connection, told)
+    client.poll_egress()
+    assert client.leader_member_id == 9
+    with pytest.raises(ClusterError, match=r"leader 9 has no endpoint .*; known are 0=tcp:a:1,1=tcp:b:1"):
+        client.token()
