@@ -149,8 +149,9 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_cluster(last, log.cluster)
         tip = self._tip(log)
         self._latest = tip, last.position
+        # Also where there is news: that is how the log learns that it lags no longer.
+        log.check_not_beyond(last.position, tip, waits=self._available_now is not None)
         if tip <= last.position:
-            log.check_not_beyond(last.position, tip, waits=self._available_now is not None)
             log.rest()
         if self._available_now is not None and last.position >= self._available_now:
             self._report(last.position)  # Spark commits no last batch of such a query, and ends its process

@@ -261,6 +261,19 @@ def test_a_member_that_runs_may_be_behind_the_checkpoint_for_a_while(live, monke
         reader.latestOffset(ahead, ALL)
 
 
+@pytest.mark.conformance("P-37")
+def test_a_member_that_has_caught_up_has_all_the_time_again_when_it_restarts(live, monkeypatch):
+    clock = itertools.count(100.0, 9.0)
+    monkeypatch.setattr("spark_connector.log.time.monotonic", lambda: next(clock))
+    reader = stream(live)
+    start = reader.initialOffset()
+    for number in range(3):  # with news in between, as a busy stream has at each trigger
+        ahead = {**start, "position": live.position + 4096}
+        assert reader.latestOffset(ahead, ALL) is ahead
+        live.lines(live.session_id, number, 1)
+        assert reader.latestOffset(start, ALL) is not start
+
+
 @pytest.mark.conformance("P-32")
 def test_of_a_member_that_crashed_a_stream_reads_what_is_known_to_be_committed(tmp_path):
     log, session_id = open_log(tmp_path / "member-0")
