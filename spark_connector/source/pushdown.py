@@ -39,13 +39,12 @@ class Pushed:
 
     def add(self, condition: Filter) -> None:
         """Narrow by one more filter; one that says nothing here changes nothing."""
-        (name,) = row_columns(getattr(condition, "attribute", ())) or ("",)
-        match name:
+        match _column(condition):
             case "position":
                 self._position = _cut(self._position, condition, _integer)
             case "timestamp":
                 self._timestamp = _cut(self._timestamp, condition, _microseconds)
-            case "entryType" | "clusterSessionId":
+            case "entryType" | "clusterSessionId" as name:
                 values = wanted_values(condition)
                 if values is not None:
                     self._values[name] = values & self._values.get(name, values)
@@ -66,6 +65,14 @@ class Pushed:
             until = min(until, _or(log.first_entry("timestamp", below, end), end))
         is_empty = begin >= until or frozenset() in self._values.values()
         return (start, start) if is_empty else (begin, until)
+
+
+def _column(condition: Filter) -> str | None:
+    """The column that a filter is on; None for one on a field of a column, such as ``decoded.id``."""
+    match getattr(condition, "attribute", ()):
+        case (name,):
+            return row_columns([name])[0]
+    return None
 
 
 def _cut(bounds: tuple[int, int], condition: Filter, number: Callable[[Any], int | None]) -> tuple[int, int]:

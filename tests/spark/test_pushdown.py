@@ -123,6 +123,9 @@ def test_what_says_nothing_here_changes_nothing(live):
         EqualTo(("position",), 7.5),
         EqualTo(("leadershipTermId",), 5),
         EqualNullSafe(("clusterSessionId",), None),
+        EqualTo(("decoded", "id"), 5),
+        EqualTo(("decoded", "position"), 5),
+        GreaterThan(("position", "id"), 5),
     ]
     assert read(live, others) == every
 
