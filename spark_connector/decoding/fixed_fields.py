@@ -34,6 +34,8 @@ class FixedField:
         _, arrow_type, made = _kind(self.dtype, self.is_text)
         if self.is_text:
             return pa.array(_texts(values, is_null), arrow_type)
+        if self.dtype.kind == "S":  # numpy's meaning: without zeros at the end; Arrow ends one at its first 0
+            return pa.array(values.astype(object), arrow_type, mask=is_null)
         native = values.astype(made) if made is not None else values
         return pa.array(native, mask=is_null).cast(arrow_type)
 

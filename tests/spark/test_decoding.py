@@ -306,6 +306,14 @@ def test_each_number_keeps_its_value(code):
     assert [row["x"] for row in rows] == [Decimal(int(v)) if code == "<u8" else v for v in values]
 
 
+def test_bytes_of_a_dtype_keep_zeros_within_and_lose_those_at_the_end():
+    values = [b"\1\0\2\3", b"\0\1\2\0", b"ab\0\0", b"\0\0\0\0"]
+    dtype = np.dtype([("x", "S4")])
+    rows, _ = decode(f"dtype:{dtype.descr}", [*values, b"?"], fields_of_dtype(dtype).arrow_type)
+    assert rows == [*({"x": value} for value in np.array(values).tolist()), None]
+    assert [row["x"] for row in rows[:-1]] == [b"\1\0\2\3", b"\0\1\2", b"ab", b""]
+
+
 # ---- Arrow
 
 
