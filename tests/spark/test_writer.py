@@ -303,3 +303,27 @@ def test_rows_are_compared_with_those_of_the_lanes_own_sessions():
     ]
     reader = SimpleNamespace(entries=lambda *_, **__: entries)
     assert list(payloads_of(reader, lane, LaneStanding(2, 0, 960, 1))) == [b"1", b"3"]
+
+
+@pytest.mark.conformance("P-89")
+def test_the_time_that_known_rows_take_to_compare_is_none_of_the_commit_of_others(client, monkeypatch):
+    now = 0.0
+
+    def slowly(*_):
+        nonlocal now
+        now += 5.0
+        yield b"a"
+
+    def on_poll():
+        client.is_stuck = client.polls == 1
+
+    monkeypatch.setattr("spark_connector.sink.sending.time.monotonic", lambda: now)
+    monkeypatch.setattr("spark_connector.sink.sending.read_back", slowly)
+    client.lane_standing = LaneStanding(rows=1, begin=0, end=96, session_id=1)
+    client.on_poll = on_poll
+    with sending.Sender(
+        SinkOptions.parse({"endpoints": "0=a:9000", "commitTimeoutMs": "3000"}), Lane("q", 0, 1)
+    ) as task:
+        task.send(next(batches([b"a", b"b"])))
+        assert task.finish() == (2, 96)
+    assert client.log == [b"b"]
