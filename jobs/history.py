@@ -84,15 +84,19 @@ def _versions(commits: Sequence[Recent]) -> list[Version]:
     )
 
 
-def check_log(spark: SparkSession, table: str, log: SourceLog) -> None:
-    """Raise ConfigurationError where ``table`` says that it is of another log, or another history of it."""
+def check_log(spark: SparkSession, table: str, log: SourceLog) -> int | None:
+    """How far ``table`` goes, as its commits say; None where they do not.
+
+    Raises ConfigurationError where they say that it is of another log, or another history of it.
+    """
     commits = recent(spark, table)
-    token = token_of(commits)
+    token = goes_to = token_of(commits)
     newest = next(filter(None, (_token(commit.user_metadata) for commit in commits)), None)
     if token is None and newest is not None:
         token = newest._replace(term=None)  # of rows that are not there any more, but of the same cluster
     if token is not None:
         check_token(table, token, log)
+    return None if goes_to is None else goes_to.position
 
 
 def check_token(table: str, token: PositionToken, log: SourceLog) -> None:

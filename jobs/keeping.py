@@ -64,12 +64,11 @@ def keeping(
     opened_at = {table: latest_version(spark, table) for table in tables}
     least = dict(opened_at)
     log = SourceLog(SourceOptions.parse(source))
-    for table in known:
-        if known[table] is not None:
-            check_log(spark, table, log)
+    # Commits go on where a table lacks nothing: after its newest row there may be entries that make none.
+    goes_on = {table: _farther(known[table], check_log(spark, table, log)) for table in tables}
     wanted = of_all([job.entry_types for job in tables.values()])
     source = ({"entryTypes": ",".join(wanted)} if wanted else {}) | source
-    source = starting_at(source, _least(known.values()))
+    source = starting_at(source, _least(goes_on.values()))
     entries = read_log(spark, source, of_all([job.columns for job in tables.values()]))
     snapshots = {table: job.from_snapshots(source) for table, job in tables.items() if job.from_snapshots}
 
@@ -131,6 +130,11 @@ def _has_batches(spark: SparkSession, checkpoint: str) -> bool:
         return not spark.read.text(f"{checkpoint}/offsets").isEmpty()
     except AnalysisException:  # there is no such folder
         return False
+
+
+def _farther(*positions: int | None) -> int | None:
+    """The greatest of those that are known."""
+    return max((position for position in positions if position is not None), default=None)
 
 
 def _least(positions: Collection[int | None]) -> int | None:
