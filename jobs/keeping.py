@@ -95,7 +95,12 @@ def keeping(
                 if table in snapshots:
                     is_first = batch_id == 0 and known[table] is None
                     found = snapshots[table](is_first, token.position)
-                job.update(with_entries(entries, found, job), table, commit, found)
+                try:
+                    job.update(with_entries(entries, found, job), table, commit, found)
+                except BaseException:
+                    if job.from_snapshots:
+                        snapshots[table] = job.from_snapshots(source)  # the batch finds them again
+                    raise
                 if goes_to or known[table] is None:  # else Delta may have passed over an old release's batch
                     least[table] = version + 1
         finally:

@@ -1,4 +1,4 @@
-"""The query that keeps tables, with Spark played: where it begins."""
+"""The query that keeps tables, with Spark played: where it begins, and what a batch that failed leaves."""
 
 from __future__ import annotations
 
@@ -7,20 +7,41 @@ from types import SimpleNamespace
 
 import pytest
 
+from cluster import PositionToken
 from jobs import history, keeping
 from jobs.history import Recent
+from jobs.schemas import SNAPSHOT
 from jobs.sessions import sessions_job
 from jobs.terms import terms_job
+from jobs.timers import timers_job
+
+
+class Batch:
+    """A DataFrame of which nothing is asked."""
+
+    sparkSession = None
+
+    def __getitem__(self, column):
+        return 0
+
+    def where(self, condition):
+        return self
+
+    def persist(self):
+        return self
+
+    unpersist = persist
 
 
 class Query:
-    """The stream of the log: with which options it is read."""
+    """The stream of the log: with which options it is read, and what takes its batches."""
 
     @property
     def writeStream(self):
         return self
 
     def foreachBatch(self, take):
+        self.take = take
         return self
 
     def option(self, name, value):
@@ -68,3 +89,37 @@ def test_without_a_checkpoint_a_job_begins_where_its_commits_say_that_its_tables
     assert begins(spark, sessions=(320, None)) == '{"position": 320}', "as after a RESTORE to a time"
     assert begins(spark, sessions=(None, None)) == "earliest"
     assert begins(spark, sessions=(320, 4096), terms=(None, None)) == "earliest"
+
+
+def test_a_batch_that_runs_again_after_it_failed_finds_the_timers_of_snapshots_again(spark, monkeypatch):
+    positions = [96, 960]
+
+    def pending_timers(snapshots, after, end):
+        return [(position, []) for position in positions if after < position <= end]
+
+    found, is_failing = [], True
+
+    def update(self, entries, table, commit, of_snapshots):
+        found.append([entry["position"] for entry in of_snapshots if entry["entryType"] == SNAPSHOT])
+        if is_failing:
+            raise OSError("the disk is full")
+
+    monkeypatch.setattr("spark_connector.snapshots.snapshot_rows.pending_timers", pending_timers)
+    monkeypatch.setattr(
+        "spark_connector.snapshots.snapshot_copies.snapshots_of",
+        lambda options: SimpleNamespace(close=lambda: None),
+    )
+    monkeypatch.setattr(keeping, "tokens_of_batch", lambda *_: (0, PositionToken(None, 640)))
+    monkeypatch.setattr(keeping, "query_id", lambda batch: "q")
+    monkeypatch.setattr(keeping, "check_rows_are_its_own", lambda *_: (1, 0))
+    monkeypatch.setattr(keeping, "with_entries", lambda entries, found, job: entries)
+    monkeypatch.setattr(keeping.TableJob, "update", update)
+    spark.rows, spark.commits = {"timers": None}, {"timers": []}
+    keeping.keeping(spark, {"timers": timers_job()}, {"clusterDir": "/log"}, "/checkpoint")
+    with pytest.raises(OSError, match="disk is full"):
+        spark.query.take(Batch(), 0)
+    is_failing = False
+    spark.query.take(Batch(), 0)
+    assert found == [[96], [96]]
+    spark.query.take(Batch(), 1)
+    assert found[2:] == [[]], "once it is in"
