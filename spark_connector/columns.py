@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from cluster.errors import ConfigurationError
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
 
 Columns = Mapping[str, tuple[str, str]]  # a name's type in SQL, and its comment
 ROWS_AT_ONCE = 4096
+BYTES_AT_ONCE = 8 << 20  # of values that are bytes; a row may have more of them
 
 
 def struct_type(columns: Columns) -> StructType:
@@ -68,6 +68,13 @@ def record_batches(
     import pyarrow as pa
 
     schema = arrow_schema({name: columns[name] for name in names})
-    iterator = iter(rows)
-    while some := list(islice(iterator, ROWS_AT_ONCE)):
+    some: list[dict[str, Any]] = []
+    length = 0
+    for row in rows:
+        some.append(row)
+        length += sum(len(value) for value in row.values() if isinstance(value, bytes))
+        if len(some) >= ROWS_AT_ONCE or length >= BYTES_AT_ONCE:
+            yield pa.RecordBatch.from_pylist(some, schema)
+            some, length = [], 0
+    if some:
         yield pa.RecordBatch.from_pylist(some, schema)

@@ -13,7 +13,7 @@ from pyspark.sql.types import (
 
 from cluster.errors import ConfigurationError
 from cluster.log.columns import FRAME_SCHEMA, ROW_SCHEMA
-from spark_connector import register
+from spark_connector import columns, register
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.schema import (
     FRAME_COLUMNS,
@@ -157,3 +157,28 @@ def test_columns_that_cannot_be_are_refused_when_the_source_is_made(options, say
 def test_columns_by_option_and_by_a_schema_that_differs_are_refused():
     with pytest.raises(ConfigurationError, match="columns is payload, the schema has position: give one"):
         source(columns="payload").reader(schema(("position", LongType())))
+
+
+def test_rows_are_cut_into_batches_by_their_number_and_by_their_bytes(monkeypatch):
+    """A batch of 4096 messages of a megabyte would not fit into the memory of a task."""
+    monkeypatch.setattr(columns, "ROWS_AT_ONCE", 3)
+    monkeypatch.setattr(columns, "BYTES_AT_ONCE", 100)
+    taken = []
+
+    def numbered(lengths):
+        for number, length in enumerate(lengths):
+            taken.append(number)
+            yield {"position": number, "payload": bytes(length), "encodedPrincipal": None}
+
+    def cut(*lengths):
+        batches = list(columns.record_batches(numbered(lengths), ROW_COLUMNS, ("position", "payload")))
+        assert [row["position"] for made in batches for row in made.to_pylist()] == [*range(len(lengths))]
+        return [made.num_rows for made in batches]
+
+    assert cut(1, 1, 1, 1) == [3, 1]
+    assert cut(99, 1, 99, 2, 1) == [2, 2, 1]
+    assert cut(500, 500, 0) == [1, 1, 1]
+    assert cut() == []
+    taken.clear()
+    next(columns.record_batches(numbered([60] * 9), ROW_COLUMNS, ("position",)))
+    assert taken == [0, 1], "also of values that no column wants"
