@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +12,14 @@ from pyspark.sql.datasource import InputPartition
 
 from cluster.errors import ClusterError, DataLoss, LogPurged
 from cluster.protocol.token import identity_text
-from spark_connector.log import forget_reader, open_reader, pass_over, report_warnings
+from spark_connector.log import (
+    IDLE_INTERVAL_S,
+    LAG_TIMEOUT_S,
+    forget_reader,
+    open_reader,
+    pass_over,
+    report_warnings,
+)
 from spark_connector.offsets import Offset, check_cluster
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.source.pushed_out import pushed_out
@@ -85,16 +93,24 @@ def open_checked(options: SourceOptions, entry_filter: EntryFilter | None, log_r
     except ClusterError:
         forget_reader(options, entry_filter)
         reader = open_reader(options, entry_filter)
-        _check(reader, log_range, options.cluster_dirs is None)
+        _check(reader, log_range, options.cluster_dirs is None, timeout_s=LAG_TIMEOUT_S)
     return reader
 
 
-def _check(reader: LogReader, log_range: LogRange, is_remote: bool) -> None:
-    """Compare with what was planned. Members over the network wait by themselves until they have it all."""
+def _check(reader: LogReader, log_range: LogRange, is_remote: bool, timeout_s: float = 0.0) -> None:
+    """Compare with what was planned.
+
+    A member that runs may lag the one that the driver asked, and has the time-out to catch up. Members over
+    the network wait by themselves until they have it all.
+    """
     identity = reader.identity
     cluster = None if identity is None else identity_text(*identity)
     check_cluster(Offset(log_range.cluster, log_range.end, from_position=log_range.start), cluster)
-    if not is_remote and (end := reader.end_position()) < log_range.end:
-        raise DataLoss(
-            f"the log of cluster {cluster} ends at position {end} here, but up to {log_range.end} was planned"
-        )
+    deadline_s = time.monotonic() + timeout_s
+    while not is_remote and (end := reader.end_position()) < log_range.end:
+        if not reader.is_live or time.monotonic() >= deadline_s:
+            raise DataLoss(
+                f"the log of cluster {cluster} ends at position {end} here, "
+                f"but up to {log_range.end} was planned"
+            )
+        time.sleep(IDLE_INTERVAL_S)

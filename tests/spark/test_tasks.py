@@ -1,5 +1,6 @@
 """What bounds a task and its record batches, call by call, without Spark."""
 
+import dataclasses
 import itertools
 import os
 import tarfile
@@ -9,6 +10,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from benchmarks.synthetic_log import LogWriter
+from cluster.errors import DataLoss
 from cluster.log.columns import ROW_SCHEMA
 from spark_connector.log import READERS_OF_TASKS
 from spark_connector.options.cluster_options import SourceOptions
@@ -52,6 +54,35 @@ def test_a_task_ends_where_it_was_planned_to_though_the_log_grows(live):
     live.lines(live.session_id, 2000, 1000)
     found += itertools.chain.from_iterable(more.column("endPosition").to_pylist() for more in reading)
     assert len(found) > 20 and found[-1] == last.end < live.position
+
+
+@pytest.mark.conformance("P-37")
+def test_a_task_waits_for_what_was_planned_while_its_member_runs(live, monkeypatch):
+    """It may ask another one than the driver has asked, as where each host has a member."""
+    reader = stream(live)
+    begin = live.position
+    sent = live.lines(live.session_id, 0, 1)
+    length = live.position - begin
+    start = reader.initialOffset()
+    (task,) = reader.partitions(start, reader.latestOffset(start, ALL))
+    ahead = [dataclasses.replace(task, end=task.end + length)]
+    lagging = [lambda: None, lambda: sent.extend(live.lines(live.session_id, 1, 1))]
+    monkeypatch.setattr("time.sleep", lambda _: lagging.pop(0)())
+    assert payloads(reader, ahead) == [b"line 0", b"line 1"] == sent
+
+    clock = itertools.count(100.0, 3.0)
+    monkeypatch.setattr("time.monotonic", lambda: next(clock))
+    lagging += [lambda: None] * 9
+    ahead = [dataclasses.replace(task, end=live.position + length)]
+    says = rf"ends at position {live.position} here, but up to {live.position + length} was planned"
+    with pytest.raises(DataLoss, match=says):
+        rows(reader, ahead)
+    asked = len(lagging)
+    assert 0 < asked < 9
+    live._counters.update_heartbeat(1)
+    with pytest.raises(DataLoss, match=says):
+        rows(reader, ahead)
+    assert len(lagging) == asked, "a log that nobody writes is not waited for"
 
 
 @pytest.mark.conformance("P-67")
