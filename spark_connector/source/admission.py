@@ -43,32 +43,41 @@ class Room:
             self.bytes -= length
 
 
-class Admission:
-    """When a stream has enough. Remembers when a micro-batch was last due, and what it counted."""
+class EntryCount:
+    """How many entries a range of the log has; what was counted of it before is not read again."""
 
-    def __init__(self, options: SourceOptions) -> None:
-        self._options = options
-        self._due_s = -inf
+    def __init__(self) -> None:
         self._counted = 0, 0, 0  # entries of a range: its beginning, its end, and how many
+
+    def of(self, log: SourceLog, begin: int, tip: int) -> int:
+        """Of ``[begin, tip)``."""
+        counted_from, end, count = self._counted
+        if counted_from != begin or tip < end:
+            end, count = begin, 0
+        if end < tip:
+            count += sum(len(ends) for ends in log.entry_ends(end, tip))
+        self._counted = begin, tip, count
+        return count
+
+
+class Admission:
+    """When a stream has enough. Remembers when a micro-batch was last due."""
+
+    def __init__(self, options: SourceOptions, waiting: EntryCount) -> None:
+        """``waiting`` counts what comes after the last micro-batch."""
+        self._options = options
+        self._waiting = waiting
+        self._due_s = -inf
 
     def is_due(self, log: SourceLog, begin: int, tip: int) -> bool:
         """Whether there is enough for a micro-batch that begins at ``begin``, or the last one is long ago."""
         least = self._options.min_entries_per_trigger
         now_s = time.monotonic()
         has_time = 1000 * (now_s - self._due_s) < self._options.max_trigger_delay_ms
-        if least is not None and has_time and self._count(log, begin, tip) < least:
+        if least is not None and has_time and self._waiting.of(log, begin, tip) < least:
             return False
         self._due_s = now_s
         return True
-
-    def _count(self, log: SourceLog, begin: int, tip: int) -> int:
-        """How many entries ``[begin, tip)`` has; what was counted before is not read again."""
-        counted_from, end, count = self._counted
-        if counted_from != begin:
-            end, count = begin, 0
-        count += sum(len(ends) for ends in log.entry_ends(end, tip))
-        self._counted = begin, tip, count
-        return count
 
 
 def end_within(log: SourceLog, begin: int, tip: int, room: Room, among: int = 1) -> int:

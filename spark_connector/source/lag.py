@@ -4,23 +4,23 @@ import time
 from typing import Any
 
 from spark_connector.log import SourceLog
+from spark_connector.source.admission import EntryCount
 
 COUNTED_BYTES = 4 << 20  # entries are counted by reading them: at most so much of the log for one report
 
 
-def lag(log: SourceLog, end: int, tip: int) -> dict[str, Any]:
-    """What is left up to the commit position; ``entriesBehindLatest`` None beyond ``COUNTED_BYTES``."""
+def lag(log: SourceLog, end: int, tip: int, waiting: EntryCount) -> dict[str, Any]:
+    """What is left up to the commit position; ``entriesBehindLatest`` None beyond ``COUNTED_BYTES``.
+
+    ``waiting`` counts it, and is the same from one report to the next.
+    """
     missing = max(tip - end, 0)
     return {
         "position": tip,
         "bytesBehindLatest": missing,
-        "entriesBehindLatest": _entries(log, end, tip) if missing <= COUNTED_BYTES else None,
+        "entriesBehindLatest": waiting.of(log, end, max(tip, end)) if missing <= COUNTED_BYTES else None,
         "msBehindLatest": _age_ms(log, end, tip),
     }
-
-
-def _entries(log: SourceLog, end: int, tip: int) -> int:
-    return sum(len(ends) for ends in log.entry_ends(end, tip)) if end < tip else 0
 
 
 def _age_ms(log: SourceLog, end: int, tip: int) -> int:

@@ -27,7 +27,7 @@ from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST, LATEST, NamedPlace
 from spark_connector.planning import PlanLimits, plan
-from spark_connector.source.admission import Admission, Room, end_within
+from spark_connector.source.admission import Admission, EntryCount, Room, end_within
 from spark_connector.source.lag import lag
 from spark_connector.source.pushdown import Pushed
 from spark_connector.source.reading import LogRange, read_range
@@ -104,7 +104,8 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._decoded = decoded
         self._log: SourceLog | None = None
-        self._admission = Admission(options)
+        self._waiting = EntryCount()
+        self._admission = Admission(options, self._waiting)
         self._initial: Offset | None = None  # Spark asks twice, and must hear the same
         self._available_now: int | None = None  # where a query with Trigger.AvailableNow ends
         self._latest: tuple[int, int] | None = None  # commit position, and end of the newest micro-batch
@@ -187,7 +188,7 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._latest is None:
             return None
         tip, end = self._latest
-        return lag(self._source_log(), end, tip)
+        return lag(self._source_log(), end, tip, self._waiting)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch: the same whenever, wherever and with whatever options it is planned."""
