@@ -189,7 +189,10 @@ def test_a_snapshot_that_is_damaged_is_passed_over_for_one_before_it(played, mem
 def test_options_that_choose_rows_or_copies_do_not_go_with_a_service(member):
     for options, says in (
         ({"entryTypes": "TIMER"}, "option service is given, and entryTypes, which is not for it"),
-        ({"minPartitions": "2"}, "option service is given, and minPartitions"),
+        *(
+            ({name: "2"}, f"option service is given, and {name}")
+            for name in ("minPartitions", "maxPartitions", "maxBytesPerPartition", "rowsPerBatch")
+        ),
         ({"failOnDataLoss": "false"}, "option service is given, and failOnDataLoss"),
         ({"exportDir": "x"}, "option service is given, and exportDir"),
         ({"kinds": "SNAPSHOT"}, "option kinds is 'SNAPSHOT'; expected no SNAPSHOT"),
