@@ -6,7 +6,7 @@ from cluster.errors import ConfigurationError
 from spark_connector.options.cluster_options import SPARK_SOURCE_OPTIONS
 from spark_connector.options.connection_options import ConnectionOptions, option_field
 from spark_connector.options.replay_options import REPLAY_KINDS, parse_kinds, parse_service_id
-from spark_connector.values import numbers, parse_count, parse_flag, parse_text
+from spark_connector.values import numbers, parse_flag, parse_milliseconds, parse_text
 
 parse_service_ids = numbers(-1, 9, "service ids from 0 to 9, -1 for the consensus module")
 
@@ -23,7 +23,7 @@ class PlaceOptions(ConnectionOptions):
     )
     request_timeout_ms: int | None = option_field(
         "requestTimeoutMs",
-        parse_count,
+        parse_milliseconds,
         "how long one of `endpoints` may take to answer",
         shown="5000",
     )

@@ -263,6 +263,14 @@ def test_an_unknown_option_like_no_other_is_refused_with_all_names():
 
 
 @pytest.mark.parametrize("options", [SourceOptions, SnapshotOptions, ReplayOptions])
+def test_a_time_for_an_answer_is_no_more_than_sockets_take(options):
+    given = {"endpoints": "0=a:9000", "service": "a:B"} if options is ReplayOptions else {"endpoints": "a:1"}
+    assert options.parse({**given, "requestTimeoutMs": "2147483647"}).request_timeout_ms == 2**31 - 1
+    refused = refusal(options.parse, {**given, "requestTimeoutMs": "2147483648"})
+    assert refused.startswith("option requestTimeoutMs is '2147483648'; expected milliseconds")
+
+
+@pytest.mark.parametrize("options", [SourceOptions, SnapshotOptions, ReplayOptions])
 def test_a_name_of_a_cluster_where_there_is_one_is_answered_with_the_option_alone(options):
     said = refusal(options.parse, {"ENDPOINTS.eu": "0=a:9000"})
 
