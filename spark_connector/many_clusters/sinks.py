@@ -51,14 +51,16 @@ class _ManyWriter:
         self._routing = routing
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> RoutedRows:
-        """As the sink of one cluster. What is wrong names the cluster."""
+        """As the sink of one cluster. What is wrong names the cluster, if it is wrong with one."""
         name = ""
         try:
             with Ahead(iterator) as batches, ExitStack() as opened:
                 tasks = {name: _Part(writer, opened) for name, writer in self._writers.items()}
 
                 def poll() -> None:
-                    for task in tasks.values():
+                    nonlocal name
+                    for polled, task in tasks.items():
+                        name = polled
                         task.sender.poll()
 
                 is_begun = False  # a task without rows leaves no trace in a log
@@ -74,7 +76,7 @@ class _ManyWriter:
                     parts[name] = task.finish()
                 return RoutedRows(parts)
         except ClusterError as error:
-            add_task_name(error, name)
+            add_task_name(error, name or None)
             raise
 
     def _register_names(self, name: str) -> None:

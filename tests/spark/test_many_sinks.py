@@ -1,5 +1,7 @@
 """Rows for several clusters: where each goes, and what becomes of a task for all of them."""
 
+import threading
+import time
 import zlib
 
 import pyarrow as pa
@@ -14,7 +16,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from cluster.errors import BatchRegistered, ConfigurationError, LocalProtocolError
+from cluster.errors import BatchRegistered, ClientClosed, ConfigurationError, LocalProtocolError
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.many_clusters.routing import Routing
 from spark_connector.many_clusters.sinks import RoutedRows
@@ -153,6 +155,36 @@ def test_an_error_names_the_cluster(clients):
     rows = pa.record_batch({"customer": pa.array([5]), "payload": pa.array([None], pa.string())})
     with pytest.raises(LocalProtocolError, match=f"cluster {target(5)}: row 0 of the task has no payload"):
         writer.write(iter([rows]))
+
+
+def test_an_error_of_no_cluster_names_none(clients):
+    writer = ClusterDataSource(options(deliverymode="exactly-once")).streamWriter(SCHEMA, overwrite=False)
+    with pytest.raises(
+        ConfigurationError, match=r"^outside a task: sql\.streaming\.queryId of the task is None"
+    ):
+        writer.write(iter([batch([5])]))
+
+
+def test_a_session_that_ends_while_spark_computes_rows_is_that_of_its_cluster(clients):
+    """Whichever cluster had rows last."""
+    writer = ClusterDataSource(options()).streamWriter(SCHEMA, overwrite=False)
+    ended = threading.Event()
+
+    def end():
+        ended.set()
+        raise ClientClosed("the session has ended")
+
+    def slow():
+        yield batch([5])
+        yield batch([8])
+        while len(clients) < 2 or not all(client.log for client in clients.values()):
+            time.sleep(0.001)  # the rows are fetched ahead
+        clients[f"{target(5)}:9000"].on_poll = end
+        assert ended.wait(timeout=30)
+
+    assert target(5) != target(8)
+    with pytest.raises(ClientClosed, match=f"cluster {target(5)}: the session has ended"):
+        writer.write(slow())
 
 
 @pytest.mark.parametrize(
