@@ -46,7 +46,7 @@ def open_reader(options: SourceOptions, entry_filter: EntryFilter | None = None)
     _readers[key] = reader  # the last one now
     of_tasks = [known for known in _readers if known[:1] == key[:1] and known[1] is not None]
     for old in of_tasks[:-READERS_OF_TASKS]:
-        _readers.pop(old).close()
+        _close(old)
     report_warnings(options, entry_filter)
     return reader
 
@@ -108,9 +108,14 @@ def _place(options: SourceOptions) -> dict[str, Any]:
 
 def forget_reader(options: SourceOptions, entry_filter: EntryFilter | None = None) -> None:
     """Close a reader that failed; the next ``open_reader`` begins again."""
-    reader = _readers.pop(_key(options, entry_filter), None)
-    if reader is not None:
-        reader.close()
+    key = _key(options, entry_filter)
+    if key in _readers:
+        _close(key)
+
+
+def _close(key: tuple[object, ...]) -> None:
+    del _logged[key]
+    _readers.pop(key).close()
 
 
 def pass_over(error: LogPurged, options: SourceOptions) -> None:

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from benchmarks.synthetic_log import LogWriter
 from cluster.errors import DataLoss
 from cluster.log.columns import ROW_SCHEMA
+from spark_connector import log
 from spark_connector.log import READERS_OF_TASKS
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.schema import ROW_COLUMNS
@@ -159,7 +160,7 @@ def test_all_record_batches_have_the_schema_of_the_format(member_dir, kind, rows
 def test_reads_of_ever_other_sessions_and_clusters_do_not_keep_their_files_open(live, tmp_path):
     """A worker of Spark serves many reads: those of a notebook that looks up session after session."""
     live.lines(live.session_id, 0, 10)
-    open_files = []
+    open_files, noted = [], set(log._logged)
     for number in range(2 * READERS_OF_TASKS):
         (tmp_path / f"{number}").symlink_to(live.directory)
         named = {"clusterDir": str(tmp_path / f"{number}"), "sessions": f"{live.session_id},{1000 + number}"}
@@ -167,6 +168,7 @@ def test_reads_of_ever_other_sessions_and_clusters_do_not_keep_their_files_open(
         assert len(rows(reader, reader.partitions())) == 11
         open_files.append(len(os.listdir("/proc/self/fd")))
     assert open_files[-1] == open_files[READERS_OF_TASKS]
+    assert log._logged.keys() - noted <= log._readers.keys(), "nor a note of each"
 
 
 @pytest.mark.conformance("P-73")
