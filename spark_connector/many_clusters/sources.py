@@ -179,7 +179,11 @@ class ManyStreamReader(_ManyReader[ClusterStreamReader], DataSourceStreamReader,
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """For the query's progress: the lag of each log, and of all of them."""
-        lags = {name: lag for name, reader in self._readers.items() if (lag := reader.reportLatestOffset())}
+        lags = {}
+        for name, reader in self._readers.items():
+            with _of(name):
+                if lag := reader.reportLatestOffset():
+                    lags[name] = lag
         if not lags:
             return None
         entries = [lag["entriesBehindLatest"] for lag in lags.values()]

@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from cluster.errors import ConfigurationError
+from cluster.errors import ConfigurationError, LogPurged
 from spark_connector.log import SourceLog, forget_reader, warn
 from spark_connector.offsets import Offset, batch_range, check_cluster
 from spark_connector.options.cluster_options import SourceOptions
@@ -188,7 +188,13 @@ class ClusterStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._latest is None:
             return None
         tip, end = self._latest
-        return lag(self._source_log(), end, tip, self._waiting)
+        log = self._source_log()
+        try:
+            return lag(log, end, tip, self._waiting)
+        except LogPurged as error:
+            if self._options.fail_on_data_loss:
+                raise
+            return lag(log, min(error.start_position, tip), tip, self._waiting)  # what is left
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch: the same whenever, wherever and with whatever options it is planned."""

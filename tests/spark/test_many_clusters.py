@@ -9,7 +9,7 @@ from pyspark.sql.datasource import EqualTo, In
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from cluster.errors import ConfigurationError, DataLoss
+from cluster.errors import ConfigurationError, DataLoss, LogPurged
 from spark_connector.data_source import ClusterDataSource
 from spark_connector.many_clusters.cluster_names import named_clusters
 from tests.spark.logs import TERM_LENGTH, open_log
@@ -296,6 +296,25 @@ def test_progress_tells_the_lag_of_each_log_and_of_all(logs, source):
     parts = told["clusters"].values()
     assert told["entriesBehindLatest"] == sum(part["entriesBehindLatest"] for part in parts) > 3
     assert told["bytesBehindLatest"] == sum(part["bytesBehindLatest"] for part in parts)
+
+
+@pytest.mark.conformance("P-42", "P-109")
+def test_the_lag_of_a_log_that_was_purged_before_its_turn_is_that_of_what_is_left(logs, source):
+    """It has more news than the others, which the first micro-batch has no room beside."""
+    logs["us"].messages(1, [bytes(1000)] * 200)
+    logs["us"].commit()
+    strict, lenient = (source(logs, maxentriespertrigger="1", failondataloss=it) for it in ("true", "false"))
+    start = strict.initialOffset()
+    logs["us"]._recording.purge_to(2 * TERM_LENGTH)
+
+    for reader in (strict, lenient):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert end["clusters"]["us"] == start["clusters"]["us"]
+    told = lenient.reportLatestOffset()["clusters"]["us"]
+    assert told["bytesBehindLatest"] == logs["us"].position - 2 * TERM_LENGTH
+    assert 0 < told["entriesBehindLatest"] < 200
+    with pytest.raises(LogPurged, match=r"^cluster us: position 0 was purged"):
+        strict.reportLatestOffset()
 
 
 def test_a_batch_reads_all_logs_and_filters_leave_some_out(logs):
