@@ -25,7 +25,7 @@ from spark_connector.columns import arrow_schema
 from spark_connector.log import LAG_TIMEOUT_S, SourceLog, forget_reader, open_reader
 from spark_connector.options.cluster_options import SourceOptions
 from spark_connector.options.places import EARLIEST
-from spark_connector.planning import FRAME_ALIGNMENT
+from spark_connector.planning import aligned
 from spark_connector.source.resolving import resolve_start
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class _Keeper:
             return resolve_start(self._log, self._source, EARLIEST, end)
         self._reader.await_token(token.to_text(), LAG_TIMEOUT_S)
         at = self._log.retained(token.position)
-        return at if at % FRAME_ALIGNMENT == 0 else self._reader.boundary_at_or_after(at)
+        return at if at == aligned(at) else self._reader.boundary_at_or_after(at)
 
     def _goes_to(self) -> int | None:
         """Where the table goes to, as its commits say, or else its rows; None for one without rows.

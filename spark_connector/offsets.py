@@ -27,8 +27,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.errors import ConfigurationError, DataLoss
+from cluster.protocol.frame import FRAME_ALIGNMENT
 from cluster.protocol.token import TOKEN_VERSION, is_one_log
-from spark_connector.planning import FRAME_ALIGNMENT, PlanLimits
+from spark_connector.planning import PlanLimits
 
 OFFSET_VERSION = TOKEN_VERSION  # the text of an offset is a token
 MANY_OFFSET_VERSION = 3  # maps the names of several clusters to their offsets (``many_clusters``)

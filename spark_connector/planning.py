@@ -12,7 +12,7 @@ import heapq
 import itertools
 from typing import NamedTuple
 
-from cluster.protocol.frame import FRAME_ALIGNMENT as FRAME_ALIGNMENT
+from cluster.protocol.frame import FRAME_ALIGNMENT
 
 Range = tuple[int, int]
 

@@ -293,7 +293,7 @@ LINE_MISTAKES = {
     ),
     "restored_position_within_an_entry": LineMistake(
         "jobs.delta_rs",
-        "return at if at % FRAME_ALIGNMENT == 0 else self._reader.boundary_at_or_after(at)",
+        "return at if at == aligned(at) else self._reader.boundary_at_or_after(at)",
         "return at",
         "jobs/test_restored_tables.py::test_after_a_restore_delta_rs_goes_on_where_the_restored_rows_end",
     ),
