@@ -202,7 +202,8 @@ class _Keeper:
         """Where the table goes to, or its first commit begins. Raises ConfigurationError, TimedOut."""
         if self._table is None:
             return resolve_start(self._log, self._source, EARLIEST, end)
-        goes_to, said = self._goes_to(), self._said()
+        said = self._said()
+        goes_to = self._rows_go_to() if said is None else said.position
         token = PositionToken(
             self._table.metadata().configuration[IDENTITY], goes_to or 0, None if said is None else said.term
         )
@@ -217,14 +218,20 @@ class _Keeper:
         """Where the table goes to, as its commits say, or else its rows; None for one without rows.
 
         Commits do not say it after a RESTORE to a time, a CLONE, or once the log of the table is cleaned up.
+        """
+        if self._table is None:
+            return None
+        said = self._said()
+        return self._rows_go_to() if said is None else said.position
+
+    def _rows_go_to(self) -> int | None:
+        """Where the rows of the table go to; None for one without rows.
+
         Rows that are merged say their newest entry, so that the byte after its first one is meant.
         """
         import pyarrow.compute as pc
 
-        if self._table is None:
-            return None
-        if (said := self._said()) is not None:
-            return said.position
+        assert self._table is not None
         column = self.job.layout.progress
         found = pc.max(self._table.to_pyarrow_table(columns=[column])[column]).as_py()
         return found if found is None or self.job.reduction is None else found + 1

@@ -193,6 +193,13 @@ def test_how_far_a_table_goes_is_known_behind_commits_of_others(member_dir, tabl
     assert deltalake.DeltaTable(str(table)).version() == 4
 
 
+def test_the_commits_of_a_table_are_read_once_to_see_where_it_goes_on(member_dir, table, monkeypatch):
+    recent, counts = delta_rs._recent, []
+    monkeypatch.setattr(delta_rs, "_recent", lambda *given: counts.append(given[1]) or recent(*given))
+    run(member_dir, table)
+    assert counts == [1, 1], "where the job says what it is going to read, and where it reads"
+
+
 @pytest.mark.parametrize("said", ["Concurrent transaction failed.\nHelp: a page of it", "the disk is full"])
 def test_a_table_that_cannot_be_written_is_named_in_a_line(member_dir, tmp_path, monkeypatch, said):
     kind = CommitFailedError if "transaction" in said else DeltaError
