@@ -123,10 +123,7 @@ def _of_backup(backup: Member) -> Iterator[Metric]:
     snapshot = TIMES["cluster_snapshot_time_seconds"]
     yield from _of_times(backup, {"cluster_backup_snapshot_time_seconds": snapshot})
     if backup["isAlive"]:
-        next_query = (
-            "nextQuery",
-            "When it queries the members next, once it was level.",
-        )
+        next_query = "nextQuery", "When it queries the members next, once it was level."
         yield from _of_times(backup, {"cluster_backup_next_query_time_seconds": next_query})
         yield from _of_counters(backup["counters"], BACKUP_GAUGES, BACKUP_COUNTERS, {})
 
