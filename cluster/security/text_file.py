@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 
 from cluster.errors import ClusterError, ConfigurationError
 from cluster.transport.clock import monotonic_ns
-from cluster.transport.file_look import FileLook
+from cluster.transport.file_look import FileLook, LoadedState
 from cluster.transport.named_file import read_named_file, signature
 
 LOOK_INTERVAL_NS = 1_000_000_000
@@ -32,8 +32,7 @@ class WatchedFile(Generic[T]):
             path,
             lambda error: on_error(ConfigurationError(f"{error}; what it said before stays in force")),
         )
-        self._in_force = signature(path)
-        self._refused: tuple[int, ...] | None = None  # the last content that was wrong
+        self._state = LoadedState(signature(path))
         self._next_look_ns = monotonic_ns() + LOOK_INTERVAL_NS
         self._value = parse(read_lines(path), path)
 
@@ -46,20 +45,13 @@ class WatchedFile(Generic[T]):
         return self._value
 
     def _look(self) -> None:
-        seen = signature(self._path)
-        if seen == self._in_force:
-            return
-        try:
-            lines = read_lines(self._path)
-            if not lines:
-                raise ConfigurationError(f"{self._path}: is empty")
-            self._value = self._parse(lines, self._path)
-        except Exception:
-            if seen == self._refused:
-                return
-            self._refused = seen
-            raise
-        self._in_force = seen
+        self._state.take(signature(self._path), self._load)
+
+    def _load(self) -> None:
+        lines = read_lines(self._path)
+        if not lines:
+            raise ConfigurationError(f"{self._path}: is empty")
+        self._value = self._parse(lines, self._path)
 
 
 def read_lines(path: str) -> dict[str, str]:

@@ -54,3 +54,25 @@ class FileLook:
             self._errors.append(ConfigurationError(f"{self._what}: {type(error).__name__}: {error}"))
         finally:
             self._ended.set()
+
+
+class LoadedState:
+    """Which state of files is in use. Another one is loaded again at each look, as it may do later."""
+
+    def __init__(self, in_use: object) -> None:
+        self._in_use = in_use
+        self._refused: object = None  # the last that would not do
+
+    def take(self, state: object, load: Callable[[], None]) -> bool:
+        """Load what is not in use; whether it is now. What ``load`` raises comes once for each state."""
+        if state == self._in_use:
+            return False
+        try:
+            load()
+        except Exception:
+            if state == self._refused:
+                return False
+            self._refused = state
+            raise
+        self._in_use = state
+        return True

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from cluster.errors import ClusterError, ConfigurationError, TlsFailed
 from cluster.transport.certificates import CertificateFacts, member_name, read_certificate
-from cluster.transport.file_look import FileLook
+from cluster.transport.file_look import FileLook, LoadedState
 from cluster.transport.named_file import signature
 from cluster.transport.tls import TlsFiles, TlsSession, client_context, key_exposure, server_context
 
@@ -24,8 +24,7 @@ class ServerTls:
         """``asks_clients``: they need a certificate of ``files.ca``. Raises ConfigurationError."""
         self._files = files
         self.asks_clients = asks_clients
-        self._changes = self._look()
-        self._refused: list[tuple[int, ...]] = []  # the last files that would not do
+        self._state = LoadedState(self._look())
         self._load()
 
     def _load(self) -> None:
@@ -68,18 +67,7 @@ class ServerTls:
         each time, as they may do later: a certificate of a host whose clock is ahead, files that could not be
         read for want of descriptors.
         """
-        changes = self._look()
-        if changes == self._changes:
-            return False
-        try:
-            self._load()
-        except Exception:
-            if changes == self._refused:
-                return False
-            self._refused = changes
-            raise
-        self._changes = changes
-        return True
+        return self._state.take(self._look(), self._load)
 
     def look(self, on_read: Callable[[str], None], on_error: Callable[[ClusterError], None]) -> FileLook:
         """What refreshes at each ``do_work``; ``on_read`` hears, in its thread, how long they are valid."""
